@@ -1,0 +1,314 @@
+//! `wakeset bench`: the same workloads on the kernel's epoll and on the engine.
+//!
+//! A workload is written once, over [`Backend`]. Each of its points is measured in rounds, kernel
+//! and Wakeset in turn, so that whatever else the machine does meanwhile meets both alike.
+
+mod backend;
+mod close;
+mod ctl;
+mod engine;
+mod kernel;
+mod pingpong;
+mod report;
+mod stress;
+mod wait;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value};
+use wakeset::{LockFree, ReadyList, RwLock, SpinLock};
+
+use crate::Failure;
+use crate::run::is_preloaded;
+use backend::Backend;
+use engine::Wakeset;
+use report::{Report, Row, Spread};
+
+/// What `wakeset bench` takes.
+#[derive(clap::Args)]
+pub struct Options {
+    /// What to measure
+    #[arg(value_enum)]
+    name: Name,
+    /// Thread counts to measure, as in 8,16,32; each workload has its own when this is missing
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = thread_count)]
+    threads: Option<Vec<usize>>,
+    /// Seconds for each point, both sides and all rounds together
+    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = seconds)]
+    secs: f64,
+    /// The ready list of Wakeset's sets; the locked ones exist for this comparison alone
+    #[arg(long, value_enum, default_value = "lock-free")]
+    ready_list: List,
+    /// Also write the rows to FILE, as a JSON array
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Name {
+    /// N producers each add to their own counter, one consumer drains them all
+    Stress,
+    /// Write, wait, read: in one thread, and between two that sleep in turn
+    Pingpong,
+    /// Threads that wait, over one set or one each, by mode and nesting
+    Wait,
+    /// Add, modify and remove, from 64 to 100,000 watches
+    Ctl,
+    /// Open, add, signal, wait, and close without removing
+    Close,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum List {
+    LockFree,
+    Spinlock,
+    Rwlock,
+}
+
+impl List {
+    /// What a row says about it; nothing for the one that everybody uses.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            List::LockFree => None,
+            List::Spinlock => Some("spinlock"),
+            List::Rwlock => Some("rwlock"),
+        }
+    }
+}
+
+fn thread_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..=1024) => Ok(n),
+        _ => Err("a thread count is a number from 1 to 1024".to_string()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(n) if (0.01..=3600.0).contains(&n) => Ok(n),
+        _ => Err("seconds are a number from 0.01 to 3600".to_string()),
+    }
+}
+
+/// What describes one row: the `params` of the JSON.
+type Params = Map<String, Value>;
+
+/// What one run of a point came to: one rate for each of the point's rows, higher is better.
+type Rates = Vec<f64>;
+
+/// One point of a workload: a body that runs on either backend.
+trait Point {
+    /// What tells this point's rows from the workload's others.
+    fn rows(&self) -> Vec<Params>;
+    /// What the rates count.
+    fn unit(&self) -> &'static str;
+    /// Descriptors the kernel needs for this, a few spare ones included.
+    fn descriptors(&self) -> usize {
+        64
+    }
+    /// Runs once, for about `time`. `expected` is what the run before this came to on the same backend,
+    /// for a workload whose amount has to be fixed beforehand.
+    fn run<B: Backend>(
+        &self,
+        backend: &B,
+        time: Duration,
+        expected: Option<&Rates>,
+    ) -> io::Result<Rates>;
+    /// Runs once what bounds every backend from above, if there is such a thing.
+    fn run_bare(&self, _time: Duration, _expected: Option<&Rates>) -> Option<io::Result<Rates>> {
+        None
+    }
+}
+
+/// Measurements of each side, of which the report gives the median.
+const ROUNDS: u32 = 5;
+/// The first run of each side, which is not counted, takes this part of a counted one.
+const WARM_UP: u32 = 4;
+
+/// Measures what the options ask for, prints it, and writes the JSON.
+pub fn bench(options: &Options) -> Result<(), Failure> {
+    if is_preloaded() {
+        return Err(Failure::own(
+            "bench compares with the kernel's epoll: start it without `wakeset run`",
+        ));
+    }
+    let threads = options.threads.as_deref();
+    match options.name {
+        Name::Stress => measure("stress", stress::points(threads), options),
+        Name::Pingpong => measure("pingpong", pingpong::points(), options),
+        Name::Wait => measure("wait", wait::points(threads), options),
+        Name::Ctl => measure("ctl", ctl::points(threads), options),
+        Name::Close => measure("close", close::points(threads), options),
+    }
+}
+
+fn measure<P: Point>(name: &str, points: Vec<P>, options: &Options) -> Result<(), Failure> {
+    match options.ready_list {
+        List::LockFree => measure_on::<LockFree, P>(name, points, options),
+        List::Spinlock => measure_on::<SpinLock, P>(name, points, options),
+        List::Rwlock => measure_on::<RwLock, P>(name, points, options),
+    }
+}
+
+fn measure_on<R: ReadyList, P: Point>(
+    name: &str,
+    points: Vec<P>,
+    options: &Options,
+) -> Result<(), Failure> {
+    let mut report = Report::new(name, options.json.as_deref())?;
+    let need = points.iter().map(Point::descriptors).max().unwrap_or(0);
+    let limit = kernel::raise_descriptor_limit(need);
+    report.begin(
+        points.iter().flat_map(Point::rows),
+        points.first().map_or("", Point::unit),
+    );
+    let progress = ProgressBar::new(points.len() as u64 * u64::from(ROUNDS + 1));
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
+        progress.set_style(style);
+    }
+    for point in &points {
+        let runner = Runner {
+            point,
+            engine: Wakeset::<R>::new(),
+            time: Duration::from_secs_f64(options.secs),
+            on_kernel: point.descriptors() <= limit,
+            progress: &progress,
+        };
+        let measured = runner.measure().map_err(|e| {
+            Failure::own(format!(
+                "{name} failed at {}: {e}",
+                report::label(&point.rows()[0])
+            ))
+        });
+        let measured = measured.inspect_err(|_| progress.finish_and_clear())?;
+        for mut row in measured.rows(name, point) {
+            if let Some(list) = options.ready_list.name() {
+                row.set_param("ready_list", list);
+            }
+            progress.suspend(|| report.add(row));
+        }
+        if !runner.on_kernel {
+            report.note(format!(
+                "The kernel side needs {} descriptors for {}, and {limit} are allowed \
+                 (ulimit -n): not run.",
+                point.descriptors(),
+                report::label(&point.rows()[0]),
+            ));
+        }
+    }
+    progress.finish_and_clear();
+    report.finish()
+}
+
+/// All rounds of one point.
+struct Runner<'a, R, P> {
+    point: &'a P,
+    engine: Wakeset<R>,
+    /// For everything together.
+    time: Duration,
+    on_kernel: bool,
+    progress: &'a ProgressBar,
+}
+
+impl<R: ReadyList, P: Point> Runner<'_, R, P> {
+    fn measure(&self) -> io::Result<Measured> {
+        let mut sides = 1 + u32::from(self.on_kernel);
+        self.progress
+            .set_message(report::label(&self.point.rows()[0]));
+        let (mut kernel, mut wakeset, mut bare) = (Side::new(), Side::new(), Side::new());
+        // A side's time for a run; the warm-up takes its part of it.
+        let slice = |sides: u32| self.time / (sides * (ROUNDS * WARM_UP + 1)) * WARM_UP;
+        let warm_up = slice(3) / WARM_UP;
+        if let Some(first) = self.point.run_bare(warm_up, None) {
+            bare.expected = Some(first?);
+            sides += 1;
+        }
+        if self.on_kernel {
+            kernel.expected = Some(self.point.run(&kernel::Kernel, warm_up, None)?);
+        }
+        wakeset.expected = Some(self.point.run(&self.engine, warm_up, None)?);
+        self.progress.inc(1);
+        let slice = slice(sides);
+        for _ in 0..ROUNDS {
+            if self.on_kernel {
+                let expected = kernel.expected.as_ref();
+                kernel.add(self.point.run(&kernel::Kernel, slice, expected)?);
+            }
+            let expected = wakeset.expected.as_ref();
+            wakeset.add(self.point.run(&self.engine, slice, expected)?);
+            if let Some(rates) = self.point.run_bare(slice, bare.expected.as_ref()) {
+                bare.add(rates?);
+            }
+            self.progress.inc(1);
+        }
+        Ok(Measured {
+            kernel,
+            wakeset,
+            bare,
+        })
+    }
+}
+
+/// What one side came to in all rounds.
+struct Side {
+    rounds: Vec<Rates>,
+    expected: Option<Rates>,
+}
+
+impl Side {
+    fn new() -> Self {
+        Side {
+            rounds: Vec::new(),
+            expected: None,
+        }
+    }
+
+    fn add(&mut self, rates: Rates) {
+        self.expected = Some(rates.clone());
+        self.rounds.push(rates);
+    }
+
+    fn spread(&self, row: usize) -> Option<Spread> {
+        let rates = self
+            .rounds
+            .iter()
+            .filter_map(|rates| rates.get(row).copied());
+        Spread::of(rates.collect())
+    }
+}
+
+struct Measured {
+    kernel: Side,
+    wakeset: Side,
+    bare: Side,
+}
+
+impl Measured {
+    fn rows<P: Point>(&self, workload: &str, point: &P) -> Vec<Row> {
+        let rows = point.rows().into_iter().enumerate();
+        rows.map(|(i, mut params)| {
+            let kernel = self.kernel.spread(i);
+            let wakeset = self.wakeset.spread(i);
+            if let Some(bare) = self.bare.spread(i) {
+                params.insert("bare".to_string(), bare.median.into());
+                if let Some(wakeset) = &wakeset {
+                    let share = wakeset.median / bare.median;
+                    params.insert("share_of_bare".to_string(), share.into());
+                }
+            }
+            Row::new(workload, params, point.unit(), kernel, wakeset)
+        })
+        .collect()
+    }
+}
+
+/// A point's parameters from names and values.
+fn params<const N: usize>(pairs: [(&str, Value); N]) -> Params {
+    let pairs = pairs.into_iter();
+    pairs
+        .map(|(name, value)| (name.to_string(), value))
+        .collect()
+}

@@ -1,0 +1,112 @@
+//! Wakeset's engine through its Rust API.
+
+use std::io;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use wakeset::{
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, ReadyList,
+};
+
+use super::backend::Backend;
+
+/// The engine as a backend, with the ready list to measure.
+pub struct Wakeset<R> {
+    engine: Engine,
+    /// Numbers for the watches' keys, which descriptors are on the other side.
+    next_number: AtomicI32,
+    ready_list: PhantomData<R>,
+}
+
+impl<R> Wakeset<R> {
+    pub fn new() -> Self {
+        Wakeset {
+            engine: Engine::new(),
+            next_number: AtomicI32::new(0),
+            ready_list: PhantomData,
+        }
+    }
+
+    fn number<S>(&self, object: S) -> Numbered<S> {
+        Numbered {
+            number: self.next_number.fetch_add(1, Ordering::Relaxed) & i32::MAX,
+            object,
+        }
+    }
+}
+
+/// An object with the number it is watched under.
+pub struct Numbered<S> {
+    number: i32,
+    object: S,
+}
+
+impl<R: ReadyList> Backend for Wakeset<R> {
+    type Set = Numbered<Description<EventPoll<R>>>;
+    type Counter = Numbered<Description<Counter>>;
+    type Event = Event;
+    const NO_EVENT: Event = Event::new(Events::empty(), 0);
+
+    fn create_set(&self) -> io::Result<Self::Set> {
+        let set = EventPoll::with_ready_list(&self.engine).map_err(refused)?;
+        Ok(self.number(Description::new(&self.engine, set)))
+    }
+
+    fn create_counter(&self) -> io::Result<Self::Counter> {
+        let counter = Counter::new(0, CounterFlags::NONBLOCK);
+        Ok(self.number(Description::new(&self.engine, counter)))
+    }
+
+    fn add(&self, set: &Self::Set, to: &Self::Counter, bits: u32, data: u64) -> io::Result<()> {
+        let event = Event::new(Events::from_bits_retain(bits), data);
+        set.object
+            .add(to.number, &to.object, event)
+            .map_err(refused)
+    }
+
+    fn modify(&self, set: &Self::Set, of: &Self::Counter, bits: u32, data: u64) -> io::Result<()> {
+        let event = Event::new(Events::from_bits_retain(bits), data);
+        set.object
+            .modify(of.number, &of.object, event)
+            .map_err(refused)
+    }
+
+    fn remove(&self, set: &Self::Set, from: &Self::Counter) -> io::Result<()> {
+        set.object
+            .remove(from.number, &from.object)
+            .map_err(refused)
+    }
+
+    fn add_set(&self, set: &Self::Set, inner: &Self::Set, bits: u32, data: u64) -> io::Result<()> {
+        let event = Event::new(Events::from_bits_retain(bits), data);
+        set.object
+            .add(inner.number, &inner.object, event)
+            .map_err(refused)
+    }
+
+    fn wait(&self, set: &Self::Set, events: &mut [Event], limit: Duration) -> io::Result<usize> {
+        set.object.wait(events, Some(limit).into()).map_err(refused)
+    }
+
+    fn data(event: &Event) -> u64 {
+        event.data
+    }
+
+    fn write(&self, counter: &Self::Counter, value: u64) -> io::Result<()> {
+        counter.object.write(value).map_err(refused)
+    }
+
+    fn read(&self, counter: &Self::Counter) -> io::Result<Option<u64>> {
+        match counter.object.read() {
+            Ok(value) => Ok(Some(value)),
+            Err(Error::WouldBlock) => Ok(None),
+            Err(e) => Err(refused(e)),
+        }
+    }
+}
+
+#[cold]
+fn refused(error: Error) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
+}

@@ -1,0 +1,190 @@
+//! A program as our child: it gets the signals we get, and we wait for its end.
+//!
+//! The terminal sends its signals to the whole foreground group, so the child has those already;
+//! only what a process sent to us alone is passed on. A `kill` of the whole group cannot be told
+//! from that and reaches the child twice, as under any supervisor.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use super::Command;
+use crate::Failure;
+
+/// Signals that say something about ourselves rather than ask something of the program. Those
+/// caused by a fault cannot be blocked, and the job-control stops work on the group as ever.
+const OUR_OWN: [libc::c_int; 10] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGPIPE,
+];
+
+/// Starts the program and waits for it. Returns its exit status, 128+N if signal N killed it.
+pub fn run_to_end(command: &Command) -> Result<i32, Failure> {
+    let signals = Signals::block()?;
+    let child = spawn(command, &signals)?;
+    signals.pass_on_until_exit(child)
+}
+
+/// The signals we block, to take them with sigwaitinfo.
+struct Signals {
+    blocked: libc::sigset_t,
+    /// The mask we were started with.
+    before: libc::sigset_t,
+    /// SIGCHLD's action that we were started with.
+    child_before: libc::sigaction,
+}
+
+impl Signals {
+    /// Puts back what we were started with, for the program to inherit.
+    fn restore(&self) {
+        // SAFETY: both values came from the kernel.
+        unsafe {
+            libc::sigaction(libc::SIGCHLD, &self.child_before, std::ptr::null_mut());
+            libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+impl Signals {
+    fn block() -> Result<Self, Failure> {
+        let mut blocked = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: sigfillset initialises the one set, sigprocmask the other; a set that
+        // sigfillset made may be changed by sigdelset.
+        let (blocked, before) = unsafe {
+            libc::sigfillset(blocked.as_mut_ptr());
+            let mut blocked = blocked.assume_init();
+            for signal in OUR_OWN {
+                libc::sigdelset(&mut blocked, signal);
+            }
+            if libc::sigprocmask(libc::SIG_BLOCK, &blocked, before.as_mut_ptr()) != 0 {
+                return Err(os_failure("cannot block signals"));
+            }
+            (blocked, before.assume_init())
+        };
+        let mut child_before = MaybeUninit::uninit();
+        // Who ignores SIGCHLD has its children reaped unseen.
+        // SAFETY: an all-zero action is the default one, and there is room for the old.
+        let child_before = unsafe {
+            let default = MaybeUninit::<libc::sigaction>::zeroed();
+            if libc::sigaction(libc::SIGCHLD, default.as_ptr(), child_before.as_mut_ptr()) != 0 {
+                return Err(os_failure("cannot set a signal's action"));
+            }
+            child_before.assume_init()
+        };
+        Ok(Signals {
+            blocked,
+            before,
+            child_before,
+        })
+    }
+
+    fn pass_on_until_exit(&self, child: libc::pid_t) -> Result<i32, Failure> {
+        loop {
+            let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+            // SAFETY: an initialised set, and room for the answer.
+            let signal = unsafe { libc::sigwaitinfo(&self.blocked, info.as_mut_ptr()) };
+            if signal < 0 {
+                match io::Error::last_os_error().kind() {
+                    io::ErrorKind::Interrupted => continue,
+                    _ => return Err(os_failure("cannot wait for signals")),
+                }
+            }
+            // SAFETY: zeroed is valid, and sigwaitinfo filled it in.
+            let from_kernel = unsafe { info.assume_init() }.si_code > 0;
+            if signal == libc::SIGCHLD {
+                if let Some(status) = reap(child)? {
+                    return Ok(status);
+                }
+            } else if !from_kernel || signal == libc::SIGCONT {
+                // SAFETY: no memory is involved. The child is ours and not yet reaped, so
+                // the number is still its own.
+                unsafe { libc::kill(child, signal) };
+            }
+        }
+    }
+}
+
+/// Looks at the child without waiting: its status if it has ended. If it was stopped, we stop too,
+/// so that the shell sees the job stopped.
+fn reap(child: libc::pid_t) -> Result<Option<i32>, Failure> {
+    let mut status = 0;
+    // SAFETY: room for the status.
+    let reaped = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG | libc::WUNTRACED) };
+    if reaped < 0 {
+        return Err(os_failure("cannot wait for the program"));
+    }
+    if reaped == 0 {
+        return Ok(None);
+    }
+    if libc::WIFEXITED(status) {
+        return Ok(Some(libc::WEXITSTATUS(status)));
+    }
+    if libc::WIFSIGNALED(status) {
+        return Ok(Some(128 + libc::WTERMSIG(status)));
+    }
+    // SAFETY: no memory is involved.
+    unsafe { libc::raise(libc::SIGSTOP) };
+    Ok(None)
+}
+
+/// Forks and execs. The child starts with the signal mask and dispositions we started with, and
+/// is killed if we are, as the program would be if we were it.
+fn spawn(command: &Command, signals: &Signals) -> Result<libc::pid_t, Failure> {
+    let mut pipe = [0; 2];
+    // SAFETY: room for both ends.
+    if unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(os_failure("cannot make a pipe"));
+    }
+    let [result, report] = pipe;
+    let ourselves = std::process::id();
+    // SAFETY: this process has one thread, so the child may go on as usual.
+    let child = unsafe { libc::fork() };
+    if child < 0 {
+        return Err(os_failure("cannot fork"));
+    }
+    if child == 0 {
+        // SAFETY: no memory is involved. The parent may have died before prctl took effect: then
+        // its number is no longer our parent's.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if libc::getppid() as u32 != ourselves {
+                libc::raise(libc::SIGKILL);
+            }
+        }
+        signals.restore();
+        let errno = command.exec().raw_os_error().unwrap_or(libc::EIO);
+        let bytes = errno.to_ne_bytes();
+        // SAFETY: four initialised bytes; _exit so that nothing of the parent's is flushed twice.
+        unsafe {
+            libc::write(report, bytes.as_ptr().cast(), bytes.len());
+            libc::_exit(crate::OWN_FAILURE)
+        }
+    }
+    let mut errno = [0u8; 4];
+    // SAFETY: both ends are ours; the read has room for what it asks.
+    let length = unsafe {
+        libc::close(report);
+        let length = libc::read(result, errno.as_mut_ptr().cast(), errno.len());
+        libc::close(result);
+        length
+    };
+    if length > 0 {
+        let error = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+        // SAFETY: nobody wants the status: the child only says that there is no program.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        return Err(command.failure(error));
+    }
+    Ok(child)
+}
+
+fn os_failure(what: &str) -> Failure {
+    Failure::own(format!("{what}: {}", io::Error::last_os_error()))
+}

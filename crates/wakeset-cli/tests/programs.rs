@@ -1,0 +1,443 @@
+//! C programs that use nothing but libc, each run plain and under `wakeset run`: the same output and the same exit status,
+//! byte for byte.
+//!
+//! The programs are in `c/`, one topic each, and state what they expect: on the plain kernel every line must be as
+//! expected, so that what the second run is held against is known to be right. Each is a test of its own here, named as
+//! the program is.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `WAKESET_REQUIRE_ALL=1` | a missing C compiler is a failure, not a reason to skip |
+//! | `WAKESET_ESCAPES=N` | how many random escapes `escapes_random` makes, 2,000 if unset |
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long a run may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a program prints behind these differs from run to run.
+const MEASURED: [&str; 3] = ["events/ms:", "escapes:", "counts:"];
+
+/// How a program is compiled.
+#[derive(Clone, Copy, PartialEq)]
+enum Build {
+    Plain,
+    /// Calls the checking variants in libc (`__read_chk`, `__poll_chk` and so on) where it can.
+    Fortified,
+}
+
+/// Who runs a program.
+#[derive(Clone, Copy, Debug)]
+enum Runner<'a> {
+    Kernel,
+    Wakeset,
+    /// With `--stats` into this file.
+    Counted(&'a Path),
+}
+
+/// What a run left behind.
+struct Outcome {
+    status: ExitStatus,
+    stdout: String,
+    stderr: String,
+}
+
+impl Outcome {
+    /// The lines that do not depend on the time the run took.
+    fn lines(&self) -> impl Iterator<Item = &str> {
+        self.stdout
+            .lines()
+            .filter(|line| !MEASURED.iter().any(|prefix| line.starts_with(prefix)))
+    }
+}
+
+/// Where programs and their output go; `name` keeps tests that run at the same time apart.
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Compiles `c/SOURCE.c`. `None`, with a word about it, where there is no compiler.
+fn compile(source: &str, build: Build, to: &str) -> Option<PathBuf> {
+    let program = scratch(to);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"]);
+    if build == Build::Fortified {
+        compiler.arg("-D_FORTIFY_SOURCE=2");
+    }
+    compiler.arg("-pthread").arg("-o").arg(&program).arg(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/c")
+            .join(source)
+            .with_extension("c"),
+    );
+    match compiler.output() {
+        Ok(output) => {
+            let complaints = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "cc {source}.c:\n{complaints}");
+            Some(program)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let required = std::env::var_os("WAKESET_REQUIRE_ALL").is_some_and(|v| v == "1");
+            assert!(!required, "cc is missing, and WAKESET_REQUIRE_ALL is set");
+            eprintln!("skipped: cc is missing");
+            None
+        }
+        Err(error) => panic!("cc: {error}"),
+    }
+}
+
+/// Runs a program to its end, or to that of our patience.
+///
+/// The output goes into files: a pipe would keep us waiting for whatever the program left running.
+fn run(program: &Path, arguments: &[&str], runner: Runner, patience: Duration) -> Outcome {
+    let suffix = match runner {
+        Runner::Kernel => "kernel",
+        Runner::Wakeset => "wakeset",
+        Runner::Counted(_) => "counted",
+    };
+    let output = |stream| PathBuf::from(format!("{}.{suffix}.{stream}", program.display()));
+    let create = |path: &Path| File::create(path).expect("a file for the output");
+    let (stdout, stderr) = (output("out"), output("err"));
+    let mut command = match runner {
+        Runner::Kernel => Command::new(program),
+        Runner::Wakeset | Runner::Counted(_) => {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_wakeset"));
+            command.arg("run");
+            if let Runner::Counted(file) = runner {
+                command.arg(format!("--stats={}", file.display()));
+            }
+            command.arg("--").arg(program);
+            command
+        }
+    };
+    let child = command
+        .args(arguments)
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stdout(create(&stdout))
+        .stderr(create(&stderr))
+        // A group of its own, so that what it starts can be ended with it.
+        .process_group(0)
+        .spawn()
+        .expect("the program starts");
+    let status = wait(child, patience);
+    let read = |path| String::from_utf8_lossy(&fs::read(path).expect("the output")).into_owned();
+    let outcome = Outcome {
+        status: status.unwrap_or_else(|| ExitStatus::from_raw(9)),
+        stdout: read(&stdout),
+        stderr: read(&stderr),
+    };
+    assert!(
+        status.is_some(),
+        "{}, {runner:?}: not done after {patience:?}; its last lines:\n{}{}",
+        program.display(),
+        last_lines(&outcome.stdout),
+        outcome.stderr,
+    );
+    outcome
+}
+
+/// `None` if the child had to be killed.
+fn wait(mut child: Child, patience: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + patience;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait().expect("our own child") {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // std can kill the child alone; the shell's kill, being built in, is everywhere.
+    let group = format!("kill -KILL -{}", child.id());
+    let _ = Command::new("sh").args(["-c", &group]).status();
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    let start = lines.len().saturating_sub(10);
+    lines[start..].iter().map(|l| format!("  {l}\n")).collect()
+}
+
+/// Compiles a program, runs it both ways and compares.
+fn compare(source: &str, build: Build, arguments: &[&str]) {
+    compare_patiently(source, build, arguments, PATIENCE);
+}
+
+fn compare_patiently(source: &str, build: Build, arguments: &[&str], patience: Duration) {
+    let name = match build {
+        Build::Plain => source.to_string(),
+        Build::Fortified => format!("{source}_fortified"),
+    };
+    let Some(program) = compile(source, build, &name) else {
+        return;
+    };
+    let kernel = run(&program, arguments, Runner::Kernel, patience);
+    assert!(
+        kernel.status.success(),
+        "{name} has a wrong expectation, plain, {}:\n{}{}",
+        kernel.status,
+        unexpected(&kernel),
+        kernel.stderr,
+    );
+    let wakeset = run(&program, arguments, Runner::Wakeset, patience);
+    let difference = difference(&kernel, &wakeset);
+    assert!(
+        difference.is_empty() && wakeset.status == kernel.status,
+        "{name} under `wakeset run`, {}:\n{difference}{}",
+        wakeset.status,
+        wakeset.stderr,
+    );
+}
+
+/// The lines in which a program itself says that something is not as it should be.
+fn unexpected(outcome: &Outcome) -> String {
+    let wrong: String = outcome
+        .lines()
+        .filter(|line| line.contains("(should be"))
+        .map(|line| format!("  {line}\n"))
+        .collect();
+    match wrong.is_empty() {
+        true => last_lines(&outcome.stdout),
+        false => wrong,
+    }
+}
+
+/// What differs, line by line, with the heading that it stands under. Empty if nothing does.
+fn difference(kernel: &Outcome, wakeset: &Outcome) -> String {
+    const MOST: usize = 20;
+    let (left, right): (Vec<_>, Vec<_>) = (kernel.lines().collect(), wakeset.lines().collect());
+    let mut heading = "";
+    let mut report = String::new();
+    let mut count = 0;
+    for i in 0..left.len().max(right.len()) {
+        let (kernel, wakeset) = (left.get(i), right.get(i));
+        if let Some(line) = kernel.filter(|line| line.starts_with("-- ")) {
+            heading = line;
+        }
+        if kernel == wakeset {
+            continue;
+        }
+        count += 1;
+        if count <= MOST {
+            let text =
+                |line: Option<&&str>| line.map_or("(no line)".to_string(), |l| l.to_string());
+            report += &format!(
+                "line {}, {heading}\n  kernel:  {}\n  wakeset: {}\n",
+                i + 1,
+                text(kernel),
+                text(wakeset)
+            );
+        }
+    }
+    if count > MOST {
+        report += &format!("and {} lines more\n", count - MOST);
+    }
+    report
+}
+
+/// Runs a program with `--stats` and returns the totals, after checking its status.
+fn counts(source: &str, arguments: &[&str]) -> Option<Value> {
+    let name = format!("{source}_counted");
+    let program = compile(source, Build::Plain, &name)?;
+    let file = scratch(&format!("{name}.json"));
+    let outcome = run(&program, arguments, Runner::Counted(&file), PATIENCE);
+    assert!(
+        outcome.status.success(),
+        "{name}, {}:\n{}{}",
+        outcome.status,
+        unexpected(&outcome),
+        outcome.stderr
+    );
+    let text = fs::read_to_string(&file).expect("the counts");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    Some(value["total"].clone())
+}
+
+fn count(totals: &Value, path: &str) -> u64 {
+    totals
+        .pointer(path)
+        .and_then(Value::as_u64)
+        .unwrap_or_else(|| panic!("no count {path} in {totals:#}"))
+}
+
+// ---- the programs ----
+
+#[test]
+fn errors() {
+    compare("errors", Build::Plain, &[]);
+}
+
+#[test]
+fn eventfd() {
+    compare("eventfd", Build::Plain, &[]);
+}
+
+#[test]
+fn eventfd_fortified() {
+    compare("eventfd", Build::Fortified, &[]);
+}
+
+#[test]
+fn semantics() {
+    compare("semantics", Build::Plain, &[]);
+}
+
+#[test]
+fn threads() {
+    compare("threads", Build::Plain, &[]);
+}
+
+#[test]
+fn mixed() {
+    compare("mixed", Build::Plain, &[]);
+}
+
+#[test]
+fn signals() {
+    compare("signals", Build::Plain, &[]);
+}
+
+#[test]
+fn escape() {
+    compare("escape", Build::Plain, &[]);
+}
+
+#[test]
+fn exec() {
+    compare("exec", Build::Plain, &[]);
+}
+
+#[test]
+fn rings() {
+    compare("rings", Build::Plain, &[]);
+}
+
+#[test]
+fn escapes_random() {
+    let escapes = std::env::var("WAKESET_ESCAPES").unwrap_or_else(|_| "2000".to_string());
+    // 100,000 take a quarter of a minute on two idle processors.
+    let patience = PATIENCE * 10;
+    compare_patiently("escapes_random", Build::Plain, &[&escapes], patience);
+}
+
+#[test]
+fn polls() {
+    compare("polls", Build::Plain, &[]);
+}
+
+#[test]
+fn polls_fortified() {
+    compare("polls", Build::Fortified, &[]);
+}
+
+#[test]
+fn cancel() {
+    compare("cancel", Build::Plain, &[]);
+}
+
+#[test]
+fn close() {
+    compare("close", Build::Plain, &[]);
+}
+
+#[test]
+fn stress() {
+    compare("stress", Build::Plain, &["8", "20000"]);
+}
+
+#[test]
+fn timeouts() {
+    compare("timeouts", Build::Plain, &[]);
+}
+
+// ---- what the programs are good for ----
+
+/// The fortified programs are there for the sake of these functions: they must call them.
+#[test]
+fn fortified_programs_call_checking_functions() {
+    let wanted: [(&str, &[&str]); 2] = [
+        ("eventfd", &["__read_chk"]),
+        ("polls", &["__poll_chk", "__ppoll_chk", "__fdelt_chk"]),
+    ];
+    for (source, functions) in wanted {
+        let Some(program) = compile(source, Build::Fortified, &format!("{source}_symbols")) else {
+            return;
+        };
+        let bytes = fs::read(&program).expect("the program");
+        for function in functions {
+            let found = bytes
+                .windows(function.len())
+                .any(|w| w == function.as_bytes());
+            assert!(found, "{source} does not call {function}");
+        }
+    }
+}
+
+/// Where nothing escapes, everything stays: a program that ran on the kernel all along would pass the comparison too.
+#[test]
+fn stress_stays_in_process() {
+    let Some(totals) = counts("stress", &["8", "20000"]) else {
+        return;
+    };
+    assert_eq!(count(&totals, "/counters_made"), 8);
+    assert_eq!(count(&totals, "/sets_made"), 1);
+    assert_eq!(count(&totals, "/moved"), 0);
+    assert_eq!(count(&totals, "/kept"), 9);
+    assert!(count(&totals, "/waits") > 0);
+    assert!(count(&totals, "/events") >= 8);
+    assert_eq!(count(&totals, "/events_from_kernel"), 0);
+    assert!(count(&totals, "/syscalls_avoided") >= 8 * 20000);
+}
+
+/// Threads that wait and wake each other give no reason to move anything.
+#[test]
+fn threads_stay_in_process() {
+    let Some(totals) = counts("threads", &[]) else {
+        return;
+    };
+    assert!(count(&totals, "/made") > 50);
+    assert_eq!(
+        count(&totals, "/moved"),
+        count(&totals, "/moved_by_reason/duplicate_closed"),
+        "{:#}",
+        totals["moved_by_reason"]
+    );
+    assert!(count(&totals, "/wakes") > 0);
+    assert_eq!(count(&totals, "/events_from_kernel"), 0);
+}
+
+/// A set with kernel descriptors keeps its eventfds in process.
+#[test]
+fn mixed_sets_keep_their_eventfds() {
+    let Some(totals) = counts("mixed", &[]) else {
+        return;
+    };
+    assert!(count(&totals, "/kept") > count(&totals, "/made") / 2);
+    assert!(count(&totals, "/events_from_kernel") > 0);
+    assert!(count(&totals, "/events") > count(&totals, "/events_from_kernel"));
+}
+
+/// Each way out is known by its name.
+#[test]
+fn escapes_are_counted_by_reason() {
+    let Some(totals) = counts("escape", &[]) else {
+        return;
+    };
+    assert!(count(&totals, "/moved") <= count(&totals, "/made"));
+    for reason in ["fork", "spawn", "passed_over"] {
+        let path = format!("/moved_by_reason/{reason}");
+        assert!(
+            count(&totals, &path) > 0,
+            "nothing moved for {reason}: {totals:#}"
+        );
+    }
+}

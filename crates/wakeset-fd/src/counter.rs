@@ -1,0 +1,247 @@
+//! Eventfds by descriptor number.
+
+use crate::count::count;
+use crate::escape;
+use crate::stats::Stat;
+use crate::sys::{self, Errno};
+use crate::table::{self, Entry, Slot, SlotHead, Using};
+use crate::user;
+use crate::verdict::Verdict::{self, Done, Kernel};
+use core::ffi::{c_int, c_uint};
+use core::sync::atomic::{AtomicU32, Ordering};
+use wakeset::{Counter, CounterFlags, Error, Events, Source, WaitQueue};
+
+/// Where the truth about a counter is, once its value word says "sealed".
+pub(crate) mod whereabouts {
+    /// In the value word, or nowhere any more: closed.
+    pub(crate) const HERE: u32 = 0;
+    /// On its way into the kernel object; a few instructions and one system call.
+    pub(crate) const MOVING: u32 = 1;
+    /// In the kernel object.
+    pub(crate) const IN_KERNEL: u32 = 2;
+}
+
+/// An eventfd whose state lives here while only this process can reach it. Its number belongs to a real kernel
+/// eventfd, whose value is 0 until the state moves there.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct FdCounter {
+    head: SlotHead,
+    /// [`whereabouts`].
+    pub(crate) place: AtomicU32,
+    pub(crate) counter: Counter,
+}
+
+// SAFETY: `repr(C)` with the head first.
+unsafe impl Slot for FdCounter {
+    const KIND: usize = table::KIND_COUNTER;
+
+    fn head(&self) -> &SlotHead {
+        &self.head
+    }
+
+    fn allocate(head: SlotHead) -> Option<&'static Self> {
+        let counter = Counter::new(0, CounterFlags::empty());
+        counter.seal();
+        crate::memory::leak(Self { head, place: AtomicU32::new(whereabouts::HERE), counter })
+    }
+
+    fn finalize(&self) {
+        // Sealed: a late call looks again, finds the number vacant, and asks the kernel.
+        self.counter.seal();
+        self.counter.wait_queue().close();
+    }
+}
+
+impl FdCounter {
+    pub(crate) fn fd(&self) -> c_int {
+        self.head.fd()
+    }
+
+    pub(crate) fn counter_queue(&self) -> &WaitQueue {
+        self.counter.wait_queue()
+    }
+
+    /// Waits until the kernel object has the state, after an operation found it sealed.
+    pub(crate) fn settle(&self) {
+        while self.place.load(Ordering::SeqCst) == whereabouts::MOVING {
+            sys::sched_yield();
+        }
+    }
+}
+
+impl Source for FdCounter {
+    fn poll(&self) -> Events {
+        let mut events = self.counter.poll();
+        if self.counter.value().is_none() {
+            // Its watches are about to be moved: until then they see what the kernel object says.
+            self.settle();
+            let in_and_out = (Events::IN | Events::OUT).bits() as i16;
+            events = Events::from_bits_retain(u32::from(sys::poll_now(self.fd(), in_and_out) as u16));
+        }
+        events
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        self.counter.wait_queue()
+    }
+}
+
+/// eventfd(2).
+///
+/// # Errors
+/// As eventfd(2): EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM.
+pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
+    crate::fork::notice_child();
+    if !escape::gate_is_open() {
+        return sys::eventfd(initial, flags);
+    }
+    let fd = sys::eventfd(0, flags)?;
+    let _section = crate::section::Section::enter();
+    let slot = if table::has_room(fd) { table::slot_for::<FdCounter>(fd) } else { None };
+    let Some(slot) = slot else {
+        let value = u64::from(initial);
+        if value > 0 {
+            sys::write(fd, (&raw const value).cast(), 8)?;
+        }
+        return Ok(fd);
+    };
+    slot.place.store(whereabouts::HERE, Ordering::SeqCst);
+    let mode = CounterFlags::from_bits_truncate(flags as u32);
+    slot.counter.unseal(u64::from(initial), mode);
+    table::put_counter(fd, slot);
+    count(Stat::CountersMade, 1);
+    escape::recheck_gate(fd);
+    Ok(fd)
+}
+
+/// The part of write(2) that needs nothing but a look-up and one compare-and-swap: whether it was done.
+///
+/// # Safety
+/// As write(2): `buffer` is the caller's to give, for `len` bytes.
+#[inline(always)]
+pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
+    match table::counter(fd) {
+        Some(slot) if len == 8 && sys::is_plausible(buffer) => {
+            // SAFETY: the caller gives the memory.
+            let Some(n) = (unsafe { user::load_u64(buffer.cast()) }) else { return false };
+            let done = slot.counter.try_write(n).is_ok();
+            if crate::count::is_on() && done {
+                count(Stat::SyscallsAvoided, 1);
+            }
+            done
+        }
+        _ => false,
+    }
+}
+
+/// The part of read(2) that needs nothing but a look-up and one compare-and-swap: 8 if it was done, 0 if not, or a
+/// negative errno: as in Linux the value is gone when the buffer turns out not to be there.
+///
+/// # Safety
+/// As read(2): `buffer` is the caller's to give, for `len` bytes.
+#[inline(always)]
+pub unsafe fn read_fast(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    match table::counter(fd) {
+        Some(slot) if len >= 8 && sys::is_plausible(buffer) => match slot.counter.try_read() {
+            Ok(value) => {
+                if crate::count::is_on() {
+                    count(Stat::SyscallsAvoided, 1);
+                }
+                // SAFETY: the caller gives the memory.
+                if unsafe { user::store_u64(buffer.cast(), value) } { 8 } else { -(libc::EFAULT as isize) }
+            }
+            Err(_) => 0,
+        },
+        _ => 0,
+    }
+}
+
+/// write(2) as far as it concerns in-process objects.
+///
+/// # Safety
+/// As write(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
+pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> {
+    loop {
+        let slot = match table::get(fd) {
+            Entry::Counter(slot) => slot,
+            Entry::Bell => return Done(Err(Errno::EBADF)),
+            Entry::Set(_) | Entry::Kernel => return Kernel,
+        };
+        if len < 8 {
+            return Done(Err(Errno::EINVAL));
+        }
+        // Longer writes: some kernels take the first 8 bytes, newer ones refuse. Ours will know.
+        if len != 8 || !sys::is_plausible(buffer) {
+            escape::fd(fd, Stat::MovedOddArgument);
+            return Kernel;
+        }
+        // SAFETY: the caller gives the memory.
+        let Some(n) = (unsafe { user::load_u64(buffer.cast()) }) else { return Done(Err(Errno::EFAULT)) };
+        if let Some(verdict) = carry_out(fd, slot, |counter| counter.try_write(n), |counter| counter.write(n)) {
+            return verdict.map(|()| 8);
+        }
+    }
+}
+
+/// read(2) as far as it concerns in-process objects.
+///
+/// # Safety
+/// As read(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
+pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
+    loop {
+        let slot = match table::get(fd) {
+            Entry::Counter(slot) => slot,
+            Entry::Bell => return Done(Err(Errno::EBADF)),
+            Entry::Set(_) | Entry::Kernel => return Kernel,
+        };
+        if len < 8 {
+            return Done(Err(Errno::EINVAL));
+        }
+        if !sys::is_plausible(buffer) {
+            escape::fd(fd, Stat::MovedOddArgument);
+            return Kernel;
+        }
+        if let Some(verdict) = carry_out(fd, slot, Counter::try_read, Counter::read) {
+            return match verdict {
+                // SAFETY: the caller gives the memory.
+                Done(Ok(value)) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
+                Done(Ok(_)) => Done(Err(Errno::EFAULT)),
+                Done(Err(error)) => Done(Err(error)),
+                Kernel => Kernel,
+            };
+        }
+    }
+}
+
+/// Tries an operation, and sleeps for it if the counter blocks. `None`: the number stands for something else by now.
+fn carry_out<T>(
+    fd: c_int,
+    slot: &'static FdCounter,
+    attempt: impl Fn(&Counter) -> Result<T, Error>,
+    blocking: impl Fn(&Counter) -> Result<T, Error>,
+) -> Option<Verdict<T>> {
+    let mut result = attempt(&slot.counter);
+    if matches!(result, Err(Error::WouldBlock)) && !slot.counter.flags().contains(CounterFlags::NONBLOCK) {
+        let using = Using::begin(fd, slot)?;
+        result = crate::cancel::point(|| blocking(&using.counter));
+    }
+    Some(match result {
+        Ok(value) => {
+            count(Stat::SyscallsAvoided, 1);
+            Done(Ok(value))
+        }
+        Err(Error::Sealed) => {
+            slot.settle();
+            Kernel
+        }
+        Err(error) => Done(Err(Errno::new(error.errno()))),
+    })
+}
+
+/// Takes note of a change of `O_NONBLOCK` that the kernel object has made: fcntl(`F_SETFL`), ioctl(`FIONBIO`).
+pub fn note_nonblocking(fd: c_int, nonblocking: bool) {
+    if let Entry::Counter(slot) = table::get(fd) {
+        slot.counter.set_nonblocking(nonblocking);
+    }
+}

@@ -1,0 +1,47 @@
+//! Wakeset by descriptor number: eventfds and epoll sets that live in user space while only this process can reach them, and in
+//! the kernel from then on.
+//!
+//! An in-process object owns a real kernel one of the same kind. Its number, its flags, fstat(2) and its entry in
+//! `/proc` are therefore real; only its state is here. When something is about to reach it that does not come through this
+//! crate (fork, exec, `SCM_RIGHTS`, a second descriptor, a call that is not modelled) the state moves into the kernel object
+//! ([`escape`]), and from then on it is an ordinary kernel descriptor.
+//!
+//! | file | what |
+//! |---|---|
+//! | `table` | number → object; lock-free to read |
+//! | [`counter`] | eventfd, read, write |
+//! | [`set`] | epoll_create1, epoll_ctl, epoll_wait, both halves of a set |
+//! | `bell` | how a waker reaches a waiter that sleeps in the kernel half |
+//! | [`escape`] | moving objects into the kernel |
+//! | [`descriptor`], [`fork`] | close, dup, exec, `SCM_RIGHTS`, fork |
+//! | [`section`] | keeping signal handlers out of critical sections |
+//!
+//! Everything is process-wide: there is one descriptor table in a process. The functions in the crate's root are
+//! complete calls; those in the modules give a [`Verdict`], for a caller who has his own way into the kernel.
+
+#![no_std]
+#![warn(missing_debug_implementations)]
+
+mod bell;
+mod calls;
+pub mod cancel;
+pub mod count;
+pub mod counter;
+pub mod descriptor;
+mod engine;
+pub mod escape;
+pub mod fork;
+mod memory;
+pub mod section;
+pub mod set;
+pub mod stats;
+mod sys;
+mod table;
+pub mod user;
+mod verdict;
+
+pub use calls::{
+    close, dup, epoll_create1, epoll_ctl, epoll_pwait2, epoll_wait, eventfd, read, set_nonblocking, write,
+};
+pub use sys::{Errno, Sysno};
+pub use verdict::Verdict;

@@ -1,0 +1,599 @@
+//! Epoll sets by descriptor number: in-process watches in an engine set, kernel watches in the set's own kernel epoll.
+
+use crate::bell;
+use crate::cancel;
+use crate::count::count;
+use crate::engine;
+use crate::escape;
+use crate::section::Section;
+use crate::stats::Stat;
+use crate::sys::{self, Errno, SIGSET_BYTES};
+use crate::table::{self, Entry, Slot, SlotHead, Using};
+use crate::user;
+use crate::verdict::Verdict::{self, Done, Kernel};
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::time::Duration;
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event, timespec};
+use wakeset::{Deadline, Error, Event, EventPoll, Events, SetCore, Source, Timeout, WaitQueue, Woken};
+
+/// Of two halves that are both ready and a buffer that has room for only one of them, each goes first in every second wait: a
+/// ready watch of either is looked at again at the latest in this many waits.
+pub const STARVATION_BOUND: u32 = 2;
+
+/// An epoll set. Its number belongs to a real kernel epoll, which is its kernel half.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct FdSet {
+    head: SlotHead,
+    pub(crate) set: EventPoll,
+    /// Everything is, or is about to be, in the kernel half.
+    pub(crate) in_kernel: AtomicBool,
+    /// The kernel half has, or had, a watch of the program's.
+    pub(crate) has_kernel: AtomicBool,
+    /// The kernel half may hold an edge or a one-shot report that no wait has returned yet.
+    pub(crate) kernel_edges: AtomicBool,
+    /// The doorbell in the kernel half, -1 for none.
+    pub(crate) bell: AtomicI32,
+    /// Counts the waits that had both halves to look at.
+    turn: AtomicU32,
+}
+
+// SAFETY: `repr(C)` with the head first.
+unsafe impl Slot for FdSet {
+    const KIND: usize = table::KIND_SET;
+
+    fn head(&self) -> &SlotHead {
+        &self.head
+    }
+
+    fn allocate(head: SlotHead) -> Option<&'static Self> {
+        let set = EventPoll::new(engine::get()).ok()?;
+        let slot = crate::memory::leak(Self {
+            head,
+            set,
+            in_kernel: AtomicBool::new(false),
+            has_kernel: AtomicBool::new(false),
+            kernel_edges: AtomicBool::new(false),
+            bell: AtomicI32::new(-1),
+            turn: AtomicU32::new(0),
+        })?;
+        slot.set.set_owner(ptr::from_ref(slot).addr());
+        Some(slot)
+    }
+
+    fn finalize(&self) {
+        self.set.close();
+        bell::give_back(self);
+    }
+}
+
+impl FdSet {
+    pub(crate) fn fd(&self) -> c_int {
+        self.head.fd()
+    }
+
+    /// The set an engine set's owner word names.
+    pub(crate) fn of_owner(owner: usize) -> &'static Self {
+        // SAFETY: only `allocate` sets owners, to slots, which are never freed.
+        unsafe { &*(owner as *const Self) }
+    }
+
+    /// Notes that the kernel half has something to say from now on, and sends sleeping waiters there.
+    pub(crate) fn note_kernel_watch(&self) {
+        if !self.has_kernel.swap(true, Ordering::SeqCst) {
+            self.set.kick_all();
+        }
+    }
+
+    fn is_pure(&self) -> bool {
+        !self.has_kernel.load(Ordering::SeqCst) && !self.in_kernel.load(Ordering::SeqCst)
+    }
+}
+
+impl Source for FdSet {
+    fn poll(&self) -> Events {
+        let mut events = self.set.poll();
+        if events.is_empty() && !self.is_pure() {
+            // About to be moved into the kernel half of the set around it: until then that one sees both halves.
+            let now = sys::poll_now(self.fd(), libc::POLLIN | libc::POLLRDNORM);
+            events = Events::from_bits_retain(u32::from(now as u16));
+        }
+        events
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        self.set.wait_queue()
+    }
+
+    fn as_set(&self) -> Option<&SetCore> {
+        Some(self.set.as_core())
+    }
+}
+
+/// epoll_create1(2).
+///
+/// # Errors
+/// As epoll_create1(2): EINVAL, EMFILE, ENFILE, ENOMEM.
+pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
+    crate::fork::notice_child();
+    let fd = sys::epoll_create1(flags)?;
+    if !escape::gate_is_open() || !table::has_room(fd) {
+        return Ok(fd);
+    }
+    let _section = Section::enter();
+    let Some(slot) = table::slot_for::<FdSet>(fd) else { return Ok(fd) };
+    slot.set.reopen();
+    slot.in_kernel.store(false, Ordering::SeqCst);
+    slot.has_kernel.store(false, Ordering::SeqCst);
+    slot.kernel_edges.store(false, Ordering::SeqCst);
+    table::put_set(fd, slot);
+    count(Stat::SetsMade, 1);
+    escape::recheck_gate(fd);
+    Ok(fd)
+}
+
+fn errno(error: Error) -> Errno {
+    Errno::new(error.errno())
+}
+
+/// epoll_ctl(2) as far as it concerns in-process objects.
+///
+/// # Safety
+/// As epoll_ctl(2): `event` is valid unless the kernel says EFAULT or `op` is `EPOLL_CTL_DEL`.
+pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_event) -> Verdict<()> {
+    let adds = op == EPOLL_CTL_ADD;
+    loop {
+        let target = table::get(fd);
+        let set = match table::get(epfd) {
+            Entry::Set(set) => set,
+            Entry::Bell => return Done(Err(Errno::EBADF)),
+            Entry::Kernel => {
+                // A kernel epoll can only watch what the kernel knows.
+                if adds && matches!(target, Entry::Counter(_) | Entry::Set(_)) {
+                    escape::fd(fd, Stat::MovedNestedKernel);
+                }
+                return Kernel;
+            }
+            Entry::Counter(_) => return Kernel,
+        };
+        if matches!(target, Entry::Bell) {
+            return Done(Err(Errno::EBADF));
+        }
+        let asked = match op {
+            EPOLL_CTL_DEL => Event::default(),
+            // SAFETY: any bits are an event.
+            _ => match unsafe { user::load(event) } {
+                Some(event) => Event::new(Events::from_bits_retain(event.events), event.u64),
+                None => return Done(Err(Errno::EFAULT)),
+            },
+        };
+        let _section = Section::enter();
+        let Some(set) = Using::begin(epfd, set) else { continue };
+        let source: &'static dyn Source = match target {
+            Entry::Counter(counter) => counter,
+            // The same set: EINVAL, as the kernel will say.
+            Entry::Set(inner) if ptr::eq(inner, &*set) => return Kernel,
+            Entry::Set(inner) => inner,
+            Entry::Kernel | Entry::Bell => {
+                return match add_kernel_watch(&set, op, fd, event, asked.events) {
+                    Some(verdict) => verdict,
+                    None => continue,
+                };
+            }
+        };
+        // A set goes into a set only while both have no kernel half, and gets none meanwhile.
+        let nesting = (adds && source.as_set().is_some()).then(escape::hold_moves);
+        if nesting.is_some() && !matches!(target, Entry::Set(inner) if inner.is_pure()) {
+            drop(nesting);
+            escape::fd(fd, Stat::MovedNestedKernel);
+            continue;
+        }
+        if set.in_kernel.load(Ordering::SeqCst) {
+            // The set is on its way into the kernel.
+            drop(nesting);
+            escape::wait_for_moves();
+            continue;
+        }
+        let address = ptr::from_ref(source).cast::<()>();
+        let result = match op {
+            EPOLL_CTL_ADD => {
+                // Somebody may sleep in the kernel half only; from now on we may have to wake him.
+                let has_bell = !set.has_kernel.load(Ordering::SeqCst)
+                    || if nesting.is_some() { bell::install_held(&set) } else { bell::install(&set) };
+                if !has_bell {
+                    drop(nesting);
+                    escape::fd(fd, Stat::MovedLimit);
+                    continue;
+                }
+                // SAFETY: slots are never freed, and their queues are closed when the object ends.
+                unsafe { set.set.add_source(fd, source, asked) }
+            }
+            EPOLL_CTL_MOD => set.set.modify_source(fd, address, asked),
+            EPOLL_CTL_DEL => set.set.remove_source(fd, address),
+            _ => Err(Error::Invalid),
+        };
+        drop(nesting);
+        match result {
+            Ok(()) => {
+                count(Stat::SyscallsAvoided, 1);
+                return Done(Ok(()));
+            }
+            // The source refuses watches: it is moving into the kernel, or the number has just been closed.
+            Err(Error::Closed) => escape::wait_for_moves(),
+            // Not here: perhaps it has just moved.
+            Err(Error::NotWatched) if has_moved(fd, source) => {}
+            Err(error) => return Done(Err(errno(error))),
+        }
+    }
+}
+
+/// Whether `fd` no longer stands for `source`.
+fn has_moved(fd: c_int, source: &dyn Source) -> bool {
+    match table::get(fd) {
+        Entry::Counter(counter) => !ptr::addr_eq(counter, source) || counter.counter.value().is_none(),
+        Entry::Set(set) => !ptr::addr_eq(set, source) || set.in_kernel.load(Ordering::SeqCst),
+        Entry::Kernel | Entry::Bell => true,
+    }
+}
+
+/// epoll_ctl on a descriptor of the kernel's. `None`: the set has moved, look again.
+fn add_kernel_watch(
+    set: &FdSet,
+    op: c_int,
+    fd: c_int,
+    event: *const epoll_event,
+    events: Events,
+) -> Option<Verdict<()>> {
+    if events.intersects(Events::ET | Events::ONESHOT) {
+        set.kernel_edges.store(true, Ordering::SeqCst);
+    }
+    if op != EPOLL_CTL_ADD || set.has_kernel.load(Ordering::SeqCst) {
+        return Some(Done(sys::epoll_ctl(set.fd(), op, fd, event)));
+    }
+    // The first kernel watch. A set around this one knows only its in-process half, so it must learn of the other
+    // from the kernel; and no set may be put around it meanwhile.
+    let _moving = escape::hold_moves();
+    if set.set.wait_queue().has_watches() {
+        drop(_moving);
+        escape::fd(set.fd(), Stat::MovedNestedKernel);
+        return None;
+    }
+    if !set.set.is_empty() && !bell::install_held(set) {
+        drop(_moving);
+        escape::fd(set.fd(), Stat::MovedLimit);
+        return None;
+    }
+    let result = sys::epoll_ctl(set.fd(), op, fd, event);
+    if result.is_ok() {
+        set.note_kernel_watch();
+    }
+    Some(Done(result))
+}
+
+/// How long a wait may take, in the form it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// epoll_wait(2) and epoll_pwait(2): milliseconds, negative for no limit.
+    Milliseconds(c_int),
+    /// epoll_pwait2(2): null for no limit.
+    Timespec(*const timespec),
+}
+
+/// The signal mask of epoll_pwait(2): a pointer, null for none, and the size that was given with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mask {
+    /// The kernel's signal set.
+    pub set: *const u8,
+    /// Its size in bytes.
+    pub bytes: usize,
+}
+
+impl Mask {
+    /// No mask.
+    pub const NONE: Self = Self { set: ptr::null(), bytes: SIGSET_BYTES };
+}
+
+/// epoll_wait(2), epoll_pwait(2), epoll_pwait2(2) as far as they concern in-process objects.
+///
+/// # Safety
+/// As those: `events` has room for `room` events, `limit` and `mask` are valid.
+pub unsafe fn epoll_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    limit: Limit,
+    mask: Mask,
+) -> Verdict<c_int> {
+    loop {
+        let set = match table::get(epfd) {
+            Entry::Set(set) => set,
+            Entry::Bell => return Done(Err(Errno::EBADF)),
+            Entry::Kernel | Entry::Counter(_) => return Kernel,
+        };
+        let most_events = c_int::MAX / size_of::<epoll_event>() as c_int;
+        // SAFETY: any bits are a mask.
+        let bad_mask = || mask.bytes != SIGSET_BYTES || unsafe { user::load_u64(mask.set.cast()) }.is_none();
+        if room <= 0 || room > most_events || (!mask.set.is_null() && bad_mask()) {
+            // EINVAL or EFAULT; the kernel half will know.
+            return Kernel;
+        }
+        let timeout = match limit {
+            Limit::Milliseconds(milliseconds) => Timeout::from_millis(milliseconds),
+            Limit::Timespec(limit) if limit.is_null() => Timeout::Never,
+            Limit::Timespec(limit) => {
+                // SAFETY: any bits are a timespec.
+                let Some(timespec { tv_sec, tv_nsec }) = (unsafe { user::load(limit) }) else { return Kernel };
+                match (u64::try_from(tv_sec), u32::try_from(tv_nsec)) {
+                    (Ok(seconds), Ok(nanos @ 0..=999_999_999)) => Timeout::from(Some(Duration::new(seconds, nanos))),
+                    // EINVAL.
+                    _ => return Kernel,
+                }
+            }
+        };
+        if events.addr() >= 1 << 47 {
+            return Done(Err(Errno::EFAULT));
+        }
+        let Some(set) = Using::begin(epfd, set) else { continue };
+        count(Stat::Waits, 1);
+        let wait = Wait { set: &set, events, room, limit, timeout, mask, faulted: Cell::new(false) };
+        let result = match wait.run() {
+            Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),
+            result => result,
+        };
+        if let Ok(n) = result {
+            count(Stat::Events, n as usize);
+        }
+        return Done(result);
+    }
+}
+
+/// One wait on one set.
+struct Wait<'a> {
+    set: &'a FdSet,
+    events: *mut epoll_event,
+    room: c_int,
+    limit: Limit,
+    timeout: Timeout,
+    mask: Mask,
+    /// An event found no memory: the wait ends with what it has.
+    faulted: Cell<bool>,
+}
+
+impl Wait<'_> {
+    fn run(&self) -> Result<c_int, Errno> {
+        let set = self.set;
+        // The usual case first: in-process watches only, and something ready.
+        if set.is_pure() {
+            let n = self.harvest(0);
+            if n > 0 || self.timeout == Timeout::Now || self.faulted.get() {
+                if set.is_pure() {
+                    count(Stat::WaitsInProcess, 1);
+                    count(Stat::SyscallsAvoided, 1);
+                    return Ok(n);
+                }
+                if n > 0 {
+                    return Ok(n);
+                }
+            }
+        }
+        let mut deadline = None;
+        let mut first = true;
+        loop {
+            // A set without in-process watches goes to the kernel with what it was given, and reads no clock.
+            let needs_clock = !first || set.bell.load(Ordering::SeqCst) >= 0 || !set.set.is_empty();
+            if deadline.is_none() && needs_clock && self.timeout != Timeout::Now {
+                deadline = Some(Deadline::of(self.timeout));
+            }
+            let until = || Until { deadline, limit: self.limit, timeout: self.timeout };
+            if set.in_kernel.load(Ordering::SeqCst) {
+                // No in-process watch is left, or will be in a moment.
+                escape::wait_for_moves();
+                let found = cancel::point(|| self.sleep_in_kernel(until()))?;
+                match self.filter(0, found) {
+                    0 if found > 0 => continue,
+                    kept => return Ok(kept),
+                }
+            }
+            let both = set.has_kernel.load(Ordering::SeqCst);
+            if both && set.set.is_empty() && self.timeout == Timeout::Now {
+                return self.look_at_kernel(0);
+            }
+            let outcome =
+                if both || !self.mask.set.is_null() { self.step_mixed(until()) } else { self.step_here(&mut deadline) };
+            if let Some(result) = outcome {
+                return result;
+            }
+            first = false;
+        }
+    }
+
+    /// Harvests in-process events into the buffer behind the first `filled`; how many.
+    fn harvest(&self, filled: c_int) -> c_int {
+        let _section = Section::enter();
+        let mut place = self.events.wrapping_add(filled as usize);
+        let n = self.set.set.harvest((self.room - filled) as usize, |event| {
+            let event = epoll_event { events: event.events.bits(), u64: event.data };
+            // SAFETY: the caller gives the memory for `room` events, and a harvest reports no more than it has room for.
+            let stored = unsafe { user::store_event(place, event) };
+            place = place.wrapping_add(1);
+            self.faulted.set(!stored);
+            stored
+        });
+        n as c_int
+    }
+
+    /// One round with in-process watches only: harvest, and sleep on the set's futex.
+    fn step_here(&self, deadline: &mut Option<Option<Deadline>>) -> Option<Result<c_int, Errno>> {
+        let set = self.set;
+        let n = self.harvest(0);
+        if n > 0 || self.faulted.get() {
+            return Some(Ok(n));
+        }
+        let n = set.set.patience().linger(|| set.set.may_be_ready(), || self.harvest(0) as usize);
+        if n > 0 {
+            return Some(Ok(n as c_int));
+        }
+        let deadline = *deadline.get_or_insert_with(|| Deadline::of(self.timeout));
+        let woken = cancel::point(|| set.set.sleep_once(|| set.is_pure(), deadline));
+        let n = self.harvest(0);
+        if woken == Woken::Kicked {
+            count(Stat::Wakes, 1);
+            count(Stat::SpuriousWakes, usize::from(n == 0));
+        }
+        match woken {
+            _ if n > 0 || self.faulted.get() => Some(Ok(n)),
+            Woken::TimedOut if set.is_pure() => Some(Ok(0)),
+            Woken::Interrupted => Some(Err(Errno::EINTR)),
+            Woken::Kicked | Woken::TimedOut => None,
+        }
+    }
+
+    /// One round with both halves, or with a signal mask, which only the kernel can put in place and sleep at once.
+    fn step_mixed(&self, until: Until) -> Option<Result<c_int, Errno>> {
+        let set = self.set;
+        let both = !set.set.is_empty() && set.has_kernel.load(Ordering::SeqCst);
+        let kernel_first = both && set.turn.fetch_add(1, Ordering::Relaxed) % STARVATION_BOUND == STARVATION_BOUND - 1;
+        let mut n = 0;
+        for kernel in [kernel_first, !kernel_first] {
+            if n == self.room {
+                break;
+            }
+            if kernel {
+                match self.look_at_kernel(n) {
+                    Ok(found) => n += found,
+                    Err(error) if n == 0 => return Some(Err(error)),
+                    Err(_) => {}
+                }
+            } else {
+                n += self.harvest(n);
+            }
+        }
+        if n > 0 || self.timeout == Timeout::Now || self.faulted.get() {
+            return Some(Ok(n));
+        }
+        let install_bell = !set.set.is_empty() || !set.has_kernel.load(Ordering::SeqCst);
+        if install_bell && !bell::install(set) {
+            escape::fd(set.fd(), Stat::MovedLimit);
+            return None;
+        }
+        set.set.enter_elsewhere();
+        // After the count: what was added or pushed before is seen here, what comes later rings.
+        let result = if set.set.may_be_ready()
+            || set.in_kernel.load(Ordering::SeqCst)
+            || (!set.set.is_empty() && set.bell.load(Ordering::SeqCst) < 0)
+        {
+            None
+        } else {
+            Some(cancel::point(|| self.sleep_in_kernel(until)))
+        };
+        set.set.leave_elsewhere();
+        let result = result?;
+        let timed_out = result == Ok(0);
+        let rung = result.is_ok() && !timed_out;
+        let total = self.kernel_and_here(result);
+        if rung {
+            count(Stat::Wakes, 1);
+            count(Stat::SpuriousWakes, usize::from(total == Ok(0)));
+        }
+        match total {
+            // Only the bell, and somebody else was faster.
+            Ok(0) if !timed_out && !self.faulted.get() => None,
+            total => Some(total),
+        }
+    }
+
+    /// After a sleep in the kernel half: what that said, and behind it what has become ready here.
+    fn kernel_and_here(&self, result: Result<c_int, Errno>) -> Result<c_int, Errno> {
+        let from_kernel = result.map_or(0, |found| self.filter(0, found));
+        count(Stat::EventsFromKernel, from_kernel as usize);
+        if from_kernel == self.room {
+            if self.set.set.may_be_ready() {
+                // No room for them here: perhaps the bell was rung for them, so pass it on.
+                self.set.set.kick();
+            }
+            return Ok(from_kernel);
+        }
+        match from_kernel + self.harvest(from_kernel) {
+            0 => result.map(|_| 0),
+            total => Ok(total),
+        }
+    }
+
+    /// What is ready in the kernel half now, behind the first `filled` events; how many.
+    fn look_at_kernel(&self, filled: c_int) -> Result<c_int, Errno> {
+        loop {
+            let events = self.events.wrapping_add(filled as usize);
+            let room = self.room - filled;
+            let found = sys::epoll_pwait(self.set.fd(), events, room, 0, ptr::null(), SIGSET_BYTES)?;
+            let kept = self.filter(filled, found);
+            if kept > 0 || found == 0 {
+                count(Stat::EventsFromKernel, kept as usize);
+                return Ok(kept);
+            }
+            // Nothing but the bell, in the place of an event.
+        }
+    }
+
+    /// Sleeps in the kernel half, where the bell wakes us too.
+    fn sleep_in_kernel(&self, until: Until) -> Result<c_int, Errno> {
+        let (fd, mask) = (self.set.fd(), self.mask);
+        let left = match until.deadline {
+            None => match until.limit {
+                Limit::Milliseconds(milliseconds) => {
+                    return sys::epoll_pwait(fd, self.events, self.room, milliseconds, mask.set, mask.bytes);
+                }
+                Limit::Timespec(_) => match until.timeout {
+                    Timeout::Never => None,
+                    Timeout::Now => Some(Duration::ZERO),
+                    Timeout::After(limit) => Some(limit),
+                },
+            },
+            Some(None) => None,
+            Some(Some(deadline)) => Some(deadline.remaining()),
+        };
+        let limit = left.map(|left| timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        match sys::epoll_pwait2(fd, self.events, self.room, limit.as_ref(), mask.set, mask.bytes) {
+            Err(Errno::ENOSYS) => {
+                // Before Linux 5.11: milliseconds, rounded up so as not to end early.
+                let up = |left: Duration| c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX);
+                sys::epoll_pwait(fd, self.events, self.room, left.map_or(-1, up), mask.set, mask.bytes)
+            }
+            result => result,
+        }
+    }
+
+    /// Takes the bell's event out of the `found` events behind the first `filled`; how many are left.
+    fn filter(&self, filled: c_int, found: c_int) -> c_int {
+        if found <= 0 || !bell::has_ever_been_in(self.set) {
+            return found;
+        }
+        let cookie = bell::cookie(self.set);
+        let events = self.events.wrapping_add(filled as usize);
+        let mut kept = 0;
+        for i in 0..found as usize {
+            // SAFETY: the kernel has just written `found` events there.
+            unsafe {
+                let event = events.add(i).read_unaligned();
+                if event.u64 != cookie {
+                    events.add(kept).write_unaligned(event);
+                    kept += 1;
+                }
+            }
+        }
+        kept as c_int
+    }
+}
+
+/// When a wait ends: as asked for, or, once time has passed, at a deadline.
+#[derive(Clone, Copy)]
+struct Until {
+    deadline: Option<Option<Deadline>>,
+    limit: Limit,
+    timeout: Timeout,
+}

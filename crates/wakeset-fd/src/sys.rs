@@ -1,0 +1,97 @@
+//! The kernel, reached without libc: libc's functions are the ones the preload library replaces.
+
+use core::ffi::{c_int, c_uint};
+use core::ptr;
+use libc::{epoll_event, timespec};
+pub use syscalls::{Errno, Sysno};
+
+/// One raw system call.
+macro_rules! raw {
+    ($number:ident $(, $argument:expr)*) => {
+        // SAFETY: the arguments are passed on from a caller who vouches for what they point to.
+        unsafe { syscalls::syscall!(syscalls::Sysno::$number $(, $argument)*) }
+    };
+}
+pub(crate) use raw;
+
+/// The size of the kernel's signal set.
+pub(crate) const SIGSET_BYTES: usize = 8;
+
+pub(crate) fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
+    raw!(write, fd, buffer, len)
+}
+
+pub(crate) fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
+    raw!(read, fd, buffer, len)
+}
+
+pub(crate) fn close(fd: c_int) -> Result<(), Errno> {
+    raw!(close, fd).map(drop)
+}
+
+pub(crate) fn dup(fd: c_int) -> Result<c_int, Errno> {
+    raw!(dup, fd).map(|fd| fd as c_int)
+}
+
+pub(crate) fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<c_int, Errno> {
+    raw!(fcntl, fd, command, argument).map(|result| result as c_int)
+}
+
+pub(crate) fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
+    raw!(eventfd2, initial, flags).map(|fd| fd as c_int)
+}
+
+pub(crate) fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
+    raw!(epoll_create1, flags).map(|fd| fd as c_int)
+}
+
+pub(crate) fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_event) -> Result<(), Errno> {
+    raw!(epoll_ctl, epfd, op, fd, event).map(drop)
+}
+
+pub(crate) fn epoll_pwait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    milliseconds: c_int,
+    mask: *const u8,
+    mask_bytes: usize,
+) -> Result<c_int, Errno> {
+    raw!(epoll_pwait, epfd, events, room, milliseconds, mask, mask_bytes).map(|n| n as c_int)
+}
+
+pub(crate) fn epoll_pwait2(
+    epfd: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    limit: Option<&timespec>,
+    mask: *const u8,
+    mask_bytes: usize,
+) -> Result<c_int, Errno> {
+    let limit = limit.map_or(ptr::null(), ptr::from_ref);
+    raw!(epoll_pwait2, epfd, events, room, limit, mask, mask_bytes).map(|n| n as c_int)
+}
+
+/// What poll(2) says of one descriptor right now.
+pub(crate) fn poll_now(fd: c_int, events: i16) -> i16 {
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
+    let now = timespec { tv_sec: 0, tv_nsec: 0 };
+    match raw!(ppoll, &raw mut entry, 1, &raw const now, ptr::null::<u8>(), SIGSET_BYTES) {
+        Ok(_) => entry.revents,
+        Err(_) => 0,
+    }
+}
+
+pub(crate) fn getpid() -> c_int {
+    raw!(getpid).map_or(0, |pid| pid as c_int)
+}
+
+pub(crate) fn sched_yield() {
+    let _ = raw!(sched_yield);
+}
+
+/// Whether an address can belong to user memory at all. Null, small ones (a field of a null pointer) and those of the
+/// kernel's half cannot; the kernel answers them with EFAULT where we would fault.
+pub(crate) fn is_plausible<T>(pointer: *const T) -> bool {
+    (4096..1 << 47).contains(&pointer.addr())
+}

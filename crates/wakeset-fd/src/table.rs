@@ -1,0 +1,265 @@
+//! The descriptor table: which numbers stand for objects that live in user space. One word each, read without a lock.
+//!
+//! | entry | means | next |
+//! |---|---|---|
+//! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `BELL` when an object is made under this number |
+//! | slot, `COUNTER` / `SET` | an in-process object | `VACANT` when it is closed or moves into the kernel |
+//! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `BELL` |
+//! | `BELL` | a doorbell of ours, which the program does not know | 0 when the program needs the number |
+//!
+//! **Reclamation.** A thread may read an entry, stop, and go on after another closed the descriptor. So slots are type-stable and
+//! each is used again only under *the same number*: what the late thread then touches is the object its number stands
+//! for now, which is what a kernel that got the call at that moment would have touched. This holds because an in-process object
+//! has exactly one descriptor: a second one (dup, fork, SCM_RIGHTS…) moves it into the kernel.
+
+use crate::counter::FdCounter;
+use crate::set::FdSet;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+
+/// Numbers from here on are left to the kernel. The table is untouched zero pages where nobody looks.
+const NUMBERS: usize = 1 << 20;
+
+static TABLE: [AtomicUsize; NUMBERS] = [const { AtomicUsize::new(0) }; NUMBERS];
+/// One above the highest number that ever stood for something of ours.
+static END: AtomicI32 = AtomicI32::new(0);
+
+const TAG: usize = 7;
+const COUNTER: usize = 1;
+const SET: usize = 2;
+const VACANT: usize = 3;
+const BELL: usize = 4;
+
+/// What a number stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Entry {
+    /// The kernel's, or closed.
+    Kernel,
+    Counter(&'static FdCounter),
+    Set(&'static FdSet),
+    /// A doorbell: for the program this number is closed.
+    Bell,
+}
+
+fn place(fd: c_int) -> Option<&'static AtomicUsize> {
+    // A negative number becomes a huge one.
+    TABLE.get(fd as u32 as usize)
+}
+
+/// Looks a number up.
+#[inline(always)]
+pub(crate) fn get(fd: c_int) -> Entry {
+    let Some(place) = place(fd) else { return Entry::Kernel };
+    let word = place.load(Ordering::Acquire);
+    match word & TAG {
+        // SAFETY: entries with these tags lead to slots of these types, which are never freed.
+        COUNTER => Entry::Counter(unsafe { &*((word & !TAG) as *const FdCounter) }),
+        // SAFETY: as above.
+        SET => Entry::Set(unsafe { &*((word & !TAG) as *const FdSet) }),
+        BELL => Entry::Bell,
+        _ => Entry::Kernel,
+    }
+}
+
+/// The counter a number stands for, and nothing else: the fast path of read and write.
+#[inline(always)]
+pub(crate) fn counter(fd: c_int) -> Option<&'static FdCounter> {
+    let word = TABLE.get(fd as u32 as usize)?.load(Ordering::Relaxed);
+    // Relaxed: the slot's address is a dependency, and what a late reader sees in it the value word decides.
+    // SAFETY: entries with this tag lead to counters, which are never freed.
+    (word & TAG == COUNTER).then(|| unsafe { &*((word - COUNTER) as *const FdCounter) })
+}
+
+/// Whether the number is one the table has room for.
+pub(crate) fn has_room(fd: c_int) -> bool {
+    place(fd).is_some()
+}
+
+fn put(fd: c_int, word: usize) {
+    if let Some(place) = place(fd) {
+        END.fetch_max(fd + 1, Ordering::SeqCst);
+        // SeqCst, pairing with the gate that `escape::all` closes before it looks at the table.
+        place.store(word, Ordering::SeqCst);
+    }
+}
+
+pub(crate) fn put_counter(fd: c_int, counter: &'static FdCounter) {
+    put(fd, core::ptr::from_ref(counter).addr() | COUNTER);
+}
+
+pub(crate) fn put_set(fd: c_int, set: &'static FdSet) {
+    put(fd, core::ptr::from_ref(set).addr() | SET);
+}
+
+pub(crate) fn put_bell(fd: c_int) {
+    put(fd, BELL);
+}
+
+pub(crate) fn clear_bell(fd: c_int) {
+    put(fd, 0);
+}
+
+/// Makes the entry of an object vacant; whether it was this call that did.
+pub(crate) fn vacate(fd: c_int, slot: usize) -> bool {
+    let Some(place) = place(fd) else { return false };
+    let word = place.load(Ordering::SeqCst);
+    // Two objects never share a slot address with the same tag, and the slot's first word keeps its kind.
+    matches!(word & TAG, COUNTER | SET)
+        && word & !TAG == slot
+        && place.compare_exchange(word, slot | VACANT, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+}
+
+/// The vacant slot of a number: its address, 0 for none.
+pub(crate) fn vacant_slot(fd: c_int) -> usize {
+    let word = place(fd).map_or(0, |place| place.load(Ordering::SeqCst));
+    if word & TAG == VACANT { word & !TAG } else { 0 }
+}
+
+/// The numbers that may stand for something of ours.
+pub(crate) fn numbers() -> core::ops::Range<c_int> {
+    0..END.load(Ordering::SeqCst)
+}
+
+/// Forgets everything, slots and all: a forked child begins anew.
+pub(crate) fn forget_all() {
+    for fd in numbers() {
+        if let Some(place) = place(fd) {
+            place.store(0, Ordering::SeqCst);
+        }
+    }
+    END.store(0, Ordering::SeqCst);
+}
+
+/// What every slot begins with, so that a vacant entry can be asked what memory it has.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct SlotHead {
+    /// `COUNTER` or `SET`: the type of this slot.
+    kind: usize,
+    /// The same number's slot of the other kind, 0 for none.
+    sibling: AtomicUsize,
+    /// Who uses the slot: 1 for the descriptor, 1 for each call that sleeps in it or may. 0: free.
+    users: AtomicU32,
+    /// The number it stands for.
+    fd: AtomicI32,
+}
+
+/// A slot: [`SlotHead`] at its beginning, and aligned so that its address has room for a tag.
+///
+/// # Safety
+/// The implementing type is `repr(C)` with the head first.
+pub(crate) unsafe trait Slot: Sized + 'static {
+    const KIND: usize;
+    fn head(&self) -> &SlotHead;
+    /// Fresh memory for one, never freed. `None` when there is none.
+    fn allocate(head: SlotHead) -> Option<&'static Self>;
+    /// Ends the object: nobody uses it any more.
+    fn finalize(&self);
+}
+
+pub(crate) const KIND_COUNTER: usize = COUNTER;
+pub(crate) const KIND_SET: usize = SET;
+
+impl SlotHead {
+    fn new(kind: usize, fd: c_int) -> Self {
+        Self { kind, sibling: AtomicUsize::new(0), users: AtomicU32::new(1), fd: AtomicI32::new(fd) }
+    }
+
+    pub(crate) fn fd(&self) -> c_int {
+        self.fd.load(Ordering::Relaxed)
+    }
+
+    /// Takes a free slot into use.
+    fn claim(&self, fd: c_int) -> bool {
+        let claimed = self.users.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if claimed {
+            self.fd.store(fd, Ordering::Relaxed);
+        }
+        claimed
+    }
+}
+
+/// A slot for a new object under `fd`: the vacant one of that number, or fresh memory. (One that a call still
+/// sleeps in is left to that call for good.)
+pub(crate) fn slot_for<S: Slot>(fd: c_int) -> Option<&'static S> {
+    let vacant = vacant_slot(fd);
+    let mut candidate = vacant;
+    while candidate != 0 {
+        // SAFETY: vacant entries and siblings lead to slots, which begin with a head and are never freed.
+        let head = unsafe { &*(candidate as *const SlotHead) };
+        if head.kind == S::KIND && head.claim(fd) {
+            // SAFETY: the kind says that it is an `S`.
+            return Some(unsafe { &*(candidate as *const S) });
+        }
+        candidate = head.sibling.load(Ordering::Acquire);
+        if candidate == vacant {
+            break;
+        }
+    }
+    let slot = S::allocate(SlotHead::new(S::KIND, fd))?;
+    if vacant != 0 {
+        // A ring of up to two: each slot knows the other kind's.
+        // SAFETY: as above.
+        let head = unsafe { &*(vacant as *const SlotHead) };
+        if head.kind != S::KIND {
+            head.sibling.store(core::ptr::from_ref(slot).addr(), Ordering::Release);
+            slot.head().sibling.store(vacant, Ordering::Release);
+        }
+    }
+    Some(slot)
+}
+
+/// A use of a slot by a call that may sleep in it. The object lives on, even if closed meanwhile, until the call is over: as
+/// the kernel holds a file for the length of a call.
+#[derive(Debug)]
+pub(crate) struct Using<S: Slot>(&'static S);
+
+impl<S: Slot> Using<S> {
+    /// Begins a use of the object `fd` stands for, if `slot` still is that.
+    pub(crate) fn begin(fd: c_int, slot: &'static S) -> Option<Self> {
+        let users = &slot.head().users;
+        // 0 is free: not an object any more.
+        let join = |users: u32| (users != 0).then(|| users + 1);
+        users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).ok()?;
+        let using = Self(slot);
+        let word = place(fd).map_or(0, |place| place.load(Ordering::SeqCst));
+        (word == core::ptr::from_ref(slot).addr() | S::KIND).then_some(using)
+    }
+}
+
+impl<S: Slot> Using<S> {
+    /// The slot itself.
+    pub(crate) fn slot(&self) -> &'static S {
+        self.0
+    }
+}
+
+impl<S: Slot> core::ops::Deref for Using<S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        self.0
+    }
+}
+
+impl<S: Slot> Drop for Using<S> {
+    fn drop(&mut self) {
+        end_use(self.0);
+    }
+}
+
+/// Ends a use, the descriptor's or a call's; the last one ends the object.
+pub(crate) fn end_use<S: Slot>(slot: &'static S) {
+    // The object is finalized while the count is still 1, so that nobody takes the slot into use before that is done.
+    loop {
+        let users = slot.head().users.load(Ordering::SeqCst);
+        if users == 1 {
+            let _section = crate::section::Section::enter();
+            slot.finalize();
+            if slot.head().users.compare_exchange(1, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                return;
+            }
+        } else if slot.head().users.compare_exchange(users, users - 1, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            return;
+        }
+    }
+}

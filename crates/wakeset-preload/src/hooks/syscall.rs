@@ -1,0 +1,195 @@
+//! syscall(2), the function: decoded for every call that the other hooks know.
+
+use super::descriptor::before_sendmmsg;
+use super::poll::{before_poll, before_select};
+use super::process::before_clone;
+use crate::outcome::returned;
+use crate::real::real;
+use core::ffi::{c_int, c_long};
+use core::ptr;
+use syscalls::Sysno;
+use wakeset_fd::set::{self, Limit, Mask};
+use wakeset_fd::stats::Stat;
+use wakeset_fd::{Errno, Verdict, counter, descriptor, escape, user};
+
+type Syscall = unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+
+/// syscall(2). Always six arguments are passed on: the kernel looks at as many as the call has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    // SAFETY: the caller's contract, here and below.
+    let call = || unsafe { real!(syscall: Syscall)(number, a, b, c, d, e, f) };
+    let Some(number) = usize::try_from(number).ok().and_then(Sysno::new) else { return call() };
+    // SAFETY: as above.
+    let outcome = unsafe { before(number, [a, b, c, d, e, f]) };
+    match outcome {
+        Before::Answer(result) => returned(result) as c_long,
+        Before::Call => {
+            let result = call();
+            after(number, a as c_int, b as c_int, c, result);
+            result
+        }
+        Before::Forks => {
+            let result = call();
+            // In a child this changes a copy of the gate, which the child resets when it makes its first object.
+            escape::open_gate();
+            result
+        }
+    }
+}
+
+enum Before {
+    /// It is answered here.
+    Answer(Result<isize, Errno>),
+    /// The kernel answers.
+    Call,
+    /// The kernel answers, twice.
+    Forks,
+}
+
+impl Before {
+    fn of<T: TryInto<isize>>(verdict: Verdict<T>) -> Self {
+        match verdict {
+            Verdict::Done(result) => Self::Answer(result.map(|value| value.try_into().unwrap_or(0))),
+            Verdict::Kernel => Self::Call,
+        }
+    }
+}
+
+/// What has to happen before the kernel gets the call, or instead.
+///
+/// # Safety
+/// The arguments are as that call wants them.
+unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
+    let fd = a as c_int;
+    let unit = |verdict: Verdict<()>| Before::of(verdict.map(|()| 0_isize));
+    let moving = |fds: &[usize], reason: Stat| {
+        for fd in fds {
+            escape::fd(*fd as c_int, reason);
+        }
+        Before::Call
+    };
+    // SAFETY: the caller's contract, for all calls below.
+    unsafe {
+        match number {
+            Sysno::read => Before::of(counter::read(fd, b as *mut u8, c)),
+            Sysno::write => Before::of(counter::write(fd, b as *const u8, c)),
+            Sysno::close => unit(descriptor::close(fd)),
+            Sysno::close_range => unit(descriptor::close_range(a as u32, b as u32, c as c_int)),
+            Sysno::eventfd => answer(counter::eventfd(a as u32, 0)),
+            Sysno::eventfd2 => answer(counter::eventfd(a as u32, b as c_int)),
+            Sysno::epoll_create if fd <= 0 => Before::Call,
+            Sysno::epoll_create => answer(set::epoll_create1(0)),
+            Sysno::epoll_create1 => answer(set::epoll_create1(fd)),
+            Sysno::epoll_ctl => unit(set::epoll_ctl(fd, b as c_int, c as c_int, d as *const _)),
+            Sysno::epoll_wait => wait(fd, b, c, Limit::Milliseconds(d as c_int), Mask::NONE),
+            Sysno::epoll_pwait => {
+                wait(fd, b, c, Limit::Milliseconds(d as c_int), Mask { set: e as *const u8, bytes: f })
+            }
+            Sysno::epoll_pwait2 => {
+                wait(fd, b, c, Limit::Timespec(d as *const _), Mask { set: e as *const u8, bytes: f })
+            }
+            Sysno::dup => Before::of(descriptor::before_dup(fd).map(|fd| fd as isize)),
+            Sysno::dup2 => Before::of(descriptor::before_dup_to(fd, b as c_int, 0).map(|fd| fd as isize)),
+            Sysno::dup3 => Before::of(descriptor::before_dup_to(fd, b as c_int, c as c_int).map(|fd| fd as isize)),
+            Sysno::fcntl if matches!(b as c_int, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
+                moving(&[a], Stat::MovedUnmodelled)
+            }
+            Sysno::fcntl if descriptor::is_hidden(fd) => Before::Answer(Err(Errno::EBADF)),
+            Sysno::poll | Sysno::ppoll => {
+                before_poll(a as *const _, b as _);
+                Before::Call
+            }
+            Sysno::select | Sysno::pselect6 => {
+                before_select(fd, [b as *const _, c as *const _, d as *const _]);
+                Before::Call
+            }
+            Sysno::sendmsg => {
+                descriptor::before_sendmsg(b as *const _);
+                Before::Call
+            }
+            Sysno::sendmmsg => {
+                before_sendmmsg(b as *const _, c as u32);
+                Before::Call
+            }
+            Sysno::fork | Sysno::vfork => {
+                escape::everything(Stat::MovedFork);
+                Before::Forks
+            }
+            Sysno::clone => forks_if(before_clone(a as c_int)),
+            Sysno::clone3 => match user::load(a as *const u64) {
+                Some(flags) => forks_if(before_clone(flags as c_int)),
+                None => Before::Call,
+            },
+            Sysno::execve | Sysno::execveat => {
+                descriptor::before_exec(Stat::MovedExec);
+                Before::Call
+            }
+            Sysno::unshare if fd & libc::CLONE_FILES != 0 => {
+                escape::everything_for_good(Stat::MovedUnmodelled);
+                Before::Call
+            }
+            // io_uring and aio reach every descriptor, by a road that does not pass here.
+            Sysno::io_uring_setup => {
+                escape::everything_for_good(Stat::MovedIoRing);
+                Before::Call
+            }
+            Sysno::io_setup => {
+                escape::everything_for_good(Stat::MovedAio);
+                Before::Call
+            }
+            Sysno::ioctl if !matches!((b >> 8) as u8, 0x54 | 0x89) => {
+                escape::everything(Stat::MovedUnmodelled);
+                escape::open_gate();
+                Before::Call
+            }
+            Sysno::readv
+            | Sysno::writev
+            | Sysno::preadv
+            | Sysno::preadv2
+            | Sysno::pwritev
+            | Sysno::pwritev2
+            | Sysno::pread64
+            | Sysno::pwrite64
+            | Sysno::vmsplice => moving(&[a], Stat::MovedSyscallFn),
+            Sysno::splice | Sysno::copy_file_range => moving(&[a, c], Stat::MovedSyscallFn),
+            Sysno::tee | Sysno::sendfile => moving(&[a, b], Stat::MovedSyscallFn),
+            // Copies a descriptor out of a process, perhaps this one.
+            Sysno::pidfd_getfd => moving(&[b], Stat::MovedSyscallFn),
+            _ => Before::Call,
+        }
+    }
+}
+
+fn answer(result: Result<c_int, Errno>) -> Before {
+    Before::Answer(result.map(|fd| fd as isize))
+}
+
+fn forks_if(forks: bool) -> Before {
+    if forks { Before::Forks } else { Before::Call }
+}
+
+unsafe fn wait(fd: c_int, events: usize, room: usize, limit: Limit, mask: Mask) -> Before {
+    // SAFETY: the caller's contract.
+    let verdict = unsafe { set::epoll_wait(fd, ptr::with_exposed_provenance_mut(events), room as c_int, limit, mask) };
+    Before::of(verdict.map(|n| n as isize))
+}
+
+/// What has to happen after the kernel has answered.
+fn after(number: Sysno, fd: c_int, command: c_int, argument: usize, result: c_long) {
+    if number == Sysno::fcntl && command == libc::F_SETFL && result == 0 {
+        counter::note_nonblocking(fd, argument as c_int & libc::O_NONBLOCK != 0);
+    }
+    if number == Sysno::ioctl && command as u32 as libc::c_ulong == libc::FIONBIO && result == 0 {
+        // SAFETY: the kernel has just read an int there.
+        counter::note_nonblocking(fd, unsafe { *(argument as *const c_int) } != 0);
+    }
+}

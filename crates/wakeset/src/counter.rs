@@ -1,0 +1,263 @@
+//! The counter: eventfd(2) in user space, with exactly its behaviour.
+
+use crate::error::Error;
+use crate::events::Events;
+use crate::source::Source;
+use crate::sync::{AtomicU32, AtomicU64, Futex, Ordering, Slept, fence_after_rmw};
+use crate::wait_queue::WaitQueue;
+use bitflags::bitflags;
+use core::num::NonZeroU32;
+
+bitflags! {
+    /// How a [`Counter`] behaves, with the values of `<sys/eventfd.h>` on x86-64.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct CounterFlags: u32 {
+        /// `EFD_SEMAPHORE`: a read takes 1, not all.
+        const SEMAPHORE = 1;
+        /// `EFD_NONBLOCK`: an operation that would block fails with EAGAIN.
+        const NONBLOCK = 0o4000;
+    }
+}
+
+/// The largest value a counter holds, 2^64−2.
+const MAX: u64 = u64::MAX - 1;
+/// The value that says the state lives elsewhere. No counter holds 2^64−1, so no flag is needed, and one
+/// compare-and-swap on one word decides between "added here" and "look elsewhere".
+const SEALED: u64 = u64::MAX;
+
+/// The wake classes of [`Counter::turn`].
+const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();
+const WRITERS: NonZeroU32 = NonZeroU32::new(2).unwrap();
+
+/// A 64-bit counter that threads add to, take from and wait for: eventfd(2).
+///
+/// All methods may be called from any thread and from signal handlers; those that block may be interrupted by one. None
+/// enters the kernel unless somebody sleeps.
+#[derive(Debug)]
+#[doc(alias = "eventfd")]
+#[cfg_attr(not(any(loom, shuttle)), repr(C, align(64)))]
+pub struct Counter {
+    value: AtomicU64,
+    /// Threads that sleep in a blocking read or write.
+    blocked: AtomicU32,
+    /// [`CounterFlags`].
+    flags: AtomicU32,
+    queue: WaitQueue,
+    /// What they sleep on.
+    turn: Futex,
+}
+
+impl Counter {
+    /// A counter that starts at `initial`.
+    ///
+    /// # Panics
+    /// If `initial` is 2^64−1, which no counter can hold. (eventfd(2) takes 32 bits.)
+    pub fn new(initial: u64, flags: CounterFlags) -> Self {
+        assert!(initial <= MAX, "a counter holds at most 2^64-2");
+        Self {
+            value: AtomicU64::new(initial),
+            blocked: AtomicU32::new(0),
+            flags: AtomicU32::new(flags.bits()),
+            queue: WaitQueue::new(),
+            turn: Futex::new(0),
+        }
+    }
+
+    /// The flags it has now.
+    pub fn flags(&self) -> CounterFlags {
+        CounterFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+
+    /// Turns `O_NONBLOCK` on or off, as fcntl(2) does for an eventfd.
+    pub fn set_nonblocking(&self, nonblocking: bool) {
+        let bit = CounterFlags::NONBLOCK.bits();
+        if nonblocking {
+            self.flags.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds `n`: write(2) on an eventfd. Blocks while the sum would exceed 2^64−2, unless non-blocking.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if `n` is 2^64−1; [`Error::WouldBlock`]; [`Error::Interrupted`]; [`Error::Sealed`].
+    pub fn write(&self, n: u64) -> Result<(), Error> {
+        match self.try_write(n) {
+            Err(Error::WouldBlock) if !self.flags().contains(CounterFlags::NONBLOCK) => {
+                self.block(WRITERS, || self.try_write(n))
+            }
+            done => done,
+        }
+    }
+
+    /// Takes the value, or 1 of it in semaphore mode: read(2) on an eventfd. Blocks while it is 0, unless non-blocking.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`]; [`Error::Interrupted`]; [`Error::Sealed`].
+    pub fn read(&self) -> Result<u64, Error> {
+        match self.try_read() {
+            Err(Error::WouldBlock) if !self.flags().contains(CounterFlags::NONBLOCK) => {
+                self.block(READERS, || self.try_read())
+            }
+            done => done,
+        }
+    }
+
+    /// [`read`](Self::read) into bytes, as read(2) does it: the value in native byte order in the first eight.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if `buffer` is shorter than 8 bytes; else as [`read`](Self::read).
+    pub fn read_bytes(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let (first, _) = buffer.split_first_chunk_mut::<8>().ok_or(Error::Invalid)?;
+        *first = self.read()?.to_ne_bytes();
+        Ok(8)
+    }
+
+    /// [`write`](Self::write) from bytes, as write(2) does it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if `buffer` is not exactly 8 bytes long (older kernels took longer ones too); else as [`write`](Self::write).
+    pub fn write_bytes(&self, buffer: &[u8]) -> Result<usize, Error> {
+        let bytes = buffer.try_into().map_err(|_| Error::Invalid)?;
+        self.write(u64::from_ne_bytes(bytes))?;
+        Ok(8)
+    }
+
+    /// [`write`](Self::write) that never blocks, whatever the flags say.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), but for [`Error::Interrupted`].
+    #[inline(always)]
+    pub fn try_write(&self, n: u64) -> Result<(), Error> {
+        let mut value = self.value.load(Ordering::Relaxed);
+        loop {
+            // Sealed (2^64−1) and n = 2^64−1 fail this too: no sum with them fits.
+            if value > MAX.wrapping_sub(n) || n > MAX {
+                return Err(self.refusal(value, n));
+            }
+            // SeqCst: the change of publish-then-check with a harvester (see `wake_watch`) and a sleeper (see `block`).
+            match self.value.compare_exchange(value, value + n, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => value = now,
+            }
+        }
+        fence_after_rmw();
+        if self.blocked.load(Ordering::SeqCst) != 0 {
+            self.wake_blocked(1, READERS);
+        }
+        self.queue.wake_published(Events::IN);
+        Ok(())
+    }
+
+    #[cold]
+    fn refusal(&self, value: u64, n: u64) -> Error {
+        if n > MAX {
+            Error::Invalid
+        } else if value == SEALED {
+            Error::Sealed
+        } else {
+            Error::WouldBlock
+        }
+    }
+
+    /// [`read`](Self::read) that never blocks, whatever the flags say.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), but for [`Error::Interrupted`].
+    #[inline(always)]
+    pub fn try_read(&self) -> Result<u64, Error> {
+        let semaphore = self.flags.load(Ordering::Relaxed) & CounterFlags::SEMAPHORE.bits() != 0;
+        let mut value = self.value.load(Ordering::Relaxed);
+        let taken = loop {
+            match value {
+                0 => return Err(Error::WouldBlock),
+                SEALED => return Err(Error::Sealed),
+                _ => {}
+            }
+            let taken = if semaphore { 1 } else { value };
+            match self.value.compare_exchange(value, value - taken, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => break taken,
+                Err(now) => value = now,
+            }
+        };
+        fence_after_rmw();
+        if self.blocked.load(Ordering::SeqCst) != 0 {
+            self.wake_blocked(u32::MAX >> 1, WRITERS);
+            if value != taken {
+                // One write woke one reader; what it left is for the next.
+                self.wake_blocked(1, READERS);
+            }
+        }
+        self.queue.wake_published(Events::OUT);
+        Ok(taken)
+    }
+
+    /// The value it has now; `None` once sealed.
+    pub fn value(&self) -> Option<u64> {
+        Some(self.value.load(Ordering::SeqCst)).filter(|value| *value != SEALED)
+    }
+
+    /// Takes the value out for good: from now on every operation fails with [`Error::Sealed`], at once, also in threads that
+    /// are blocked. `None` if it was sealed already.
+    ///
+    /// For whoever carries the counter's state elsewhere, such as into a kernel eventfd. It wakes no watch.
+    pub fn seal(&self) -> Option<u64> {
+        let value = self.value.swap(SEALED, Ordering::SeqCst);
+        fence_after_rmw();
+        if self.blocked.load(Ordering::SeqCst) != 0 {
+            self.wake_blocked(u32::MAX >> 1, READERS);
+            self.wake_blocked(u32::MAX >> 1, WRITERS);
+        }
+        (value != SEALED).then_some(value)
+    }
+
+    /// Begins another life of a sealed counter.
+    #[doc(hidden)]
+    pub fn unseal(&self, initial: u64, flags: CounterFlags) {
+        self.flags.store(flags.bits(), Ordering::Relaxed);
+        self.queue.reopen();
+        self.value.store(initial.min(MAX), Ordering::SeqCst);
+    }
+
+    #[cold]
+    fn wake_blocked(&self, n: u32, class: NonZeroU32) {
+        self.turn.word().fetch_add(1, Ordering::SeqCst);
+        self.turn.wake(n, class);
+    }
+
+    #[cold]
+    fn block<T>(&self, class: NonZeroU32, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        self.blocked.fetch_add(1, Ordering::SeqCst);
+        let result = loop {
+            // Before the attempt: a change after it changes the word, and the sleep does not begin.
+            let turn = self.turn.word().load(Ordering::SeqCst);
+            fence_after_rmw();
+            match attempt() {
+                Err(Error::WouldBlock) if !self.flags().contains(CounterFlags::NONBLOCK) => {}
+                done => break done,
+            }
+            if self.turn.sleep_restarting(turn, class) == Slept::Interrupted {
+                break Err(Error::Interrupted);
+            }
+        };
+        self.blocked.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+}
+
+impl Source for Counter {
+    /// `IN` when the value is not 0, `OUT` when at least 1 can be added.
+    #[inline]
+    fn poll(&self) -> Events {
+        let value = self.value.load(Ordering::SeqCst);
+        let mut events = Events::empty();
+        events.set(Events::IN, value != 0 && value != SEALED);
+        events.set(Events::OUT, value < MAX);
+        events
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        &self.queue
+    }
+}

@@ -1,0 +1,85 @@
+//! The engine: what sets and sources of one world share. Memory that stays in place, limits, and the lock
+//! that only nesting takes.
+
+use crate::lock::ScanLock;
+use crate::pool::Pool;
+use crate::set::SetCore;
+use crate::sync::{AtomicUsize, Ordering};
+use crate::watch::Watch;
+use alloc::sync::Arc;
+use core::fmt;
+
+/// The world in which sets and sources meet. Cheap to clone; clones are the same engine.
+///
+/// A program needs one. Several are independent: a set of one cannot watch a source of another (EBADF). The memory of
+/// watches is kept for new watches and returned when the engine and all that was made with it are gone.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) watches: Pool<Watch>,
+    pub(crate) sets: Pool<SetCore>,
+    /// Taken to add a set to a set, or a source to a set that is itself watched; never by a harvest, a removal or a
+    /// close. See [`nesting`](crate::nesting).
+    pub(crate) nesting: ScanLock<()>,
+    /// Watches in all sets together, counted only under a limit.
+    watched: AtomicUsize,
+    watch_limit: usize,
+}
+
+impl Engine {
+    /// An engine with no limit on watches.
+    pub fn new() -> Self {
+        Self::with_watch_limit(usize::MAX)
+    }
+
+    /// An engine whose sets hold at most `limit` watches together; one more fails with ENOSPC, as
+    /// `/proc/sys/fs/epoll/max_user_watches` makes it in Linux.
+    pub fn with_watch_limit(limit: usize) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                watches: Pool::new(),
+                sets: Pool::new(),
+                nesting: ScanLock::new(()),
+                watched: AtomicUsize::new(0),
+                watch_limit: limit,
+            }),
+        }
+    }
+
+    /// Whether both are the same engine.
+    pub fn is(&self, other: &Engine) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Shared {
+    /// Counts one watch in; `false` at the limit. Without a limit nothing is counted, so sets do not share a cache line.
+    pub(crate) fn count_in(&self) -> bool {
+        if self.watch_limit == usize::MAX {
+            return true;
+        }
+        let room = |watched: usize| (watched < self.watch_limit).then_some(watched + 1);
+        self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
+    }
+
+    pub(crate) fn count_out(&self) {
+        if self.watch_limit != usize::MAX {
+            self.watched.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("watch_limit", &self.shared.watch_limit).finish_non_exhaustive()
+    }
+}

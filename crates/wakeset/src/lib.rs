@@ -1,0 +1,52 @@
+//! Wakeset: epoll in user space, with exactly Linux's semantics.
+//!
+//! [`EventPoll`] is the set, [`Source`] what it can watch, [`Counter`] the source that comes with it (eventfd). Data flows one way, and
+//! the files are meant to be read in that order:
+//!
+//! > source changes ([`Counter`]) → its wait queue (`wait_queue`) → watch (`wake`, `state`, `watch`) → ready list (`ready_list`) →
+//! > waiter woken (`sleepers`) → deliver (`set`) → events out ([`EventPoll::wait`])
+//!
+//! The wake path takes no lock, allocates nothing, enters the kernel only to wake a sleeping thread, and is async-signal-safe. A
+//! thread stopped anywhere in it stops no other.
+//!
+//! # Where it runs
+//! Linux. `no_std` with `alloc`; it sleeps on futex(2) and reads `CLOCK_MONOTONIC`, both without libc.
+
+#![no_std]
+#![warn(missing_debug_implementations)]
+
+extern crate alloc;
+
+mod counter;
+mod engine;
+mod error;
+mod event_poll;
+mod events;
+mod lock;
+mod nesting;
+mod patience;
+mod pool;
+mod ready_list;
+mod set;
+mod sleepers;
+mod source;
+mod state;
+mod sync;
+mod time;
+mod wait_queue;
+mod wake;
+mod watch;
+
+pub use counter::{Counter, CounterFlags};
+pub use engine::Engine;
+pub use error::Error;
+pub use event_poll::{EventPoll, Woken};
+pub use events::{Event, Events};
+#[doc(hidden)]
+pub use lock::{ScanGuard, ScanLock};
+pub use ready_list::{LockFree, ReadyList, RwLock, SpinLock};
+pub use set::{Leaving, SetCore};
+pub use sleepers::Ring;
+pub use source::{Description, Source};
+pub use time::{Deadline, Timeout};
+pub use wait_queue::WaitQueue;

@@ -1,0 +1,121 @@
+//! Sets in sets: no circles, not too deep, not too many ways from a source to a waiter.
+//!
+//! Only an add that puts a set into a set, or anything into a set that another set watches, comes here. It holds the
+//! engine's nesting lock throughout, so the graph of sets gains no edge while it is looked at; it may lose some, which only
+//! makes the check too strict for that moment, as in Linux.
+
+use crate::error::Error;
+use crate::set::SetCore;
+use crate::source::Source;
+use crate::sync::Ordering;
+use crate::wait_queue::WaitQueue;
+use alloc::vec::Vec;
+use core::ptr;
+
+/// The most steps from a set down to the lowest one below it: five sets in a chain.
+const MAX_STEPS: usize = 4;
+
+/// How many ways of each length may lead from one source up to sets that nobody watches. Ways of no step at all, from a
+/// source straight to such a set, are not counted, which is why Linux's first limit (1000) never shows.
+const PATH_LIMITS: [usize; MAX_STEPS + 1] = [1000, 500, 100, 50, 10];
+
+/// Whether `inner` may be put into `outer`.
+///
+/// # Errors
+/// [`Error::Loop`] (ELOOP) if `outer` can be reached from `inner`, or the chain through both would have more than five sets.
+pub(crate) fn check_loop(outer: &SetCore, inner: &SetCore) -> Result<(), Error> {
+    let below = steps_below(inner, outer, 0)?;
+    let above = steps_above(outer, 0)?;
+    if below + 1 + above > MAX_STEPS { Err(Error::Loop) } else { Ok(()) }
+}
+
+fn steps_below(set: &SetCore, never: &SetCore, depth: usize) -> Result<usize, Error> {
+    if ptr::eq(set, never) || depth > MAX_STEPS {
+        return Err(Error::Loop);
+    }
+    let mut inner = Vec::new();
+    set.for_each(|_, source, _, _| {
+        // SAFETY: a source removes its watches, under the set's lock, before it goes.
+        if let Some(set) = unsafe { &*source }.as_set() {
+            inner.push(ptr::from_ref(set));
+        }
+    });
+    let mut steps = 0;
+    for set in inner {
+        // SAFETY: sets are type-stable.
+        steps = steps.max(1 + steps_below(unsafe { &*set }, never, depth + 1)?);
+    }
+    Ok(steps)
+}
+
+fn steps_above(set: &SetCore, depth: usize) -> Result<usize, Error> {
+    if depth > MAX_STEPS {
+        return Err(Error::Loop);
+    }
+    let mut steps = 0;
+    for outer in sets_watching(&set.queue) {
+        // SAFETY: sets are type-stable.
+        steps = steps.max(1 + steps_above(unsafe { &*outer }, depth + 1)?);
+    }
+    Ok(steps)
+}
+
+/// Whether the watch that was just put into the queue of `source` leaves every source it concerns within the path limits.
+///
+/// # Errors
+/// [`Error::Invalid`] (EINVAL) if not.
+pub(crate) fn check_paths(source: &dyn Source) -> Result<(), Error> {
+    match source.as_set() {
+        None => check_paths_of(source.wait_queue()),
+        Some(set) => each_leaf(set, &mut |leaf| check_paths_of(leaf.wait_queue())),
+    }
+}
+
+fn each_leaf(set: &SetCore, f: &mut dyn FnMut(&dyn Source) -> Result<(), Error>) -> Result<(), Error> {
+    let mut sources = Vec::new();
+    set.for_each(|_, source, _, _| sources.push(source));
+    for source in sources {
+        // SAFETY: as in `steps_below`; nobody but this thread's caller can close it while the check runs, or the watch
+        // is gone and with it the reason to look.
+        let source = unsafe { &*source };
+        match source.as_set() {
+            Some(set) => each_leaf(set, f)?,
+            None => f(source)?,
+        }
+    }
+    Ok(())
+}
+
+fn check_paths_of(queue: &WaitQueue) -> Result<(), Error> {
+    count_paths(queue, 0, &mut [0; MAX_STEPS + 1])
+}
+
+fn count_paths(queue: &WaitQueue, steps: usize, counts: &mut [usize; MAX_STEPS + 1]) -> Result<(), Error> {
+    if steps > MAX_STEPS {
+        return Err(Error::Invalid);
+    }
+    for set in sets_watching(queue) {
+        // SAFETY: sets are type-stable.
+        let outer = unsafe { &(*set).queue };
+        if outer.handles().is_empty() {
+            if steps > 0 {
+                counts[steps] += 1;
+                if counts[steps] > PATH_LIMITS[steps] {
+                    return Err(Error::Invalid);
+                }
+            }
+        } else {
+            count_paths(outer, steps + 1, counts)?;
+        }
+    }
+    Ok(())
+}
+
+/// The sets that watch the owner of `queue`, one entry for each watch.
+fn sets_watching(queue: &WaitQueue) -> Vec<*const SetCore> {
+    let set_of = |handle: crate::wait_queue::Handle| {
+        // SAFETY: watches are type-stable.
+        unsafe { &*handle.watch() }.set.load(Ordering::Relaxed).cast_const()
+    };
+    queue.handles().into_iter().map(set_of).collect()
+}

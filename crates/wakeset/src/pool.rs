@@ -1,0 +1,249 @@
+//! Type-stable memory: what was once a `T` stays a `T` until the engine itself goes.
+//!
+//! A waker may hold the address of a watch or a set long after it was closed (it may be stopped by a debugger in between), and
+//! takes no lock and pins no epoch that would tell us. So the memory is never returned while the engine
+//! lives; it is only used again for another `T`, and the watch's generation tells the lives apart.
+//!
+//! Giving back is lock-free (a push onto a stack). Taking out is guarded by a try-lock, so that there is only one taker
+//! at a time and the stack has no ABA problem; whoever finds it busy gets fresh memory instead of waiting.
+
+use crate::error::Error;
+use crate::lock::ScanLock;
+use crate::sync::{AtomicPtr, Ordering};
+use alloc::alloc::{Layout, alloc, dealloc};
+use core::ptr;
+
+/// What can live in a [`Pool`].
+pub(crate) trait Pooled: Sized {
+    /// A free one.
+    fn vacant() -> Self;
+    /// The link of the free list. While the thing is in use its owner may use the link as it likes.
+    fn link(&self) -> &AtomicPtr<Self>;
+}
+
+/// A block of `len` things behind its header.
+struct Chunk<T> {
+    next: *mut Chunk<T>,
+    len: usize,
+}
+
+impl<T> Chunk<T> {
+    fn layout(len: usize) -> Option<(Layout, usize)> {
+        let (layout, first) = Layout::new::<Self>().extend(Layout::array::<T>(len).ok()?).ok()?;
+        Some((layout.pad_to_align(), first))
+    }
+}
+
+/// A pool of type-stable `T`s.
+#[derive(Debug)]
+pub(crate) struct Pool<T: Pooled> {
+    free: AtomicPtr<T>,
+    taker: ScanLock<()>,
+    chunks: AtomicPtr<Chunk<T>>,
+}
+
+impl<T: Pooled> Pool<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            free: AtomicPtr::new(ptr::null_mut()),
+            taker: ScanLock::new(()),
+            chunks: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Takes out between one and `want` free things, linked through [`Pooled::link`] and ended by null.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] when none is free and no memory can be had.
+    pub(crate) fn take(&self, want: usize) -> Result<*mut T, Error> {
+        let only_taker = self.taker.try_lock();
+        if only_taker.is_some() || cfg!(wakeset_mutant = "two_takers") {
+            let mut first = self.free.load(Ordering::Acquire);
+            while !first.is_null() {
+                let mut last = first;
+                for _ in 1..want {
+                    // SAFETY: `first` and what is linked behind it is free and in the pool: pushes only add before it, and we
+                    // are the only taker.
+                    let next = unsafe { &*last }.link().load(Ordering::Relaxed);
+                    if next.is_null() {
+                        break;
+                    }
+                    last = next;
+                }
+                // SAFETY: as above.
+                let last_link = unsafe { &*last }.link();
+                let rest = last_link.load(Ordering::Relaxed);
+                match self.free.compare_exchange(first, rest, Ordering::Acquire, Ordering::Acquire) {
+                    Ok(_) => {
+                        last_link.store(ptr::null_mut(), Ordering::Relaxed);
+                        return Ok(first);
+                    }
+                    Err(pushed) => first = pushed,
+                }
+            }
+        }
+        self.grow(want)
+    }
+
+    /// Gives back the things from `first` to `last`, which must be linked in that order.
+    ///
+    /// # Safety
+    /// They come from this pool, are linked, and nobody else uses their links.
+    pub(crate) unsafe fn give(&self, first: *mut T, last: *mut T) {
+        let mut head = self.free.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the caller owns `last`.
+            unsafe { &*last }.link().store(head, Ordering::Relaxed);
+            // Release: the taker's Acquire load sees the links and whatever the owners wrote.
+            match self.free.compare_exchange(head, first, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    fn grow(&self, len: usize) -> Result<*mut T, Error> {
+        let (layout, offset) = Chunk::<T>::layout(len).ok_or(Error::NoMemory)?;
+        // SAFETY: the layout holds a header and is not empty.
+        let chunk = unsafe { alloc(layout) }.cast::<Chunk<T>>();
+        if chunk.is_null() {
+            return Err(Error::NoMemory);
+        }
+        // SAFETY: `offset` is where the layout places the first element.
+        let first = unsafe { chunk.byte_add(offset) }.cast::<T>();
+        for i in 0..len {
+            // SAFETY: the layout has room for `len` elements from `first` on.
+            unsafe {
+                let thing = first.add(i);
+                thing.write(T::vacant());
+                let next = if i + 1 < len { first.add(i + 1) } else { ptr::null_mut() };
+                (*thing).link().store(next, Ordering::Relaxed);
+            }
+        }
+        let mut head = self.chunks.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the chunk is ours until it is pushed.
+            unsafe { chunk.write(Chunk { next: head, len }) };
+            match self.chunks.compare_exchange(head, chunk, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Ok(first),
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+impl<T: Pooled> Drop for Pool<T> {
+    fn drop(&mut self) {
+        let mut chunk = self.chunks.load(Ordering::Acquire);
+        while !chunk.is_null() {
+            // SAFETY: every chunk on the list was written by `grow`, and nobody uses the pool any more.
+            unsafe {
+                let Chunk { next, len } = chunk.read();
+                let Some((layout, offset)) = Chunk::<T>::layout(len) else { return };
+                let first = chunk.byte_add(offset).cast::<T>();
+                for i in 0..len {
+                    ptr::drop_in_place(first.add(i));
+                }
+                dealloc(chunk.cast(), layout);
+                chunk = next;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    struct Node(AtomicPtr<Node>);
+    impl Pooled for Node {
+        fn vacant() -> Self {
+            Self(AtomicPtr::new(ptr::null_mut()))
+        }
+        fn link(&self) -> &AtomicPtr<Self> {
+            &self.0
+        }
+    }
+
+    fn count(mut node: *mut Node) -> (usize, *mut Node) {
+        let (mut n, mut last) = (0, node);
+        while !node.is_null() {
+            n += 1;
+            last = node;
+            // SAFETY: nodes of the test's own chain.
+            node = unsafe { &*node }.0.load(Ordering::Relaxed);
+        }
+        (n, last)
+    }
+
+    #[test]
+    fn what_is_given_back_is_taken_again() {
+        let pool = Pool::<Node>::new();
+        let first = pool.take(8).unwrap();
+        let (n, last) = count(first);
+        assert_eq!(n, 8);
+        // SAFETY: a chain just taken.
+        unsafe { pool.give(first, last) };
+        let some = pool.take(3).unwrap();
+        assert_eq!(some, first, "no fresh memory while some is free");
+        assert_eq!(count(some).0, 3);
+        assert_eq!(count(pool.take(100).unwrap()).0, 5, "takes what is there rather than growing");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use alloc::sync::Arc;
+    use alloc::vec::Vec;
+
+    struct Node(AtomicPtr<Node>);
+    impl Pooled for Node {
+        fn vacant() -> Self {
+            Self(AtomicPtr::new(ptr::null_mut()))
+        }
+        fn link(&self) -> &AtomicPtr<Self> {
+            &self.0
+        }
+    }
+
+    fn nodes(mut node: *mut Node) -> Vec<usize> {
+        let mut nodes = Vec::new();
+        while !node.is_null() {
+            nodes.push(node.addr());
+            // SAFETY: nodes of a chain just taken.
+            node = unsafe { &*node }.0.load(Ordering::Relaxed);
+        }
+        nodes
+    }
+
+    /// Catches a free list with an ABA problem: a taker reads a link, another takes both and gives the first back, and the
+    /// first taker's compare-and-swap succeeds with a link that is in use. (Mutant `two_takers`.)
+    #[test]
+    fn nothing_is_in_two_hands() {
+        crate::sync::explore(3, || {
+            let pool = Arc::new(Pool::<Node>::new());
+            let chain = pool.take(2).unwrap();
+            let last = nodes(chain)[1];
+            // SAFETY: the chain just taken.
+            unsafe { pool.give(chain, ptr::with_exposed_provenance_mut(last)) };
+            let other = {
+                let pool = Arc::clone(&pool);
+                loom::thread::spawn(move || {
+                    let first = pool.take(1).unwrap();
+                    let second = pool.take(1).unwrap();
+                    // SAFETY: a chain of one just taken.
+                    unsafe { pool.give(first, first) };
+                    nodes(second)
+                })
+            };
+            let mut taken = nodes(pool.take(1).unwrap());
+            taken.extend(nodes(pool.take(1).unwrap()));
+            taken.extend(other.join().unwrap());
+            taken.sort_unstable();
+            let n = taken.len();
+            taken.dedup();
+            assert_eq!(taken.len(), n, "one node was taken twice");
+        });
+    }
+}

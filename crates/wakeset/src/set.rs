@@ -1,0 +1,743 @@
+//! The set (Linux's eventpoll): interest list, ready list, waiters, one scan lock.
+//!
+//! Which lock guards what:
+//!
+//! 1. `Shared::nesting`, only while a set is added to a set.
+//! 2. `SetCore::scan`, an outer set's before an inner one's: interest list, pending queue, the guarded half of each watch.
+//! 3. a wait queue's own lock: which slots are in use.
+//!
+//! Wakers take none of them. They mark a watch `QUEUED` and push it onto `incoming`; the holder of the scan lock moves what
+//! is there to `pending`, in the order it was pushed, and delivers from there.
+
+use crate::engine::Shared;
+use crate::error::Error;
+use crate::events::{Event, Events};
+use crate::lock::{ScanGuard, ScanLock};
+use crate::pool::{Pool, Pooled};
+use crate::ready_list::{Incoming, Policy};
+use crate::sleepers::Sleepers;
+use crate::source::Source;
+use crate::state::State;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence_after_rmw};
+use crate::wait_queue::{Handle, WaitQueue};
+use crate::watch::{Guarded, Watch};
+use core::ptr;
+use hashbrown::HashTable;
+
+/// A set, in type-stable memory. Public in name only: [`Source::as_set`] mentions it.
+#[doc(hidden)]
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct SetCore {
+    // Read by every waker, written rarely.
+    /// A [`Policy`].
+    policy: AtomicU32,
+    /// Not 0 when a wake of a queued watch is not simply over: a locked policy, or a set around this one.
+    slow_wakes: AtomicU32,
+    /// The watches that other sets have on this one.
+    pub(crate) queue: WaitQueue,
+    link: AtomicPtr<SetCore>,
+    /// The engine whose pool this memory is part of.
+    home: AtomicPtr<Shared>,
+    /// What a descriptor table knows the set by; opaque here.
+    owner: AtomicUsize,
+
+    // Written by wakers.
+    pub(crate) incoming: Line<Incoming>,
+    pub(crate) sleepers: Line<Sleepers>,
+
+    // Written by harvesters and changers.
+    pub(crate) scan: Line<ScanLock<Scan>>,
+    /// How many watches are pending, as of the last time the scan lock was free; at least 1 while a harvest has
+    /// them in its hands, so that nobody takes "in somebody's hands" for "nothing ready".
+    pending_hint: AtomicUsize,
+    /// Watches on the interest list.
+    len: AtomicUsize,
+}
+
+/// Its own cache line, against false sharing.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Line<T>(T);
+
+impl<T> core::ops::Deref for Line<T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// What the scan lock guards.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// The interest list, by (descriptor, description).
+    interest: HashTable<*mut Watch>,
+    pending: Pending,
+    /// Free watches kept for the next add.
+    free: *mut Watch,
+    /// The set takes no more watches.
+    closed: bool,
+}
+
+// SAFETY: the raw pointers lead to type-stable memory that the scan lock guards.
+unsafe impl Send for Scan {}
+
+/// The pending queue: a doubly linked list through the watches, in the order of delivery.
+#[derive(Debug)]
+struct Pending {
+    head: *mut Watch,
+    tail: *mut Watch,
+    len: usize,
+}
+
+/// The guarded half of a watch.
+///
+/// # Safety
+/// The caller holds the scan lock of the watch's set and no other reference to it.
+#[inline]
+unsafe fn guarded<'a>(watch: *mut Watch) -> &'a mut Guarded {
+    // SAFETY: by the caller.
+    unsafe { &mut *(*watch).guarded.get() }
+}
+
+/// The shared half of a watch.
+///
+/// # Safety
+/// The pointer leads to type-stable memory.
+#[inline]
+unsafe fn shared<'a>(watch: *mut Watch) -> &'a Watch {
+    // SAFETY: by the caller.
+    unsafe { &*watch }
+}
+
+/// # Safety (of all methods)
+/// The caller holds the scan lock that guards the queue, and the watches belong to that set.
+impl Pending {
+    const EMPTY: Self = Self { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 };
+
+    unsafe fn push_back(&mut self, watch: *mut Watch) {
+        // SAFETY: by the caller, here and below.
+        unsafe {
+            shared(watch).next.store(ptr::null_mut(), Ordering::Relaxed);
+            guarded(watch).prev = if self.tail.is_null() { watch } else { self.tail };
+            match self.tail.is_null() {
+                true => self.head = watch,
+                false => shared(self.tail).next.store(watch, Ordering::Relaxed),
+            }
+        }
+        self.tail = watch;
+        self.len += 1;
+    }
+
+    unsafe fn push_front(&mut self, watch: *mut Watch) {
+        // SAFETY: by the caller, here and below.
+        unsafe {
+            shared(watch).next.store(self.head, Ordering::Relaxed);
+            guarded(watch).prev = watch;
+            match self.head.is_null() {
+                true => self.tail = watch,
+                false => guarded(self.head).prev = watch,
+            }
+        }
+        self.head = watch;
+        self.len += 1;
+    }
+
+    unsafe fn unlink(&mut self, watch: *mut Watch) {
+        // SAFETY: by the caller, here and below.
+        unsafe {
+            let next = shared(watch).next.load(Ordering::Relaxed);
+            let prev = core::mem::replace(&mut guarded(watch).prev, ptr::null_mut());
+            if prev == watch {
+                self.head = next;
+            } else {
+                shared(prev).next.store(next, Ordering::Relaxed);
+            }
+            if next.is_null() {
+                self.tail = if prev == watch { ptr::null_mut() } else { prev };
+            } else {
+                guarded(next).prev = if prev == watch { next } else { prev };
+            }
+        }
+        self.len -= 1;
+    }
+
+    unsafe fn contains(&self, watch: *mut Watch) -> bool {
+        // SAFETY: by the caller.
+        unsafe { !guarded(watch).prev.is_null() }
+    }
+}
+
+/// Whether a change made a watch ready that was not on the ready list: its waiters have to be told.
+type NewlyReady = bool;
+
+impl Pooled for SetCore {
+    fn vacant() -> Self {
+        Self {
+            policy: AtomicU32::new(0),
+            slow_wakes: AtomicU32::new(0),
+            queue: WaitQueue::new(),
+            link: AtomicPtr::new(ptr::null_mut()),
+            home: AtomicPtr::new(ptr::null_mut()),
+            owner: AtomicUsize::new(0),
+            incoming: Line(Incoming::new()),
+            sleepers: Line(Sleepers::new()),
+            scan: Line(ScanLock::new(Scan {
+                interest: HashTable::new(),
+                pending: Pending::EMPTY,
+                free: ptr::null_mut(),
+                closed: true,
+            })),
+            pending_hint: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    fn link(&self) -> &AtomicPtr<Self> {
+        &self.link
+    }
+}
+
+fn hash(fd: i32, source: *const ()) -> u64 {
+    let key = (source.addr() as u64).rotate_left(29) ^ u64::from(fd as u32);
+    let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
+
+/// The event bits of a request as Linux stores them: `ERR` and `HUP` are always asked for.
+fn asked(events: Events) -> Events {
+    events | Events::ALWAYS
+}
+
+impl SetCore {
+    fn home(&self) -> &Shared {
+        // SAFETY: stored by `open` before anybody else saw this set; the engine outlives what is in its pools.
+        unsafe { &*self.home.load(Ordering::Relaxed) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn wakes_are_plain(&self) -> bool {
+        self.slow_wakes.load(Ordering::SeqCst) == 0
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        match self.policy.load(Ordering::Relaxed) {
+            1 => Policy::SpinLock,
+            2 => Policy::RwLock,
+            _ => Policy::LockFree,
+        }
+    }
+
+    /// Begins a life of this memory as an open set of `home`, whose pool it comes from.
+    pub(crate) fn open(&self, home: &Shared, policy: Policy) {
+        self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
+        self.policy.store(policy as u32, Ordering::Relaxed);
+        self.slow_wakes.store(u32::from(policy != Policy::LockFree), Ordering::SeqCst);
+        self.queue.reopen();
+        self.scan.lock().closed = false;
+    }
+
+    /// From now on a set watches this one: wakes go further out even if a watch is queued already.
+    pub(crate) fn note_outer(&self) {
+        self.slow_wakes.swap(1, Ordering::SeqCst);
+    }
+
+    /// Tells the sets around this one that it may be ready.
+    #[inline]
+    pub(crate) fn wake_outer(&self) {
+        if self.queue.may_have_watches() {
+            self.queue.wake_published(Events::IN);
+        }
+    }
+
+    /// Whether a harvest could find something. Never false while a ready watch is queued or in a harvester's hands.
+    #[inline]
+    pub(crate) fn may_be_ready(&self) -> bool {
+        if cfg!(wakeset_mutant = "hint_before_list") {
+            return self.pending_hint.load(Ordering::SeqCst) != 0 || !self.incoming.is_empty();
+        }
+        // The list first: it is raised to a hint before it is taken (`collect`), so who sees it taken sees the hint.
+        !self.incoming.is_empty() || self.pending_hint.load(Ordering::SeqCst) != 0
+    }
+
+    pub(crate) fn set_owner(&self, owner: usize) {
+        self.owner.store(owner, Ordering::Release);
+    }
+
+    /// How many watches the interest list has.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::SeqCst)
+    }
+
+    /// Starts work on the ready list: locks, and moves what wakers pushed to the pending queue.
+    fn begin_scan(&self) -> ScanGuard<'_, Scan> {
+        let mut scan = self.scan.lock();
+        self.collect(&mut scan);
+        scan
+    }
+
+    fn collect(&self, scan: &mut Scan) {
+        if self.incoming.is_empty() {
+            return;
+        }
+        // First the hint, then the take; `may_be_ready` looks in the other order and finds one of them.
+        self.pending_hint.fetch_add(1, Ordering::SeqCst);
+        let mut newest = self.incoming.locked_by_harvester(self.policy(), || self.incoming.take());
+        // Reverse: last pushed is first on the stack.
+        let mut oldest: *mut Watch = ptr::null_mut();
+        while !newest.is_null() {
+            // SAFETY: what is on the list is type-stable and its links are the taker's.
+            let next = unsafe { shared(newest) }.next.load(Ordering::Relaxed);
+            // SAFETY: as above.
+            unsafe { shared(newest) }.next.store(oldest, Ordering::Relaxed);
+            oldest = newest;
+            newest = next;
+        }
+        while !oldest.is_null() {
+            let watch = oldest;
+            // SAFETY: as above. A dead one may have belonged to an earlier life of this set's memory; it is nobody's now.
+            unsafe {
+                oldest = shared(watch).next.load(Ordering::Relaxed);
+                let state = State(shared(watch).state.load(Ordering::Acquire));
+                if state.is_dead() {
+                    shared(watch).state.store(state.buried().0, Ordering::Release);
+                    self.home().watches.give(watch, watch);
+                } else {
+                    scan.pending.push_back(watch);
+                }
+            }
+        }
+    }
+
+    /// Ends work on the ready list: unlocks, and passes on to the next waiter what is left.
+    fn end_scan(&self, scan: ScanGuard<'_, Scan>) {
+        let left = scan.pending.len;
+        if left != 0 || self.pending_hint.load(Ordering::Relaxed) != 0 {
+            // A read-modify-write, for the check of the sleepers below.
+            self.pending_hint.swap(left, Ordering::SeqCst);
+        }
+        drop(scan);
+        if left != 0 {
+            self.sleepers.kick();
+        }
+    }
+
+    /// Delivers up to `room` ready events to `report`, in order; how many it took. It says `false` to one that it cannot take: that
+    /// one stays first in the queue, and the harvest ends.
+    ///
+    /// Each pending watch is looked at once: polled again, reported if it holds, and then put back at the end
+    /// (level-triggered), taken off (edge-triggered) or disarmed (ONESHOT).
+    pub(crate) fn harvest(&self, room: usize, mut report: impl FnMut(Event) -> bool) -> usize {
+        if room == 0 || !self.may_be_ready() {
+            return 0;
+        }
+        let mut scan = self.begin_scan();
+        let mut reported = 0;
+        for _ in 0..scan.pending.len {
+            if reported == room {
+                break;
+            }
+            let watch = scan.pending.head;
+            // SAFETY: we hold the scan lock and the watch is pending in this set; the same for all below.
+            let Guarded { source, data, .. } = *unsafe { guarded(watch) };
+            // SAFETY: a source removes its watches, under this lock, before it goes.
+            let poll = || unsafe { &*source }.poll();
+            // SAFETY: as above.
+            let word = &unsafe { shared(watch) }.state;
+            let mut state = State(word.load(Ordering::Acquire));
+            let level = !state.flags().intersects(Events::ET | Events::ONESHOT);
+            // Whether QUEUED is on and ours, so that the watch has to be on the list when we are done with it.
+            let mut ours = level;
+            let mut ready = Events::empty();
+            if level {
+                ready = poll() & Events::from_bits_retain(state.mask());
+            }
+            // SAFETY: as above.
+            unsafe { scan.pending.unlink(watch) };
+            if ready.is_empty() {
+                // Off the list first, then the poll: a change from here on queues the watch again.
+                let early = cfg!(wakeset_mutant = "unqueue_after_poll").then(poll);
+                state = State(word.fetch_and(State(!0).unqueued().0, Ordering::SeqCst)).unqueued();
+                fence_after_rmw();
+                ready = early.unwrap_or_else(poll) & Events::from_bits_retain(state.mask());
+                if ready.is_empty() {
+                    continue;
+                }
+                // Unless a waker was faster: then it is on the incoming list and will be pending again.
+                ours = level && mark_queued(word);
+            }
+            if !report(Event::new(ready, data)) {
+                if ours || mark_queued(word) {
+                    // SAFETY: as above; QUEUED is on, and ours.
+                    unsafe { scan.pending.push_front(watch) };
+                }
+                break;
+            }
+            reported += 1;
+            if ours {
+                // SAFETY: as above.
+                unsafe { scan.pending.push_back(watch) };
+            } else if state.flags().contains(Events::ONESHOT) {
+                change_state(word, State::disarmed);
+            }
+        }
+        self.end_scan(scan);
+        reported
+    }
+
+    /// Whether an event could be delivered now; drops what is queued but does not hold. What polling a set means.
+    pub(crate) fn poll(&self) -> Events {
+        if !self.may_be_ready() {
+            return Events::empty();
+        }
+        let mut scan = self.begin_scan();
+        let mut found = Events::empty();
+        while !scan.pending.head.is_null() {
+            let watch = scan.pending.head;
+            // SAFETY: we hold the scan lock and the watch is pending in this set.
+            let (word, source) = unsafe { (&shared(watch).state, guarded(watch).source) };
+            let holds = || {
+                let mask = State(word.load(Ordering::Acquire)).mask();
+                // SAFETY: a source removes its watches, under this lock, before it goes.
+                !(unsafe { &*source }.poll() & Events::from_bits_retain(mask)).is_empty()
+            };
+            if holds() {
+                found = Events::IN | Events::RDNORM;
+                break;
+            }
+            // SAFETY: as above.
+            unsafe { scan.pending.unlink(watch) };
+            word.fetch_and(State(!0).unqueued().0, Ordering::SeqCst);
+            fence_after_rmw();
+            if holds() {
+                if mark_queued(word) {
+                    // SAFETY: as above; we turned QUEUED on.
+                    unsafe { scan.pending.push_back(watch) };
+                }
+                found = Events::IN | Events::RDNORM;
+                break;
+            }
+        }
+        self.end_scan(scan);
+        found
+    }
+
+    /// Adds a watch. `attached` runs once the watch is in the source's queue and may refuse it.
+    ///
+    /// # Safety
+    /// `source` stays valid until its queue is closed, and only sets of this engine watch it.
+    pub(crate) unsafe fn add(
+        &self,
+        fd: i32,
+        source: *const dyn Source,
+        event: Event,
+        attached: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut scan = self.scan.lock();
+        if scan.closed {
+            return Err(Error::Closed);
+        }
+        let key = hash(fd, source.cast());
+        if scan.find(key, fd, source.cast()).is_some() {
+            return Err(Error::AlreadyWatched);
+        }
+        if !self.home().count_in() {
+            return Err(Error::WatchLimit);
+        }
+        // SAFETY: the caller's contract, passed on.
+        let added = unsafe { self.add_counted(&mut scan, key, fd, source, event, attached) };
+        match added {
+            Err(error) => {
+                self.home().count_out();
+                return Err(error);
+            }
+            Ok(newly_ready) => self.end_change(scan, newly_ready),
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the middle part of `add`, split off for its error path")]
+    unsafe fn add_counted(
+        &self,
+        scan: &mut Scan,
+        key: u64,
+        fd: i32,
+        source: *const dyn Source,
+        event: Event,
+        attached: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<NewlyReady, Error> {
+        // SAFETY: the interest list holds watches of this set, whose lock we hold.
+        let rehash = |watch: &*mut Watch| unsafe { hash(guarded(*watch).fd, guarded(*watch).source.cast()) };
+        scan.interest.try_reserve(1, rehash).map_err(|_| Error::NoMemory)?;
+        let watch = scan.take_free(&self.home().watches)?;
+        // SAFETY: a free watch is ours alone but for late wakers, who touch only its state.
+        let word = unsafe {
+            let fields = guarded(watch);
+            fields.source = source;
+            fields.data = event.data;
+            fields.fd = fd;
+            shared(watch).set.store(ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
+            &shared(watch).state
+        };
+        let state = State(word.load(Ordering::Relaxed)).with_interest(asked(event.events));
+        // Release: a waker that finds the handle in the queue sees the watch as it is here.
+        word.store(state.0, Ordering::SeqCst);
+        if cfg!(wakeset_mutant = "poll_before_attach") {
+            self.queue_if_ready(scan, watch);
+        }
+        let exclusive = event.events.contains(Events::EXCLUSIVE);
+        // SAFETY: the source is valid by the caller's contract.
+        let queue = unsafe { &*source }.wait_queue();
+        let slot = match queue.attach(Handle::new(watch, state, exclusive)) {
+            Ok(slot) => slot,
+            Err(error) => {
+                self.retire(scan, watch);
+                return Err(error);
+            }
+        };
+        // SAFETY: as above.
+        unsafe { guarded(watch) }.slot = slot;
+        if let Err(error) = attached() {
+            queue.detach(slot);
+            self.retire(scan, watch);
+            return Err(error);
+        }
+        scan.interest.insert_unique(key, watch, rehash);
+        self.len.store(scan.interest.len(), Ordering::SeqCst);
+        Ok(!cfg!(wakeset_mutant = "poll_before_attach") && self.queue_if_ready(scan, watch))
+    }
+
+    /// Changes what a watch asks for, and reports it at once if that holds already.
+    pub(crate) fn modify(&self, fd: i32, source: *const (), event: Event) -> Result<(), Error> {
+        let mut scan = self.scan.lock();
+        let watch = scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
+        // SAFETY: on the interest list of this set, whose lock we hold.
+        let word = &unsafe { shared(watch) }.state;
+        if State(word.load(Ordering::Relaxed)).flags().contains(Events::EXCLUSIVE) {
+            return Err(Error::Invalid);
+        }
+        // SAFETY: as above.
+        unsafe { guarded(watch) }.data = event.data;
+        change_state(word, |state| state.with_interest(asked(event.events)));
+        let newly_ready = self.queue_if_ready(&mut scan, watch);
+        self.end_change(scan, newly_ready);
+        Ok(())
+    }
+
+    /// Removes a watch; when it returns no harvest reports it any more.
+    pub(crate) fn remove(&self, fd: i32, source: *const ()) -> Result<(), Error> {
+        let mut scan = self.scan.lock();
+        let watch = scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
+        self.forget(&mut scan, watch);
+        Ok(())
+    }
+
+    /// Closes the set: no new watches, and all it has are gone.
+    pub(crate) fn close(&self) {
+        self.queue.close();
+        let mut scan = self.scan.lock();
+        scan.closed = true;
+        self.collect(&mut scan);
+        while let Some(&watch) = scan.interest.iter().next() {
+            self.forget(&mut scan, watch);
+        }
+        scan.interest = HashTable::new();
+        // What a late waker still pushes is dead, and freed by the next life of this memory.
+        self.pending_hint.store(0, Ordering::SeqCst);
+        if let Some((first, last)) = scan.free_chain() {
+            // SAFETY: the set's own free watches, linked from first to last.
+            unsafe { self.home().watches.give(first, last) };
+            scan.free = ptr::null_mut();
+        }
+    }
+
+    /// Calls `f(descriptor, source, interest, data)` for each watch.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(i32, *const dyn Source, Events, u64)) {
+        let scan = self.scan.lock();
+        for &watch in &scan.interest {
+            // SAFETY: on the interest list of this set, whose lock we hold.
+            let (fields, state) = unsafe { (guarded(watch), State(shared(watch).state.load(Ordering::Relaxed))) };
+            f(fields.fd, fields.source, state.interest(), fields.data);
+        }
+    }
+
+    /// Takes a watch off the interest list and out of its source's queue.
+    fn forget(&self, scan: &mut Scan, watch: *mut Watch) {
+        // SAFETY: on the interest list of this set, whose lock we hold.
+        let (fd, source, slot) = unsafe { (guarded(watch).fd, guarded(watch).source, guarded(watch).slot) };
+        if let Ok(entry) = scan.interest.find_entry(hash(fd, source.cast()), |&other| other == watch) {
+            entry.remove();
+        }
+        self.len.store(scan.interest.len(), Ordering::SeqCst);
+        // SAFETY: a source removes its watches before it goes, and this is one that it still has.
+        unsafe { &*source }.wait_queue().detach(slot);
+        self.retire(scan, watch);
+        self.home().count_out();
+    }
+
+    /// Ends the life of a watch that is in no wait queue: free it, or leave it to the waker that has it.
+    fn retire(&self, scan: &mut Scan, watch: *mut Watch) {
+        // SAFETY: the watch is this set's and we hold the scan lock; the same for all below.
+        let word = &unsafe { shared(watch) }.state;
+        if State(word.load(Ordering::SeqCst)).is_queued() {
+            self.collect(scan);
+        }
+        // SAFETY: as above.
+        if unsafe { scan.pending.contains(watch) } {
+            // SAFETY: as above.
+            unsafe { scan.pending.unlink(watch) };
+            word.fetch_and(State(!0).unqueued().0, Ordering::AcqRel);
+        }
+        // From here on QUEUED can only mean that a waker has marked it and not pushed it yet.
+        if change_state(word, State::ended).is_dead() && !cfg!(wakeset_mutant = "free_while_queued") {
+            return;
+        }
+        // SAFETY: ended and not queued: nobody but late wakers knows it, and they see the new generation.
+        unsafe { shared(watch).next.store(scan.free, Ordering::Relaxed) };
+        scan.free = watch;
+    }
+
+    /// After a change of the interest: puts the watch on the pending queue if it holds and is not there.
+    fn queue_if_ready(&self, scan: &mut Scan, watch: *mut Watch) -> NewlyReady {
+        // SAFETY: a watch of this set, whose lock we hold; its source is open.
+        let (word, source) = unsafe { (&shared(watch).state, &*guarded(watch).source) };
+        fence_after_rmw();
+        let mask = State(word.load(Ordering::SeqCst)).mask();
+        if (source.poll() & Events::from_bits_retain(mask)).is_empty() {
+            return false;
+        }
+        // Before the mark: a waker that meets it leaves, and its thread must find the set ready. A read-modify-write, for
+        // the check of the sleepers in `end_change`. One too many if the watch was queued; the next harvest puts it right.
+        if !cfg!(wakeset_mutant = "hint_after_mark") {
+            self.pending_hint.swap(scan.pending.len + 1, Ordering::SeqCst);
+        }
+        if !mark_queued(word) {
+            return false;
+        }
+        // SAFETY: as above; we turned QUEUED on.
+        unsafe { scan.pending.push_back(watch) };
+        if cfg!(wakeset_mutant = "hint_after_mark") {
+            self.pending_hint.swap(scan.pending.len, Ordering::SeqCst);
+        }
+        true
+    }
+
+    /// Unlocks after a change of the interest list, and tells waiters and outer sets if it made something ready.
+    fn end_change(&self, scan: ScanGuard<'_, Scan>, newly_ready: NewlyReady) {
+        drop(scan);
+        if newly_ready {
+            self.sleepers.kick();
+            self.wake_outer();
+        }
+    }
+}
+
+impl Scan {
+    fn find(&self, key: u64, fd: i32, source: *const ()) -> Option<*mut Watch> {
+        let is_it = |watch: &*mut Watch| {
+            // SAFETY: on the interest list of the set whose lock the caller holds.
+            let fields = unsafe { guarded(*watch) };
+            fields.fd == fd && ptr::addr_eq(fields.source, source)
+        };
+        self.interest.find(key, is_it).copied()
+    }
+
+    fn take_free(&mut self, pool: &Pool<Watch>) -> Result<*mut Watch, Error> {
+        if self.free.is_null() {
+            // A small set should not hold memory it does not use, a large one should not come back often.
+            self.free = pool.take(self.interest.len().clamp(1, 64))?;
+        }
+        let watch = self.free;
+        // SAFETY: free watches are the set's own.
+        self.free = unsafe { shared(watch) }.next.load(Ordering::Relaxed);
+        Ok(watch)
+    }
+
+    /// The first and last of the free watches.
+    fn free_chain(&self) -> Option<(*mut Watch, *mut Watch)> {
+        let first = self.free;
+        if first.is_null() {
+            return None;
+        }
+        let mut last = first;
+        loop {
+            // SAFETY: free watches are the set's own.
+            let next = unsafe { shared(last) }.next.load(Ordering::Relaxed);
+            if next.is_null() {
+                return Some((first, last));
+            }
+            last = next;
+        }
+    }
+}
+
+/// Turns `QUEUED` on; whether it was this call that did.
+fn mark_queued(word: &crate::sync::AtomicU64) -> bool {
+    !State(word.fetch_or(State(0).queued().0, Ordering::SeqCst)).is_queued()
+}
+
+/// Applies `change` to a state word whose `QUEUED` bit wakers may turn on meanwhile; the new state.
+fn change_state(word: &crate::sync::AtomicU64, change: impl Fn(State) -> State) -> State {
+    let mut state = State(word.load(Ordering::Relaxed));
+    loop {
+        let changed = change(state);
+        match word.compare_exchange(state.0, changed.0, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => return changed,
+            Err(now) => state = State(now),
+        }
+    }
+}
+
+/// A watch on its way out of its set.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving {
+    /// The owner of the set.
+    pub owner: usize,
+    /// The descriptor half of the key.
+    pub fd: i32,
+    /// What it asks for; no readiness bit when it is disarmed.
+    pub interest: Events,
+    /// The caller's 64 bits.
+    pub data: u64,
+    /// It is on the ready list: an edge has not been reported yet.
+    pub pending: bool,
+}
+
+/// Removes the watch a wait queue's handle leads to, if it is still that watch: the close of a source. `last_look` sees it
+/// before, with the scan lock of its set held.
+///
+/// # Safety
+/// The handle comes from a wait queue, so its watch is type-stable memory of an engine that is alive.
+pub(crate) unsafe fn remove_watch(handle: Handle, mut last_look: impl FnMut(Leaving)) {
+    // SAFETY: by the caller.
+    let watch = unsafe { shared(handle.watch()) };
+    let set = watch.set.load(Ordering::Acquire);
+    if set.is_null() {
+        return;
+    }
+    // SAFETY: sets are type-stable as well.
+    let set = unsafe { &*set };
+    let mut scan = set.scan.lock();
+    let state = State(watch.state.load(Ordering::SeqCst));
+    // Checked under the lock: another life, another set, or removed already.
+    let same_life = state.generation() == handle.generation() && !state.is_dead();
+    if same_life && ptr::eq(watch.set.load(Ordering::Relaxed), set) {
+        // SAFETY: it is this set's watch and we hold the lock.
+        let (fd, source, data) = unsafe {
+            let fields = guarded(handle.watch());
+            (fields.fd, fields.source, fields.data)
+        };
+        if scan.find(hash(fd, source.cast()), fd, source.cast()) == Some(handle.watch()) {
+            last_look(Leaving {
+                owner: set.owner.load(Ordering::Acquire),
+                fd,
+                interest: state.interest(),
+                data,
+                pending: state.is_queued(),
+            });
+            set.forget(&mut scan, handle.watch());
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The waiters of a set that sleep, and how a waker wakes one of them.
+//!
+//! The handshake, on both sides a store, a full barrier and a load:
+//!
+//! | waiter | waker |
+//! |---|---|
+//! | count itself in | put the watch on the list |
+//! | look at the list | look at the count |
+//! | nothing there: sleep on `turn` as it was before the look | somebody counted: change `turn`, wake one |
+//!
+//! Whichever comes second sees the other. A waker stopped between its two steps delays only its own
+//! event: the next waker wakes, and that waiter harvests both.
+
+use crate::sync::{AtomicU64, AtomicUsize, Futex, Ordering, Slept, fence_after_rmw};
+use crate::time::Deadline;
+use core::num::NonZeroU32;
+
+const EVERY_CLASS: NonZeroU32 = NonZeroU32::MAX;
+/// One waiter that sleeps on the futex.
+const HERE: u64 = 1;
+/// One waiter that sleeps elsewhere and wants the bell rung.
+const ELSEWHERE: u64 = 1 << 32;
+
+/// Wakes a waiter that sleeps in a kernel call of its own: `ring(argument)`, once for each event. Runs in the wake path,
+/// so it must be async-signal-safe and must not block.
+pub type Ring = fn(argument: usize);
+
+/// The sleeping waiters of one set.
+#[derive(Debug)]
+pub(crate) struct Sleepers {
+    /// How many sleep or are about to: `HERE`s in the low half, `ELSEWHERE`s in the high half. Too high is safe (a wake
+    /// that finds nobody), too low is a lost wake.
+    counts: AtomicU64,
+    /// Changes with each wake.
+    turn: Futex,
+    /// The bell: a [`Ring`] as an address, 0 for none, and its argument. Set before the first `ELSEWHERE`.
+    ring: AtomicUsize,
+    argument: AtomicUsize,
+}
+
+impl Sleepers {
+    pub(crate) fn new() -> Self {
+        Self {
+            counts: AtomicU64::new(0),
+            turn: Futex::new(0),
+            ring: AtomicUsize::new(0),
+            argument: AtomicUsize::new(0),
+        }
+    }
+
+    /// Wakes one sleeping waiter, if there is one; whether there was. Call it after what it shall see has been
+    /// published with a `SeqCst` read-modify-write.
+    #[inline]
+    pub(crate) fn kick(&self) -> bool {
+        if !cfg!(wakeset_mutant = "kick_without_fence") {
+            fence_after_rmw();
+        }
+        let counts = self.counts.load(Ordering::SeqCst);
+        if counts == 0 {
+            return false;
+        }
+        self.kick_sleeping(counts);
+        true
+    }
+
+    #[cold]
+    fn kick_sleeping(&self, counts: u64) {
+        let mut woken = 0;
+        if !counts.is_multiple_of(ELSEWHERE) {
+            self.turn.word().fetch_add(1, Ordering::SeqCst);
+            woken = self.turn.wake(1, EVERY_CLASS);
+        }
+        // One who is counted but not yet, or no longer, asleep looks at the list anyway; the bell is for the case that
+        // all who are left sleep elsewhere.
+        if woken == 0 && counts >= ELSEWHERE {
+            self.ring();
+        }
+    }
+
+    /// Wakes everybody who sleeps on the futex, to look at where the set now stands.
+    pub(crate) fn kick_all(&self) {
+        self.turn.word().fetch_add(1, Ordering::SeqCst);
+        self.turn.wake(u32::MAX >> 1, EVERY_CLASS);
+    }
+
+    /// Sleeps until kicked, but not if `ready()` holds after the waiter has been counted in.
+    pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, deadline: Option<Deadline>) -> Slept {
+        self.counts.fetch_add(HERE, Ordering::SeqCst);
+        // Before the look: a kick after it changes the word, and the sleep does not begin.
+        let turn = self.turn.word().load(Ordering::SeqCst);
+        fence_after_rmw();
+        let ready = !cfg!(wakeset_mutant = "sleep_without_look") && ready();
+        let slept = if ready { Slept::Woken } else { self.turn.sleep(turn, deadline, EVERY_CLASS) };
+        self.counts.fetch_sub(HERE, Ordering::SeqCst);
+        slept
+    }
+
+    /// Counts in a waiter that will sleep elsewhere. It must look at the list afterwards, and call
+    /// [`leave_elsewhere`](Self::leave_elsewhere) when it no longer sleeps.
+    pub(crate) fn enter_elsewhere(&self) {
+        self.counts.fetch_add(ELSEWHERE, Ordering::SeqCst);
+        fence_after_rmw();
+    }
+
+    pub(crate) fn someone_is_elsewhere(&self) -> bool {
+        self.counts.load(Ordering::SeqCst) >= ELSEWHERE
+    }
+
+    pub(crate) fn leave_elsewhere(&self) {
+        self.counts.fetch_sub(ELSEWHERE, Ordering::SeqCst);
+    }
+
+    /// Installs the bell for waiters that sleep elsewhere; `None` takes it away.
+    pub(crate) fn set_bell(&self, bell: Option<(Ring, usize)>) {
+        match bell {
+            Some((ring, argument)) => {
+                self.argument.store(argument, Ordering::SeqCst);
+                self.ring.store(ring as *const () as usize, Ordering::SeqCst);
+            }
+            None => self.ring.store(0, Ordering::SeqCst),
+        }
+    }
+
+    fn ring(&self) {
+        let ring = self.ring.load(Ordering::SeqCst);
+        if ring != 0 {
+            let argument = self.argument.load(Ordering::SeqCst);
+            // SAFETY: only `set_bell` stores here, and it stores a `Ring`.
+            let ring: Ring = unsafe { core::mem::transmute::<*const (), Ring>(ring as *const ()) };
+            ring(argument);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use alloc::sync::Arc;
+
+    /// Catches a bell that is not rung for a waiter that sleeps elsewhere because one that is about to leave the futex
+    /// counts as woken. (The bell here is a futex of its own, as a doorbell eventfd is.)
+    #[test]
+    fn the_bell_is_rung_for_who_sleeps_elsewhere() {
+        crate::sync::explore(3, || {
+            struct Model {
+                sleepers: Sleepers,
+                list: AtomicUsize,
+                bell: Futex,
+            }
+            let model = Arc::new(Model { sleepers: Sleepers::new(), list: AtomicUsize::new(0), bell: Futex::new(0) });
+            model.sleepers.set_bell(Some((
+                |argument| {
+                    // SAFETY: the model's own bell, which outlives its threads.
+                    let bell = unsafe { &*core::ptr::with_exposed_provenance::<Futex>(argument) };
+                    bell.word().fetch_add(1, Ordering::SeqCst);
+                    bell.wake(1, EVERY_CLASS);
+                },
+                core::ptr::from_ref(&model.bell).expose_provenance(),
+            )));
+            let waiter = {
+                let model = Arc::clone(&model);
+                loom::thread::spawn(move || {
+                    let rung = model.bell.word().load(Ordering::SeqCst);
+                    model.sleepers.enter_elsewhere();
+                    if model.list.load(Ordering::SeqCst) == 0 {
+                        let _ = model.bell.sleep(rung, None, EVERY_CLASS);
+                    }
+                    model.sleepers.leave_elsewhere();
+                })
+            };
+            // Comes to the futex with something to do already: it counts itself in, and does not sleep.
+            let passer = {
+                let model = Arc::clone(&model);
+                loom::thread::spawn(move || {
+                    let _ = model.sleepers.sleep_unless(|| true, None);
+                })
+            };
+            model.list.fetch_add(1, Ordering::SeqCst);
+            model.sleepers.kick();
+            waiter.join().unwrap();
+            passer.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,135 @@
+//! The state word of a watch.
+//!
+//! | bits | field | set by | cleared by |
+//! |---|---|---|---|
+//! | 0–15 | mask: the readiness bits asked for, with ERR and HUP; 0 = disarmed | add, modify | a ONESHOT report, remove |
+//! | 16–19 | flags: EXCLUSIVE, WAKEUP, ONESHOT, ET | add, modify | modify, remove |
+//! | 20 | `QUEUED`: on the ready list, or in the hands of the waker that is about to put it there | a waker (CAS), the scan-lock holder | the scan-lock holder |
+//! | 21 | `DEAD`: removed while a waker had it; who finds it on a ready list frees it | the scan-lock holder | the scan-lock holder |
+//! | 24–44 | generation: counts the lives of this piece of memory | – | – |
+//!
+//! `QUEUED` has one winner: whoever turns it on owns the `next` link until the watch is on the list. All fields but
+//! `QUEUED` change only under the scan lock of the watch's set; the compare-and-swap is there because a waker may turn `QUEUED`
+//! on at any time.
+
+use crate::events::Events;
+
+/// Bits of the generation, here and in a [`Handle`](crate::wait_queue::Handle).
+pub(crate) const GENERATION_BITS: u32 = 21;
+const GENERATION_SHIFT: u32 = 24;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+const MASK: u64 = 0xffff;
+const FLAGS_SHIFT: u32 = 16;
+const FLAGS: u64 = 0xf << FLAGS_SHIFT;
+const QUEUED: u64 = 1 << 20;
+const DEAD: u64 = 1 << 21;
+
+/// One value of a watch's state word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State(pub(crate) u64);
+
+impl State {
+    /// Free memory in its first life.
+    pub(crate) const FREE: Self = Self(0);
+
+    #[inline]
+    pub(crate) const fn generation(self) -> u64 {
+        (self.0 >> GENERATION_SHIFT) & GENERATION_MASK
+    }
+
+    #[inline]
+    pub(crate) const fn mask(self) -> u32 {
+        (self.0 & MASK) as u32
+    }
+
+    #[inline]
+    pub(crate) const fn is_queued(self) -> bool {
+        self.0 & QUEUED != 0
+    }
+
+    #[inline]
+    pub(crate) const fn is_dead(self) -> bool {
+        self.0 & DEAD != 0
+    }
+
+    /// The input flags, in place of their `epoll_event` bits.
+    #[inline]
+    pub(crate) const fn flags(self) -> Events {
+        Events::from_bits_retain(((self.0 & FLAGS) << (28 - FLAGS_SHIFT)) as u32)
+    }
+
+    /// What was asked for: mask and flags.
+    pub(crate) const fn interest(self) -> Events {
+        Events::from_bits_retain(self.mask()).union(self.flags())
+    }
+
+    #[must_use]
+    pub(crate) const fn queued(self) -> Self {
+        Self(self.0 | QUEUED)
+    }
+
+    #[must_use]
+    pub(crate) const fn unqueued(self) -> Self {
+        Self(self.0 & !QUEUED)
+    }
+
+    /// The same life and place on the ready list, with another interest.
+    #[must_use]
+    pub(crate) const fn with_interest(self, interest: Events) -> Self {
+        let mask = (interest.bits() as u64) & MASK;
+        let flags = ((interest.bits() as u64) >> (28 - FLAGS_SHIFT)) & FLAGS;
+        Self(self.0 & !(MASK | FLAGS) | mask | flags)
+    }
+
+    /// After a ONESHOT report: nothing is asked for, the flags stay.
+    #[must_use]
+    pub(crate) const fn disarmed(self) -> Self {
+        Self(self.0 & !MASK)
+    }
+
+    /// The next life of this memory: free, or waiting for the waker that still has it.
+    #[must_use]
+    pub(crate) const fn ended(self) -> Self {
+        let generation = (self.generation() + 1) & GENERATION_MASK;
+        let waits = if self.is_queued() { QUEUED | DEAD } else { 0 };
+        Self(generation << GENERATION_SHIFT | waits)
+    }
+
+    /// A dead watch that its waker has delivered: free.
+    #[must_use]
+    pub(crate) const fn buried(self) -> Self {
+        Self(self.0 & !(QUEUED | DEAD))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interest_round_trips_and_keeps_the_other_fields() {
+        let interest = Events::IN | Events::RDHUP | Events::ALWAYS | Events::ET | Events::EXCLUSIVE;
+        let state = State::FREE.ended().queued().with_interest(interest);
+        assert_eq!(state.interest(), interest);
+        assert_eq!(state.generation(), 1);
+        assert!(state.is_queued());
+        assert_eq!(state.disarmed().mask(), 0);
+        assert_eq!(state.disarmed().flags(), Events::ET | Events::EXCLUSIVE);
+    }
+
+    #[test]
+    fn the_generation_wraps_without_touching_its_neighbours() {
+        let mut state = State::FREE;
+        for _ in 0..=GENERATION_MASK {
+            state = state.ended();
+        }
+        assert_eq!(state, State::FREE);
+    }
+
+    #[test]
+    fn a_queued_watch_waits_for_its_waker_before_it_is_free() {
+        let ended = State::FREE.queued().ended();
+        assert!(ended.is_queued() && ended.is_dead());
+        assert_eq!(ended.buried(), State::FREE.ended());
+    }
+}

@@ -1,0 +1,112 @@
+//! The wake path: what a source's change runs for each of its watches (Linux's poll callback).
+//!
+//! mark (`QUEUED`), push, kick one waiter, tell the sets around. No lock, no allocation, no thread-local; a system call only
+//! when somebody sleeps. A thread stopped at any point of it holds at most one watch, which the others can remove, and one
+//! push that nobody waits for.
+
+use crate::events::Events;
+use crate::ready_list::Policy;
+use crate::set::SetCore;
+use crate::state::State;
+use crate::sync::Ordering;
+use crate::wait_queue::Handle;
+
+/// Tells one watch of a change. Whether it was this call that put it onto the ready list while a waiter slept
+/// or nobody needed waking: what an exclusive wake counts as taken.
+///
+/// # Safety
+/// The handle comes from a wait queue, so its watch is type-stable memory of an engine that is alive.
+#[inline(always)]
+pub(crate) unsafe fn wake_watch(handle: Handle, events: Events) -> bool {
+    // SAFETY: type-stable, by the caller.
+    let watch = unsafe { &*handle.watch() };
+    // SeqCst, pairing with the harvester's clearing of QUEUED: if we see it still on, the harvester's poll comes
+    // after our change and sees it.
+    let state = State(watch.state.load(Ordering::SeqCst));
+    // SAFETY: sets are type-stable too; a late waker may read another set of the engine than the one it
+    // was told of, and gives it a hint that its next harvest drops.
+    let set = unsafe { &*watch.set.load(Ordering::Relaxed) };
+    if state.is_queued() && (set.wakes_are_plain() || cfg!(wakeset_mutant = "queued_is_told")) {
+        return false;
+    }
+    // SAFETY: as the caller's.
+    unsafe { wake_watch_slow(handle, events, state) }
+}
+
+/// # Safety
+/// As for [`wake_watch`].
+#[inline(never)]
+unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> bool {
+    let pointer = handle.watch();
+    // SAFETY: type-stable, by the caller.
+    let watch = unsafe { &*pointer };
+    let concerned = |state: State| {
+        let mask = state.mask();
+        let key = events.bits() & 0xffff;
+        let same_life = state.generation() == handle.generation() || cfg!(wakeset_mutant = "wake_any_generation");
+        same_life && mask != 0 && (key == 0 || key & mask != 0)
+    };
+    if !concerned(state) {
+        return false;
+    }
+    // SAFETY: see `wake_watch`.
+    let set = unsafe { &*watch.set.load(Ordering::Relaxed) };
+    let policy = set.policy();
+    if policy == Policy::LockFree {
+        while !state.is_queued() {
+            let marked = watch.state.compare_exchange(state.0, state.queued().0, Ordering::SeqCst, Ordering::SeqCst);
+            match marked {
+                Ok(_) => {
+                    // Marked: the watch cannot begin another life before it has been on the list, so this is its set.
+                    // SAFETY: see `wake_watch`.
+                    let set = unsafe { &*watch.set.load(Ordering::Relaxed) };
+                    // SAFETY: we turned QUEUED on.
+                    unsafe { set.incoming.push(pointer) };
+                    return told(set, state, events);
+                }
+                Err(now) => {
+                    state = State(now);
+                    if !concerned(state) {
+                        return false;
+                    }
+                }
+            }
+        }
+    } else {
+        let pushed = set.incoming.locked_by_waker(policy, || {
+            loop {
+                let state = State(watch.state.load(Ordering::SeqCst));
+                if !concerned(state) || state.is_queued() {
+                    return false;
+                }
+                let marked =
+                    watch.state.compare_exchange(state.0, state.queued().0, Ordering::SeqCst, Ordering::SeqCst);
+                if marked.is_ok() {
+                    // SAFETY: we turned QUEUED on.
+                    unsafe { set.incoming.push(pointer) };
+                    return true;
+                }
+            }
+        });
+        if pushed {
+            return told(set, state, events);
+        }
+    }
+    // On the list already: its own waiters have been told or will look before they sleep, but a set around
+    // this one may have harvested an edge since.
+    set.wake_outer();
+    false
+}
+
+/// After a push: one waiter of the set, and the sets around it.
+fn told(set: &SetCore, state: State, events: Events) -> bool {
+    let had_waiter = set.sleepers.kick();
+    set.wake_outer();
+    // Linux counts an exclusive wake as taken when the set had a waiter and the change is what was asked for.
+    let flags = state.flags();
+    if !flags.contains(Events::EXCLUSIVE) {
+        return false;
+    }
+    let change = events.bits() & (Events::IN | Events::OUT).bits();
+    had_waiter && (change == 0 || change & state.mask() != 0)
+}
