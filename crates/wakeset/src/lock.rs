@@ -61,6 +61,7 @@ impl<T> ScanLock<T> {
     }
 
     #[cold]
+    #[cfg_attr(any(loom, shuttle), allow(clippy::reversed_empty_ranges, reason = "no spinning there"))]
     fn lock_contended(&self) {
         for _ in 0..SPINS {
             if self.state.load() == FREE

@@ -607,10 +607,10 @@ impl SetCore {
         if (source.poll() & Events::from_bits_retain(mask)).is_empty() {
             return false;
         }
-        // Before the mark: a waker that meets it leaves, and its thread must find the set ready. A read-modify-write, for
-        // the check of the sleepers in `end_change`. One too many if the watch was queued; the next harvest puts it right.
-        if !cfg!(wakeset_mutant = "hint_after_mark") {
-            self.pending_hint.swap(scan.pending.len + 1, Ordering::SeqCst);
+        // Before the mark: a waker that meets it leaves, and its thread must find the set ready. If nothing comes of it, the
+        // next harvest puts it right.
+        if self.pending_hint.load(Ordering::Relaxed) == 0 && !cfg!(wakeset_mutant = "hint_after_mark") {
+            self.pending_hint.swap(1, Ordering::SeqCst);
         }
         if !mark_queued(word) {
             return false;

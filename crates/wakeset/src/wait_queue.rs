@@ -8,12 +8,15 @@
 //! |---|---|
 //! | address and generation | a watch, with its `EXCLUSIVE` flag in bit 0 |
 //! | small number | empty; the number is the next empty slot, plus one |
+//!
+//! Beside each slot stands a stamp that says how old its watch is, because Linux tells them in order: those that are
+//! not exclusive from the newest to the oldest, then exclusive ones from the oldest on, until one has taken the wake.
 
 use crate::error::Error;
 use crate::events::Events;
 use crate::lock::ScanLock;
 use crate::state::{GENERATION_BITS, State};
-use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence_after_rmw, full_fence};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence_after_rmw, full_fence};
 use crate::watch::Watch;
 use alloc::alloc::{Layout, alloc, dealloc};
 use alloc::vec::Vec;
@@ -54,10 +57,24 @@ impl Handle {
     }
 }
 
-/// Slots inside the queue itself; most sources have one watch.
-const INLINE: u32 = 2;
-/// The first further segment holds this many, each later one twice as many as the one before.
+/// The first segment holds this many slots, each later one twice as many as the one before.
 const FIRST_SEGMENT: u32 = 4;
+/// Up to this many watches are told in exact order; beyond, only the first exclusive ones are.
+const SORTED: usize = 32;
+
+/// A place for one watch.
+#[derive(Debug)]
+struct Slot {
+    watch: AtomicU64,
+    /// When it was put there, counted in attaches of this queue. Written before `watch`.
+    stamp: AtomicU32,
+}
+
+impl Slot {
+    fn new() -> Self {
+        Self { watch: AtomicU64::new(0), stamp: AtomicU32::new(0) }
+    }
+}
 
 /// A block of `len` slots behind this header. Freed with the queue, never before.
 struct Segment {
@@ -67,7 +84,7 @@ struct Segment {
 
 impl Segment {
     fn layout(len: u32) -> Option<(Layout, usize)> {
-        let (layout, first) = Layout::new::<Self>().extend(Layout::array::<AtomicU64>(len as usize).ok()?).ok()?;
+        let (layout, first) = Layout::new::<Self>().extend(Layout::array::<Slot>(len as usize).ok()?).ok()?;
         Some((layout.pad_to_align(), first))
     }
 
@@ -81,15 +98,15 @@ impl Segment {
         // SAFETY: fresh memory of that layout, with `len` slots at `offset`.
         unsafe {
             segment.write(Self { next: AtomicPtr::new(ptr::null_mut()), len });
-            let slots = segment.byte_add(offset).cast::<AtomicU64>();
+            let slots = segment.byte_add(offset).cast::<Slot>();
             for i in 0..len as usize {
-                slots.add(i).write(AtomicU64::new(0));
+                slots.add(i).write(Slot::new());
             }
         }
         Ok(segment)
     }
 
-    fn slots(this: *const Self) -> *const [AtomicU64] {
+    fn slots(this: *const Self) -> *const [Slot] {
         // SAFETY: segments are made by `allocate` and live as long as the queue.
         let len = unsafe { (*this).len };
         let offset = Self::layout(len).map_or(0, |(_, offset)| offset);
@@ -114,9 +131,13 @@ struct Membership {
 /// A [`Source`](crate::Source) owns one and calls [`WaitQueue::wake`] after each change of its readiness.
 #[derive(Debug)]
 pub struct WaitQueue {
-    slots: [AtomicU64; INLINE as usize],
+    /// The first slot; most sources have one watch.
+    first: AtomicU64,
     more: AtomicPtr<Segment>,
     membership: ScanLock<Membership>,
+    first_stamp: AtomicU32,
+    /// The stamp of the next watch.
+    now: AtomicU32,
 }
 
 // SAFETY: segments are shared through atomics and freed only with the queue.
@@ -134,9 +155,11 @@ impl WaitQueue {
     /// An empty queue.
     pub fn new() -> Self {
         Self {
-            slots: [AtomicU64::new(0), AtomicU64::new(0)],
+            first: AtomicU64::new(0),
             more: AtomicPtr::new(ptr::null_mut()),
             membership: ScanLock::new(Membership::default()),
+            first_stamp: AtomicU32::new(0),
+            now: AtomicU32::new(0),
         }
     }
 
@@ -163,9 +186,8 @@ impl WaitQueue {
         }
         // SeqCst, pairing with the slot store in `attach` and the poll behind it: either we see the watch or its
         // adder's poll sees our change.
-        let first = self.slots[0].load(Ordering::SeqCst);
-        let others = self.slots[1].load(Ordering::SeqCst) | self.more.load(Ordering::SeqCst).addr() as u64;
-        if others == 0 {
+        let first = self.first.load(Ordering::SeqCst);
+        if self.more.load(Ordering::SeqCst).is_null() {
             if let Some(handle) = Handle::decode(first) {
                 // SAFETY: handles in a queue of this engine lead to type-stable watches.
                 unsafe { crate::wake::wake_watch(handle, events) };
@@ -177,40 +199,74 @@ impl WaitQueue {
 
     #[cold]
     fn wake_many(&self, events: Events) {
-        // As in a Linux wait queue: everybody who is not exclusive, then exclusive ones until one has taken it.
-        let mut exclusive = false;
-        self.each(|handle| {
-            if handle.is_exclusive() {
-                exclusive = true;
-            } else {
-                // SAFETY: handles in a queue of this engine lead to type-stable watches.
-                unsafe { crate::wake::wake_watch(handle, events) };
+        let tell = |handle: Handle| {
+            // SAFETY: handles in a queue of this engine lead to type-stable watches.
+            unsafe { crate::wake::wake_watch(handle, events) }
+        };
+        let now = self.now.load(Ordering::Relaxed);
+        let mut sorted = [(0, Handle(0)); SORTED];
+        let mut n = 0;
+        self.each(|handle, stamp| {
+            if let Some(place) = sorted.get_mut(n) {
+                *place = (now.wrapping_sub(stamp), handle);
+            }
+            n += 1;
+            true
+        });
+        if let Some(sorted) = sorted.get_mut(..n) {
+            sorted.sort_unstable_by_key(|(age, _)| *age);
+            for (_, handle) in sorted.iter().filter(|(_, handle)| !handle.is_exclusive()) {
+                tell(*handle);
+            }
+            let _taken = sorted.iter().rev().filter(|(_, handle)| handle.is_exclusive()).any(|(_, handle)| tell(*handle));
+            return;
+        }
+        self.each(|handle, _| {
+            if !handle.is_exclusive() {
+                tell(handle);
             }
             true
         });
-        if exclusive {
-            self.each(|handle| {
-                // SAFETY: as above.
-                !(handle.is_exclusive() && unsafe { crate::wake::wake_watch(handle, events) })
-            });
-        }
+        self.wake_exclusive(now, tell);
     }
 
-    /// Calls `f` for each handle in slot order until it says `false`.
-    fn each(&self, mut f: impl FnMut(Handle) -> bool) {
-        let mut segment = self.more.load(Ordering::SeqCst);
-        for slot in &self.slots {
-            if let Some(handle) = Handle::decode(slot.load(Ordering::SeqCst))
-                && !f(handle)
-            {
+    /// Tells exclusive watches, the oldest first, until one takes it. Looks for the next oldest a few times, which nearly
+    /// always ends it, and then takes the rest as they come.
+    fn wake_exclusive(&self, now: u32, tell: impl Fn(Handle) -> bool) {
+        let mut younger_than = u32::MAX;
+        for _ in 0..SORTED {
+            let mut oldest = None;
+            self.each(|handle, stamp| {
+                let age = now.wrapping_sub(stamp);
+                if handle.is_exclusive() && age < younger_than && oldest.is_none_or(|(most, _)| age > most) {
+                    oldest = Some((age, handle));
+                }
+                true
+            });
+            let Some((age, handle)) = oldest else { return };
+            if tell(handle) {
                 return;
             }
+            younger_than = age;
+        }
+        self.each(|handle, stamp| {
+            !(handle.is_exclusive() && now.wrapping_sub(stamp) < younger_than && tell(handle))
+        });
+    }
+
+    /// Calls `f` for each handle and its stamp, in slot order, until it says `false`.
+    fn each(&self, mut f: impl FnMut(Handle, u32) -> bool) {
+        let mut segment = self.more.load(Ordering::SeqCst);
+        if let Some(handle) = Handle::decode(self.first.load(Ordering::SeqCst))
+            && !f(handle, self.first_stamp.load(Ordering::Relaxed))
+        {
+            return;
         }
         while !segment.is_null() {
             // SAFETY: segments live as long as the queue.
             for slot in unsafe { &*Segment::slots(segment) } {
-                if let Some(handle) = Handle::decode(slot.load(Ordering::SeqCst))
-                    && !f(handle)
+                if let Some(handle) = Handle::decode(slot.watch.load(Ordering::SeqCst))
+                    && !f(handle, slot.stamp.load(Ordering::Relaxed))
                 {
                     return;
                 }
@@ -223,15 +279,14 @@ impl WaitQueue {
     /// Whether any watch is here. A hint: emptied slots may make it say yes.
     #[inline]
     pub(crate) fn may_have_watches(&self) -> bool {
-        let slots = self.slots[0].load(Ordering::SeqCst) | self.slots[1].load(Ordering::SeqCst);
-        slots | self.more.load(Ordering::SeqCst).addr() as u64 != 0
+        self.first.load(Ordering::SeqCst) != 0 || !self.more.load(Ordering::SeqCst).is_null()
     }
 
     /// The handles that are here now.
     pub(crate) fn handles(&self) -> Vec<Handle> {
         let mut handles = Vec::new();
         let _stable = self.membership.lock();
-        self.each(|handle| {
+        self.each(|handle, _| {
             handles.push(handle);
             true
         });
@@ -248,12 +303,14 @@ impl WaitQueue {
             return Err(Error::Closed);
         }
         let index = membership.free.checked_sub(1).unwrap_or(membership.used);
-        let slot = self.slot_or_grow(index)?;
+        let (slot, stamp) = self.slot_or_grow(index)?;
         if index == membership.used {
             membership.used += 1;
         } else {
             membership.free = slot.load(Ordering::Relaxed) as u32;
         }
+        stamp.store(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.now.fetch_add(1, Ordering::Relaxed);
         // A read-modify-write, so that the caller's poll is ordered behind it without an mfence.
         slot.swap(handle.0, Ordering::SeqCst);
         fence_after_rmw();
@@ -263,7 +320,7 @@ impl WaitQueue {
     /// Takes a watch out again. Wakers that have read the slot before may still come to the watch.
     pub(crate) fn detach(&self, index: u32) {
         let mut membership = self.membership.lock();
-        let Some(slot) = self.slot(index) else { return };
+        let Some((slot, _)) = self.slot(index) else { return };
         if Handle::decode(slot.load(Ordering::Relaxed)).is_some() {
             slot.store(u64::from(membership.free), Ordering::Release);
             membership.free = index + 1;
@@ -319,20 +376,23 @@ impl WaitQueue {
     /// the next one.
     #[doc(hidden)]
     pub fn reopen(&self) {
-        self.membership.lock().closed = false;
+        let mut membership = self.membership.lock();
+        for index in 0..membership.used {
+            if let Some((slot, _)) = self.slot(index) {
+                slot.store(0, Ordering::Relaxed);
+            }
+        }
+        *membership = Membership::default();
     }
 
-    fn slot(&self, index: u32) -> Option<&AtomicU64> {
-        if let Some(slot) = self.slots.get(index as usize) {
-            return Some(slot);
-        }
-        let mut index = index - INLINE;
+    fn slot(&self, index: u32) -> Option<(&AtomicU64, &AtomicU32)> {
+        let Some(mut index) = index.checked_sub(1) else { return Some((&self.first, &self.first_stamp)) };
         let mut segment = self.more.load(Ordering::Acquire);
         while !segment.is_null() {
             // SAFETY: segments live as long as the queue.
             let slots = unsafe { &*Segment::slots(segment) };
             if let Some(slot) = slots.get(index as usize) {
-                return Some(slot);
+                return Some((&slot.watch, &slot.stamp));
             }
             index -= slots.len() as u32;
             // SAFETY: as above.
@@ -342,7 +402,7 @@ impl WaitQueue {
     }
 
     /// The slot, growing the queue by one segment if it lies just behind its end.
-    fn slot_or_grow(&self, index: u32) -> Result<&AtomicU64, Error> {
+    fn slot_or_grow(&self, index: u32) -> Result<(&AtomicU64, &AtomicU32), Error> {
         if let Some(slot) = self.slot(index) {
             return Ok(slot);
         }

@@ -1,0 +1,203 @@
+//! The two worlds: the calls every test is written over, made by the kernel and by Wakeset.
+//!
+//! The kernel's side goes through the C library's functions, not through raw system calls, so this very
+//! program can also be run under `wakeset run`: its `kernel::` tests then judge the preload library.
+
+use libc::{c_int, c_uint, epoll_event, timespec};
+
+/// What went wrong, by its number.
+pub type Errno = c_int;
+
+/// A signal mask as the kernel has it: bit n-1 is signal n.
+pub type KernelSigset = u64;
+
+/// The calls of epoll(7) and eventfd(2), by descriptor number.
+///
+/// # Safety of the unsafe ones
+/// Pointers are what the calls ask for, or an address that cannot be reached, which is EFAULT.
+pub trait Backend: Sized + Send + Sync + 'static {
+    fn epoll_create1(flags: c_int) -> Result<c_int, Errno>;
+    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno>;
+    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno>;
+    unsafe fn epoll_pwait2(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: *const timespec,
+        mask: *const KernelSigset,
+    ) -> Result<c_int, Errno>;
+    fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno>;
+    unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno>;
+    unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno>;
+    fn close(fd: c_int) -> Result<(), Errno>;
+    fn dup(fd: c_int) -> Result<c_int, Errno>;
+    fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno>;
+    /// fcntl's F_SETFL with O_NONBLOCK or nothing.
+    fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno>;
+}
+
+/// The running kernel.
+pub struct Kernel;
+
+fn last_errno() -> Errno {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn check(result: c_int) -> Result<c_int, Errno> {
+    if result < 0 { Err(last_errno()) } else { Ok(result) }
+}
+
+fn check_size(result: isize) -> Result<usize, Errno> {
+    usize::try_from(result).map_err(|_| last_errno())
+}
+
+unsafe extern "C" {
+    /// Since glibc 2.35; the libc crate does not declare it.
+    fn epoll_pwait2(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: *const timespec,
+        mask: *const libc::sigset_t,
+    ) -> c_int;
+}
+
+impl Backend for Kernel {
+    fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
+        // SAFETY: no pointer is passed.
+        check(unsafe { libc::epoll_create1(flags) })
+    }
+
+    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        check(unsafe { libc::epoll_ctl(set, op, fd, event) }).map(drop)
+    }
+
+    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno> {
+        // SAFETY: the caller's contract.
+        check(unsafe { libc::epoll_wait(set, events, max, timeout) })
+    }
+
+    unsafe fn epoll_pwait2(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: *const timespec,
+        mask: *const KernelSigset,
+    ) -> Result<c_int, Errno> {
+        // glibc's sigset_t is longer than the kernel's, and begins with it.
+        let mut long = [0u64; size_of::<libc::sigset_t>() / 8];
+        let mut long_mask = std::ptr::null();
+        if !mask.is_null() {
+            // SAFETY: the caller's contract.
+            long[0] = unsafe { *mask };
+            long_mask = long.as_ptr().cast();
+        }
+        // SAFETY: the caller's contract; `long` outlives the call.
+        check(unsafe { epoll_pwait2(set, events, max, timeout, long_mask) })
+    }
+
+    fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
+        // SAFETY: no pointer is passed.
+        check(unsafe { libc::eventfd(initial, flags) })
+    }
+
+    unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        check_size(unsafe { libc::read(fd, buffer.cast(), len) })
+    }
+
+    unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        check_size(unsafe { libc::write(fd, buffer.cast(), len) })
+    }
+
+    fn close(fd: c_int) -> Result<(), Errno> {
+        // SAFETY: no pointer is passed, and the tests own the descriptors they close.
+        check(unsafe { libc::close(fd) }).map(drop)
+    }
+
+    fn dup(fd: c_int) -> Result<c_int, Errno> {
+        // SAFETY: no pointer is passed.
+        check(unsafe { libc::dup(fd) })
+    }
+
+    fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno> {
+        // SAFETY: no pointer is passed, and the tests own the descriptor that is replaced.
+        check(unsafe { libc::dup2(fd, to) })
+    }
+
+    fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno> {
+        let flags = if nonblocking { libc::O_NONBLOCK } else { 0 };
+        // SAFETY: no pointer is passed.
+        check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) }).map(drop)
+    }
+}
+
+/// Wakeset, in this process.
+pub struct Wakeset;
+
+fn number<T>(result: Result<T, wakeset_fd::Errno>) -> Result<T, Errno> {
+    result.map_err(|errno| errno.into_raw())
+}
+
+impl Backend for Wakeset {
+    fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
+        crate::faults::recover();
+        number(wakeset_fd::epoll_create1(flags))
+    }
+
+    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        number(unsafe { wakeset_fd::epoll_ctl(set, op, fd, event) })
+    }
+
+    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno> {
+        // SAFETY: the caller's contract.
+        number(unsafe { wakeset_fd::epoll_wait(set, events, max, timeout) })
+    }
+
+    unsafe fn epoll_pwait2(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: *const timespec,
+        mask: *const KernelSigset,
+    ) -> Result<c_int, Errno> {
+        // SAFETY: the caller's contract.
+        number(unsafe { wakeset_fd::epoll_pwait2(set, events, max, timeout, mask) })
+    }
+
+    fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
+        crate::faults::recover();
+        number(wakeset_fd::eventfd(initial, flags))
+    }
+
+    unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        number(unsafe { wakeset_fd::read(fd, buffer, len) })
+    }
+
+    unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        number(unsafe { wakeset_fd::write(fd, buffer, len) })
+    }
+
+    fn close(fd: c_int) -> Result<(), Errno> {
+        number(wakeset_fd::close(fd))
+    }
+
+    fn dup(fd: c_int) -> Result<c_int, Errno> {
+        number(wakeset_fd::dup(fd))
+    }
+
+    fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno> {
+        let verdict = wakeset_fd::descriptor::before_dup_to(fd, to, 0);
+        // SAFETY: no pointer is passed, and the tests own the descriptor that is replaced.
+        verdict.or_kernel(|| Ok(unsafe { libc::dup2(fd, to) })).map_err(|errno| errno.into_raw()).and_then(check)
+    }
+
+    fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno> {
+        number(wakeset_fd::set_nonblocking(fd, nonblocking))
+    }
+}

@@ -1,0 +1,99 @@
+//! A call made on another thread, which may block.
+
+use std::fs;
+use std::os::unix::thread::JoinHandleExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a task may take before the test gives it up for lost.
+const LOST: Duration = Duration::from_secs(40);
+
+/// A running call. One that is never joined and never ends is left behind when the test process exits.
+pub struct Task<T> {
+    tid: libc::pid_t,
+    thread: JoinHandle<()>,
+    result: Receiver<thread::Result<T>>,
+}
+
+impl<T: Send + 'static> Task<T> {
+    pub fn start(call: impl FnOnce() -> T + Send + 'static) -> Self {
+        let (tell_tid, tid) = channel();
+        let (tell, result) = channel();
+        let thread = thread::spawn(move || {
+            // SAFETY: takes nothing, cannot fail.
+            let _ = tell_tid.send(unsafe { libc::gettid() });
+            let _ = tell.send(catch_unwind(AssertUnwindSafe(call)));
+        });
+        Self { tid: tid.recv().unwrap(), thread, result }
+    }
+
+    /// Starts it, and returns once it sleeps.
+    pub fn asleep(call: impl FnOnce() -> T + Send + 'static) -> Self {
+        let task = Self::start(call);
+        task.until_asleep();
+        task
+    }
+
+    /// Returns once the call sleeps (or has ended). Only a means to make the interesting case likely:
+    /// no test may rely on it, since a thread can sleep for other reasons too.
+    pub fn until_asleep(&self) {
+        let give_up = Instant::now() + Duration::from_secs(2);
+        let mut seen = 0;
+        while seen < 3 && Instant::now() < give_up {
+            match self.state() {
+                Some('S') => seen += 1,
+                Some(_) => seen = 0,
+                None => return,
+            }
+            thread::sleep(Duration::from_micros(300));
+        }
+    }
+
+    /// The scheduler's letter for it; none once it has ended.
+    fn state(&self) -> Option<char> {
+        let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", self.tid)).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: the thread has not been joined or detached, so its handle is valid.
+        unsafe { libc::pthread_kill(self.thread.as_pthread_t(), signal) };
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// What the call returned; its panic goes on here.
+    #[track_caller]
+    pub fn join(self) -> T {
+        match self.result.recv_timeout(LOST) {
+            Ok(Ok(value)) => value,
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(RecvTimeoutError::Timeout) => panic!("still blocked"),
+            Err(RecvTimeoutError::Disconnected) => unreachable!("every call sends its result"),
+        }
+    }
+}
+
+/// How many of `tasks` have ended, once at least `wanted` have and the others have had time to follow
+/// them if they were going to.
+#[track_caller]
+pub fn ended<T: Send + 'static>(tasks: &[Task<T>], wanted: usize) -> usize {
+    let count = || tasks.iter().filter(|task| task.has_ended()).count();
+    let give_up = Instant::now() + LOST;
+    while count() < wanted {
+        assert!(Instant::now() < give_up, "{} of {wanted} have ended", count());
+        thread::sleep(Duration::from_micros(300));
+    }
+    for _ in 0..10 {
+        thread::sleep(Duration::from_millis(2));
+        for task in tasks {
+            task.until_asleep();
+        }
+    }
+    count()
+}

@@ -1,0 +1,82 @@
+//! A set in a set.
+
+use super::*;
+
+struct Nest {
+    inner: Description<EventPoll>,
+    outer: EventPoll,
+    counter: Description<Counter>,
+}
+
+impl Nest {
+    /// An outer set that watches, for `outer`, an inner one that watches a counter, for `inner`.
+    fn new(outer: Events, inner: Events) -> Arc<Self> {
+        let nest = Self::apart(inner);
+        nest.outer.add(1, &nest.inner, Event::new(outer, 1)).unwrap();
+        nest
+    }
+
+    /// The same without the outer watch.
+    fn apart(inner: Events) -> Arc<Self> {
+        let engine = Engine::new();
+        let nest = Self {
+            inner: Description::new(&engine, EventPoll::new(&engine).unwrap()),
+            outer: EventPoll::new(&engine).unwrap(),
+            counter: open(&engine),
+        };
+        nest.inner.add(2, &nest.counter, Event::new(inner, 2)).unwrap();
+        Arc::new(nest)
+    }
+}
+
+/// Catches a wake that ends at the inner set.
+#[test]
+fn a_wake_reaches_a_sleeper_on_the_outer_set() {
+    explore(5, || {
+        let nest = Nest::new(Events::IN, Events::IN);
+        let waiter = run(&nest, |nest| wait(&nest.outer, Timeout::Never));
+        nest.counter.write(1).unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(1));
+    });
+}
+
+/// Catches an outer edge lost because another thread has the inner set's ready watch in its hands.
+/// (Mutant `hint_before_list`.)
+#[test]
+fn an_outer_edge_is_not_lost_to_an_inner_harvest() {
+    explore(5, || {
+        let nest = Nest::new(Events::IN | Events::ET, Events::IN);
+        nest.counter.write(1).unwrap();
+        let harvester = run(&nest, |nest| take(&nest.inner));
+        assert_eq!(take(&nest.outer), Some(1));
+        assert_eq!(harvester.join().unwrap(), Some(2));
+    });
+}
+
+/// Catches a wake that meets the inner watch queued and does not tell the outer set, whose edge is used up.
+/// (Mutant `queued_is_told`.)
+#[test]
+fn each_inner_change_is_an_outer_edge() {
+    explore(5, || {
+        let nest = Nest::new(Events::IN | Events::ET, Events::IN);
+        nest.counter.write(1).unwrap();
+        let writer = run(&nest, |nest| nest.counter.write(1).unwrap());
+        let first = take(&nest.outer);
+        writer.join().unwrap();
+        assert_eq!(first, Some(1));
+        nest.counter.write(1).unwrap();
+        assert_eq!(take(&nest.outer), Some(1));
+    });
+}
+
+/// Catches a set that becomes ready just while it is put into another.
+#[test]
+fn a_nested_add_sees_a_wake_or_is_seen() {
+    explore(5, || {
+        let nest = Nest::apart(Events::IN);
+        let writer = run(&nest, |nest| nest.counter.write(1).unwrap());
+        nest.outer.add(1, &nest.inner, Event::new(Events::IN | Events::ET, 1)).unwrap();
+        writer.join().unwrap();
+        assert_eq!(take(&nest.outer), Some(1));
+    });
+}

@@ -1,0 +1,137 @@
+//! Watches, sources and sets that go while a waker has them in its hands.
+
+use super::*;
+
+/// Catches a late wake that marks the next life of the watch's memory, a watch freed twice, and one freed while it is
+/// on the list. (Mutants `free_while_queued`, `wake_any_generation`.)
+#[test]
+fn a_late_wake_does_not_reach_the_next_watch() {
+    explore(5, || {
+        let world = World::watching(Events::IN | Events::ET);
+        let next = open(&world.engine);
+        let writer = run(&world, |world| world.counter.write(1).unwrap());
+        world.set.remove(1, &world.counter).unwrap();
+        world.set.add(2, &next, Event::new(Events::IN | Events::ET, 2)).unwrap();
+        assert_eq!(world.take(), None, "reported after it was removed");
+        next.write(1).unwrap();
+        assert_eq!(world.take(), Some(2));
+        writer.join().unwrap();
+        assert_eq!(world.take(), None);
+        works_as_new(&world.engine, &world.set);
+    });
+}
+
+/// Catches a wake lost because it met the old life of a watch that was removed and added again.
+#[test]
+fn a_wake_reaches_the_watch_that_was_added_again() {
+    explore(5, || {
+        let world = World::watching(Events::IN | Events::ET);
+        let writer = run(&world, |world| world.counter.write(1).unwrap());
+        world.set.remove(1, &world.counter).unwrap();
+        world.set.add(1, &world.counter, Event::new(Events::IN | Events::ET, 2)).unwrap();
+        writer.join().unwrap();
+        assert_eq!((world.take(), world.take()), (Some(2), None));
+        works_as_new(&world.engine, &world.set);
+    });
+}
+
+/// Catches a report of a watch whose removal has returned.
+#[test]
+fn nothing_is_reported_after_a_removal() {
+    explore(4, || {
+        let world = World::watching(Events::IN);
+        let writer = run(&world, |world| world.counter.write(1).unwrap());
+        let harvester = run(&world, |world| world.take());
+        world.set.remove(1, &world.counter).unwrap();
+        assert_eq!(world.take(), None);
+        writer.join().unwrap();
+        harvester.join().unwrap();
+        assert_eq!(world.take(), None);
+        works_as_new(&world.engine, &world.set);
+    });
+}
+
+/// A world whose counter is not a [`Description`], so that it can be closed while another thread writes, as a
+/// descriptor table does.
+struct Table {
+    world: Arc<World>,
+    counter: Counter,
+}
+
+impl Table {
+    fn new() -> Arc<Self> {
+        let table = Arc::new(Self { world: World::new(), counter: Counter::new(0, CounterFlags::NONBLOCK) });
+        let source: *const dyn Source = &table.counter;
+        // SAFETY: each model closes the counter's queue before the table goes.
+        unsafe { table.world.set.add_source(1, source, Event::new(Events::IN, 1)) }.unwrap();
+        table
+    }
+}
+
+/// Catches a closed source that a late wake reports, or whose watch it frees twice.
+#[test]
+fn a_source_closes_while_it_wakes() {
+    explore(5, || {
+        let table = Table::new();
+        let writer = run(&table, |table| table.counter.write(1).unwrap());
+        table.counter.wait_queue().close();
+        assert_eq!((table.world.take(), table.world.set.len()), (None, 0));
+        writer.join().unwrap();
+        assert_eq!(table.world.take(), None);
+        works_as_new(&table.world.engine, &table.world.set);
+    });
+}
+
+/// Catches a source and a set that both remove the watch between them.
+#[test]
+fn a_source_closes_while_its_set_closes() {
+    explore(5, || {
+        let table = Table::new();
+        table.counter.write(1).unwrap();
+        let closer = run(&table, |table| table.world.set.close());
+        table.counter.wait_queue().close();
+        closer.join().unwrap();
+        table.world.set.reopen();
+        assert_eq!((table.world.take(), table.world.set.len()), (None, 0));
+        works_as_new(&table.world.engine, &table.world.set);
+    });
+}
+
+/// Catches a removal and a close of the source that both remove the watch.
+#[test]
+fn a_source_closes_while_its_watch_is_removed() {
+    explore(5, || {
+        let table = Table::new();
+        let remover = run(&table, |table| {
+            let _ = table.world.set.remove_source(1, std::ptr::from_ref(&table.counter).cast());
+        });
+        table.counter.wait_queue().close();
+        remover.join().unwrap();
+        assert_eq!((table.world.take(), table.world.set.len()), (None, 0));
+        works_as_new(&table.world.engine, &table.world.set);
+    });
+}
+
+/// Catches a late push into the memory of a closed set that makes a later set report or lose something, or that loses the
+/// watch for good.
+#[test]
+fn a_late_push_does_not_hurt_the_next_set() {
+    explore(5, || {
+        let engine = Engine::new();
+        let counter = open(&engine);
+        let set = EventPoll::new(&engine).unwrap();
+        set.add(1, &counter, Event::new(Events::IN, 1)).unwrap();
+        let late = counter.clone();
+        let writer = thread::spawn(move || late.write(1).unwrap());
+        drop(set);
+        let set = EventPoll::new(&engine).unwrap();
+        let next = open(&engine);
+        set.add(1, &next, Event::new(Events::IN | Events::ET, 2)).unwrap();
+        assert_eq!(take(&set), None);
+        next.write(1).unwrap();
+        assert_eq!(take(&set), Some(2));
+        writer.join().unwrap();
+        assert_eq!(take(&set), None);
+        works_as_new(&engine, &set);
+    });
+}
