@@ -138,7 +138,6 @@ pub(crate) fn make_way(fd: c_int) {
     if !matches!(table::get(fd), table::Entry::Bell) {
         return;
     }
-    // The kernel half keeps its watch on the old (number, description) pair while the description lives on.
     let Ok(new) = sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, ABOVE) else { return };
     table::put_bell(new);
     table::clear_bell(fd);

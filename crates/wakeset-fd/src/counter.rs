@@ -2,23 +2,26 @@
 
 use crate::count::count;
 use crate::escape;
+use crate::section::{Moment, Section};
 use crate::stats::Stat;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Slot, SlotHead, Using};
 use crate::user;
 use crate::verdict::Verdict::{self, Done, Kernel};
 use core::ffi::{c_int, c_uint};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use wakeset::{Counter, CounterFlags, Error, Events, Source, WaitQueue};
 
 /// Where the truth about a counter is, once its value word says "sealed".
 pub(crate) mod whereabouts {
-    /// In the value word, or nowhere any more: closed.
+    /// In the value word.
     pub(crate) const HERE: u32 = 0;
     /// On its way into the kernel object; a few instructions and one system call.
     pub(crate) const MOVING: u32 = 1;
     /// In the kernel object.
     pub(crate) const IN_KERNEL: u32 = 2;
+    /// Nowhere: the number has been closed.
+    pub(crate) const CLOSED: u32 = 3;
 }
 
 /// An eventfd whose state lives here while only this process can reach it. Its number belongs to a real kernel
@@ -29,6 +32,8 @@ pub(crate) struct FdCounter {
     head: SlotHead,
     /// [`whereabouts`].
     pub(crate) place: AtomicU32,
+    /// The value on its way, valid while `MOVING`.
+    pub(crate) carried: AtomicU64,
     pub(crate) counter: Counter,
 }
 
@@ -43,11 +48,17 @@ unsafe impl Slot for FdCounter {
     fn allocate(head: SlotHead) -> Option<&'static Self> {
         let counter = Counter::new(0, CounterFlags::empty());
         counter.seal();
-        crate::memory::leak(Self { head, place: AtomicU32::new(whereabouts::HERE), counter })
+        crate::memory::leak(Self {
+            head,
+            place: AtomicU32::new(whereabouts::CLOSED),
+            carried: AtomicU64::new(0),
+            counter,
+        })
     }
 
     fn finalize(&self) {
-        // Sealed: a late call looks again, finds the number vacant, and asks the kernel.
+        // A late call finds it sealed and asks the kernel; one that sleeps in it sleeps on, as in Linux.
+        self.place.store(whereabouts::CLOSED, Ordering::SeqCst);
         self.counter.seal();
         self.counter.wait_queue().close();
     }
@@ -72,14 +83,24 @@ impl FdCounter {
 
 impl Source for FdCounter {
     fn poll(&self) -> Events {
-        let mut events = self.counter.poll();
-        if self.counter.value().is_none() {
-            // Its watches are about to be moved: until then they see what the kernel object says.
-            self.settle();
-            let in_and_out = (Events::IN | Events::OUT).bits() as i16;
-            events = Events::from_bits_retain(u32::from(sys::poll_now(self.fd(), in_and_out) as u16));
+        if self.counter.value().is_some() {
+            return self.counter.poll();
         }
-        events
+        // Its watches are being moved: until they are gone they see what the program would.
+        match self.place.load(Ordering::SeqCst) {
+            whereabouts::MOVING => {
+                let value = self.carried.load(Ordering::SeqCst);
+                let mut events = Events::empty();
+                events.set(Events::IN, value != 0);
+                events.set(Events::OUT, value < u64::MAX - 1);
+                events
+            }
+            whereabouts::IN_KERNEL => {
+                let now = sys::poll_now(self.fd(), libc::POLLIN | libc::POLLOUT);
+                Events::from_bits_retain(u32::from(now as u16))
+            }
+            _ => Events::empty(),
+        }
     }
 
     fn wait_queue(&self) -> &WaitQueue {
@@ -92,8 +113,7 @@ impl Source for FdCounter {
 /// # Errors
 /// As eventfd(2): EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM.
 pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
-    crate::fork::notice_child();
-    if !escape::gate_is_open() {
+    if !crate::fork::may_make_objects() || !escape::gate_is_open() {
         return sys::eventfd(initial, flags);
     }
     let fd = sys::eventfd(0, flags)?;
@@ -125,7 +145,9 @@ pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
         Some(slot) if len == 8 && sys::is_plausible(buffer) => {
             // SAFETY: the caller gives the memory.
             let Some(n) = (unsafe { user::load_u64(buffer.cast()) }) else { return false };
+            let moment = Moment::enter();
             let done = slot.counter.try_write(n).is_ok();
+            drop(moment);
             if crate::count::is_on() && done {
                 count(Stat::SyscallsAvoided, 1);
             }
@@ -143,7 +165,7 @@ pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
 #[inline(always)]
 pub unsafe fn read_fast(fd: c_int, buffer: *mut u8, len: usize) -> isize {
     match table::counter(fd) {
-        Some(slot) if len >= 8 && sys::is_plausible(buffer) => match slot.counter.try_read() {
+        Some(slot) if len >= 8 && sys::is_plausible(buffer) => match in_a_moment(|| slot.counter.try_read()) {
             Ok(value) => {
                 if crate::count::is_on() {
                     count(Stat::SyscallsAvoided, 1);
@@ -178,7 +200,9 @@ pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> 
         }
         // SAFETY: the caller gives the memory.
         let Some(n) = (unsafe { user::load_u64(buffer.cast()) }) else { return Done(Err(Errno::EFAULT)) };
-        if let Some(verdict) = carry_out(fd, slot, |counter| counter.try_write(n), |counter| counter.write(n)) {
+        if let Some(verdict) =
+            carry_out(fd, slot, |counter| counter.try_write(n), |counter, again| counter.block_writer(again))
+        {
             return verdict.map(|()| 8);
         }
     }
@@ -202,7 +226,7 @@ pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
             escape::fd(fd, Stat::MovedOddArgument);
             return Kernel;
         }
-        if let Some(verdict) = carry_out(fd, slot, Counter::try_read, Counter::read) {
+        if let Some(verdict) = carry_out(fd, slot, Counter::try_read, |counter, again| counter.block_reader(again)) {
             return match verdict {
                 // SAFETY: the caller gives the memory.
                 Done(Ok(value)) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
@@ -214,17 +238,32 @@ pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
     }
 }
 
+fn in_a_moment<T>(f: impl FnOnce() -> T) -> T {
+    let _moment = Moment::enter();
+    f()
+}
+
 /// Tries an operation, and sleeps for it if the counter blocks. `None`: the number stands for something else by now.
 fn carry_out<T>(
     fd: c_int,
     slot: &'static FdCounter,
     attempt: impl Fn(&Counter) -> Result<T, Error>,
-    blocking: impl Fn(&Counter) -> Result<T, Error>,
+    blocking: impl Fn(&Counter, &dyn Fn() -> Result<T, Error>) -> Result<T, Error>,
 ) -> Option<Verdict<T>> {
-    let mut result = attempt(&slot.counter);
+    let attempt = || {
+        let _section = Section::enter();
+        attempt(&slot.counter)
+    };
+    let mut result = attempt();
     if matches!(result, Err(Error::WouldBlock)) && !slot.counter.flags().contains(CounterFlags::NONBLOCK) {
-        let using = Using::begin(fd, slot)?;
-        result = crate::cancel::point(|| blocking(&using.counter));
+        let _using = Using::begin(fd, slot)?;
+        result = blocking(&slot.counter, &attempt);
+        while matches!(result, Err(Error::Sealed)) && slot.place.load(Ordering::SeqCst) == whereabouts::CLOSED {
+            // Closed under its feet. In Linux the call still has the file, and sleeps until a signal comes.
+            if sys::pause().is_err() {
+                result = Err(Error::Interrupted);
+            }
+        }
     }
     Some(match result {
         Ok(value) => {

@@ -41,8 +41,8 @@ fn forget(fd: c_int) {
     }
     count(Stat::Closed, 1);
     match entry {
-        Entry::Counter(slot) => table::end_use(slot),
-        Entry::Set(slot) => table::end_use(slot),
+        Entry::Counter(slot) => table::end(slot),
+        Entry::Set(slot) => table::end(slot),
         Entry::Kernel | Entry::Bell => {}
     }
 }

@@ -1,18 +1,24 @@
 //! Moving objects into the kernel, when something is about to reach them that does not come through us.
 //!
-//! A counter moves in this order, under the moves lock:
+//! Objects move in batches (one object, all that a set watches, or everything), in this order, under the moves lock:
 //!
-//! 1. its wait queue refuses new watches (an add that comes now waits, and then goes to the kernel);
-//! 2. its value is taken out and the word sealed, in one step: operations from now on wait for step 3;
-//! 3. the value is written to the kernel eventfd: operations go there from now on;
+//! 1. each object is marked as moving: a close of its number waits until it is done, so the number stays what it is;
+//! 2. each counter's wait queue refuses new watches (an add that comes now waits, and then goes to the kernel), and its value is taken
+//!    out and the word sealed, in one step: operations wait for step 5;
+//! 3. the values are written to the kernel eventfds;
 //! 4. each watch moves, under the scan lock of its set, to that set's kernel half: added there, removed here. The add polls, so
-//!    what is ready is reported; no moment exists in which neither half has the watch, and none in which a harvest sees both.
+//!    what is ready is reported; no moment exists in which neither half has the watch, and none in which a harvest sees both. A
+//!    harvest that polls a counter on its way sees the value it carries;
+//! 5. the counters are in the kernel: operations go there from now on, and their numbers stand for kernel objects.
+//!
+//! A set moves by moving everything it watches. A set that gets a kernel half in this way while another set watches it moves as
+//! well, because the watch on it knows its in-process half only.
 //!
 //! The kernel takes an edge-triggered watch that is added while its counter is not drained for one with an edge to report, also if
 //! we have reported it. That report is taken out again, unless the kernel half may hold other edges that would go with it; then
 //! the program sees one edge twice, as after `EPOLL_CTL_MOD`. Nothing is lost and no count is doubled.
 //!
-//! A set moves by moving everything it watches. Locks, in the order taken: moves, then one scan lock at a time.
+//! Locks, in the order taken: moves, then one scan lock at a time.
 
 extern crate alloc;
 use crate::bell;
@@ -22,7 +28,7 @@ use crate::section::Section;
 use crate::set::FdSet;
 use crate::stats::Stat;
 use crate::sys;
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, Slot};
 use alloc::vec::Vec;
 use core::ffi::c_int;
 use core::ptr;
@@ -69,16 +75,9 @@ pub fn everything(reason: Stat) {
     everything_held(reason);
 }
 
-pub(crate) fn everything_held(reason: Stat) {
-    // Counters whose edges are all reported go first: see `take_reported_edge`.
-    for fd in table::numbers() {
-        if matches!(table::get(fd), Entry::Counter(slot) if !slot.counter_queue().has_pending_edge()) {
-            fd_held(fd, reason);
-        }
-    }
-    for fd in table::numbers() {
-        fd_held(fd, reason);
-    }
+fn everything_held(reason: Stat) {
+    let all: Vec<c_int> = table::numbers().collect();
+    move_batch(&all, reason);
 }
 
 /// Opens the gate again.
@@ -106,76 +105,141 @@ pub fn fd(fd: c_int, reason: Stat) -> bool {
     }
     let _section = Section::enter();
     let _moving = hold_moves();
-    fd_held(fd, reason);
+    move_batch(&[fd], reason);
     true
 }
 
-fn fd_held(fd: c_int, reason: Stat) {
-    match table::get(fd) {
-        Entry::Counter(slot) => move_counter(slot, reason),
-        Entry::Set(slot) => move_set(slot, reason),
-        Entry::Kernel | Entry::Bell => {}
+/// An object that is being moved: its number is kept from being closed.
+struct Moving<S: Slot>(&'static S);
+
+impl<S: Slot> Moving<S> {
+    /// Begins a move of the object that `fd` stands for, if it still does.
+    fn begin(fd: c_int, slot: &'static S) -> Option<Self> {
+        slot.head().set_moving(true);
+        let moving = Self(slot);
+        // Behind the mark: either the closer sees the mark or we see that he has been here.
+        table::stands_for(fd, slot).then_some(moving)
     }
 }
 
-fn move_counter(slot: &'static FdCounter, reason: Stat) {
-    let fd = slot.fd();
-    // Keeps a close by another thread from ending the object halfway; it waits for nothing.
-    let Some(slot) = table::Using::begin(fd, slot) else { return };
-    slot.counter_queue().refuse_watches();
-    slot.place.store(whereabouts::MOVING, Ordering::SeqCst);
-    let Some(value) = slot.counter.seal() else {
-        slot.place.store(whereabouts::HERE, Ordering::SeqCst);
-        return;
-    };
-    if value > 0 {
-        // The kernel eventfd is at 0, so there is room for any value and the write does not block.
-        let _ = sys::write(fd, (&raw const value).cast(), 8);
-    }
-    slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
-    slot.counter_queue().hand_over(to_kernel_half);
-    count(reason, 1);
-    if table::vacate(fd, ptr::from_ref(&*slot).addr()) {
-        table::end_use(slot.slot());
+impl<S: Slot> Drop for Moving<S> {
+    fn drop(&mut self) {
+        self.0.head().set_moving(false);
     }
 }
 
-fn move_set(slot: &'static FdSet, reason: Stat) {
-    let fd = slot.fd();
-    let Some(set) = table::Using::begin(fd, slot) else { return };
-    // Adds to this set wait for us from here on.
-    set.in_kernel.store(true, Ordering::SeqCst);
-    while !set.set.is_empty() {
-        let mut watched = Vec::new();
-        set.set.for_each(|fd, _, _, _| watched.push(fd));
-        // As in `everything_held`.
-        watched.sort_by_key(
-            |fd| matches!(table::get(*fd), Entry::Counter(slot) if slot.counter_queue().has_pending_edge()),
-        );
-        for fd in watched {
-            match table::get(fd) {
-                Entry::Counter(slot) => move_counter(slot, Stat::MovedNestedKernel),
-                Entry::Set(slot) => move_set(slot, Stat::MovedNestedKernel),
-                Entry::Kernel | Entry::Bell => {}
+/// Moves the objects that these numbers stand for, and what has to move with them. The caller holds the moves lock.
+fn move_batch(numbers: &[c_int], reason: Stat) {
+    let mut sets = Vec::new();
+    let mut counters = Vec::new();
+    for &fd in numbers {
+        match table::get(fd) {
+            Entry::Counter(slot) => counters.extend(Moving::begin(fd, slot)),
+            Entry::Set(slot) => begin_set(fd, slot, &mut sets),
+            Entry::Kernel | Entry::Bell => {}
+        }
+    }
+    loop {
+        // What the sets watch moves too; it may be watched by several.
+        let mut inner = 0;
+        while let Some(set) = sets.get(inner) {
+            let mut watched = Vec::new();
+            set.0.set.for_each(|fd, _, _, _| watched.push(fd));
+            for fd in watched {
+                match table::get(fd) {
+                    Entry::Counter(slot) if !slot.head().is_moving() => counters.extend(Moving::begin(fd, slot)),
+                    Entry::Set(slot) => begin_set(fd, slot, &mut sets),
+                    _ => {}
+                }
+            }
+            inner += 1;
+        }
+        let mut touched = Vec::new();
+        move_counters(core::mem::take(&mut counters), reason, &mut touched);
+        // Inner sets before the sets around them: begun in the other order.
+        for set in sets.iter().rev() {
+            if set.0.set.is_empty() {
+                set.0.set.wait_queue().hand_over(|watch| to_kernel_half(watch, &mut touched));
             }
         }
-        // What is left is being closed by another thread, which needs no more than its set's lock.
-        if !set.set.is_empty() {
-            sys::sched_yield();
+        for owner in touched {
+            if owner.set.wait_queue().has_watches() {
+                begin_set(owner.fd(), owner, &mut sets);
+            }
+        }
+        // An add that had begun before the set was marked may have come in between; and a closing thread may be at work.
+        if sets.iter().all(|set| set.0.set.is_empty() && !set.0.set.wait_queue().has_watches()) {
+            break;
+        }
+        sys::sched_yield();
+    }
+    for moving in sets {
+        let set = moving.0;
+        set.has_kernel.store(true, Ordering::SeqCst);
+        bell::remove_held(set);
+        set.set.kick_all();
+        count(reason, 1);
+        leave_table(set.fd(), set);
+    }
+}
+
+/// Marks a set as going into the kernel, once.
+fn begin_set(fd: c_int, slot: &'static FdSet, sets: &mut Vec<Moving<FdSet>>) {
+    if slot.in_kernel.load(Ordering::SeqCst) {
+        return;
+    }
+    if let Some(moving) = Moving::begin(fd, slot) {
+        // Adds to this set wait for us from here on.
+        slot.in_kernel.store(true, Ordering::SeqCst);
+        sets.push(moving);
+    }
+}
+
+fn move_counters(counters: Vec<Moving<FdCounter>>, reason: Stat, touched: &mut Vec<&'static FdSet>) {
+    for Moving(slot) in &counters {
+        slot.counter_queue().refuse_watches();
+        slot.place.store(whereabouts::MOVING, Ordering::SeqCst);
+        slot.counter.seal_with(|value| slot.carried.store(value, Ordering::SeqCst));
+        let value = slot.carried.load(Ordering::SeqCst);
+        if value > 0 {
+            // The kernel eventfd is at 0, so there is room for any value and the write does not block.
+            let _ = sys::write(slot.fd(), (&raw const value).cast(), 8);
         }
     }
-    set.has_kernel.store(true, Ordering::SeqCst);
-    set.set.wait_queue().hand_over(to_kernel_half);
-    bell::remove_held(&set);
-    set.set.kick_all();
-    count(reason, 1);
-    if table::vacate(fd, ptr::from_ref(&*set).addr()) {
-        table::end_use(set.slot());
+    // Counters whose edges are all reported go first: see `take_reported_edge`.
+    for pending in [false, true] {
+        for Moving(slot) in &counters {
+            if slot.counter_queue().has_pending_edge() == pending {
+                slot.counter_queue().hand_over(|watch| to_kernel_half(watch, touched));
+            }
+        }
+    }
+    for Moving(slot) in &counters {
+        // A watch that became pending between the two rounds.
+        slot.counter_queue().hand_over(|watch| to_kernel_half(watch, touched));
+    }
+    for Moving(slot) in &counters {
+        slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
+        count(reason, 1);
+        leave_table(slot.fd(), *slot);
+    }
+    for owner in touched {
+        // Edges come from the kernel from now on, and nobody knows which have been reported.
+        if owner.moved_edges.swap(false, Ordering::SeqCst) {
+            owner.kernel_edges.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// From now on the number stands for the kernel object.
+fn leave_table<S: Slot>(fd: c_int, slot: &'static S) {
+    if table::vacate(fd, ptr::from_ref(slot).addr()) {
+        table::end_use(slot);
     }
 }
 
 /// Puts a watch that leaves user space into the kernel half of its set.
-fn to_kernel_half(watch: Leaving) {
+fn to_kernel_half(watch: Leaving, touched: &mut Vec<&'static FdSet>) {
     let set = FdSet::of_owner(watch.owner);
     let mut events = watch.interest.bits();
     if watch.interest.intersection(Events::FLAGS) == watch.interest {
@@ -186,14 +250,22 @@ fn to_kernel_half(watch: Leaving) {
     let event = epoll_event { events, u64: watch.data };
     match sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, watch.fd, &raw const event) {
         Err(error) => complain(set.fd(), watch.fd, error),
-        Ok(()) if watch.interest.contains(Events::ET) && !watch.pending => take_reported_edge(set),
-        Ok(()) => {
-            if watch.interest.intersects(Events::ET | Events::ONESHOT) && watch.pending {
+        Ok(()) if watch.pending => {
+            if watch.interest.intersects(Events::ET | Events::ONESHOT) {
                 set.kernel_edges.store(true, Ordering::SeqCst);
             }
         }
+        Ok(()) => {
+            if watch.interest.contains(Events::ET) {
+                take_reported_edge(set);
+            }
+        }
+    }
+    if watch.interest.intersects(Events::ET | Events::ONESHOT) {
+        set.moved_edges.store(true, Ordering::SeqCst);
     }
     set.note_kernel_watch();
+    touched.push(set);
 }
 
 /// The kernel half takes the watch just added for one with an edge to report, but that has been reported. Takes

@@ -52,15 +52,20 @@ pub fn is_foreign() -> bool {
     process != 0 && process != sys::getpid()
 }
 
-/// Before an object is made: notices a child of a fork that nobody told us of (clone(2) by hand), and begins anew.
-pub(crate) fn notice_child() {
+/// Before an object is made: notices a child of a fork that nobody told us of (clone(2) by hand), and begins anew. Whether the object
+/// may live here: not if it is made by a vfork(2) child, whose numbers are not those of the owner of this memory.
+pub(crate) fn may_make_objects() -> bool {
     let pid = sys::getpid();
     let process = PROCESS.load(Ordering::Relaxed);
     if process == 0 {
         let _ = PROCESS.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst);
-    } else if process != pid && !shares_memory(process) {
+    } else if process != pid {
+        if shares_memory(process) {
+            return false;
+        }
         begin_anew();
     }
+    true
 }
 
 /// Whether the process that this memory belongs to shares it with us: we are its vfork(2) child, and nothing may be begun anew

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// |---|---|---|
 /// | `depth` | sections this thread is in | the thread |
 /// | `deferred` | a signal waits for the end | a handler on the thread; the thread |
+/// | `busy` | the thread is in a [`Moment`] | the thread |
 /// | `stripe` | the thread's statistics stripe plus one, 0 for none yet | the thread |
 mod thread_words {
     #[cfg(target_arch = "x86_64")]
@@ -51,6 +52,39 @@ mod thread_words {
             );
         }
         after
+    }
+
+    /// Stores to the word at 12 and returns the one at 4.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn leave_moment() -> u32 {
+        let deferred: u32;
+        // SAFETY: the words are this thread's own.
+        unsafe {
+            core::arch::asm!(
+                "mov {place}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+                "mov dword ptr fs:[{place} + 12], 0",
+                "mov {deferred:e}, dword ptr fs:[{place} + 4]",
+                place = out(reg) _,
+                deferred = out(reg) deferred,
+                options(nostack, preserves_flags),
+            );
+        }
+        deferred
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn enter_moment() {
+        // SAFETY: the words are this thread's own.
+        unsafe {
+            core::arch::asm!(
+                "mov {place}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+                "mov dword ptr fs:[{place} + 12], 1",
+                place = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -99,6 +133,13 @@ mod thread_words {
         pub(in super::super) fn store(offset: usize, value: u32) {
             WORDS.with(|words| words[offset / 4].set(value));
         }
+        pub(in super::super) fn enter_moment() {
+            store(12, 1);
+        }
+        pub(in super::super) fn leave_moment() -> u32 {
+            store(12, 0);
+            load(4)
+        }
         pub(in super::super) fn add_depth(step: i32) -> i32 {
             let after = load(0) as i32 + step;
             store(0, after as u32);
@@ -106,11 +147,12 @@ mod thread_words {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    pub(super) use portable::{add_depth, load, store};
+    pub(super) use portable::{add_depth, enter_moment, leave_moment, load, store};
 }
 
 const DEFERRED: usize = 4;
 const STRIPE: usize = 8;
+const BUSY: usize = 12;
 
 /// What runs when a section ends in which a signal was deferred: a `fn()` as an address, 0 for none.
 static FLUSH: AtomicUsize = AtomicUsize::new(0);
@@ -146,6 +188,30 @@ impl Drop for Section {
     }
 }
 
+/// A section that does not nest and contains no other, for the fast paths: two stores and a load instead of two
+/// read-modify-writes. What stands between a counter's change and the last of its wakes must not be left by a handler that
+/// jumps away (siglongjmp(3)), or the event is lost.
+#[derive(Debug)]
+#[must_use = "the moment ends when this is dropped"]
+pub(crate) struct Moment(());
+
+impl Moment {
+    #[inline(always)]
+    pub(crate) fn enter() -> Self {
+        thread_words::enter_moment();
+        Self(())
+    }
+}
+
+impl Drop for Moment {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if thread_words::leave_moment() != 0 && thread_words::load(0) == 0 {
+            flush();
+        }
+    }
+}
+
 #[cold]
 fn flush() {
     let flush = FLUSH.load(Ordering::Acquire);
@@ -158,7 +224,7 @@ fn flush() {
 
 /// Whether this thread is inside a section. For signal handlers.
 pub fn is_inside() -> bool {
-    thread_words::load(0) != 0
+    thread_words::load(0) != 0 || thread_words::load(BUSY) != 0
 }
 
 /// Says whether a signal waits for the end of this thread's section.

@@ -31,10 +31,14 @@ pub(crate) struct FdSet {
     pub(crate) set: EventPoll,
     /// Everything is, or is about to be, in the kernel half.
     pub(crate) in_kernel: AtomicBool,
+    /// The number has been closed; a wait that is still in here must not use it.
+    closed: AtomicBool,
     /// The kernel half has, or had, a watch of the program's.
     pub(crate) has_kernel: AtomicBool,
     /// The kernel half may hold an edge or a one-shot report that no wait has returned yet.
     pub(crate) kernel_edges: AtomicBool,
+    /// An edge-triggered or one-shot watch has just moved to the kernel half; for the mover.
+    pub(crate) moved_edges: AtomicBool,
     /// The doorbell in the kernel half, -1 for none.
     pub(crate) bell: AtomicI32,
     /// Counts the waits that had both halves to look at.
@@ -55,8 +59,10 @@ unsafe impl Slot for FdSet {
             head,
             set,
             in_kernel: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             has_kernel: AtomicBool::new(false),
             kernel_edges: AtomicBool::new(false),
+            moved_edges: AtomicBool::new(false),
             bell: AtomicI32::new(-1),
             turn: AtomicU32::new(0),
         })?;
@@ -65,6 +71,7 @@ unsafe impl Slot for FdSet {
     }
 
     fn finalize(&self) {
+        self.closed.store(true, Ordering::SeqCst);
         self.set.close();
         bell::give_back(self);
     }
@@ -118,15 +125,16 @@ impl Source for FdSet {
 /// # Errors
 /// As epoll_create1(2): EINVAL, EMFILE, ENFILE, ENOMEM.
 pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
-    crate::fork::notice_child();
+    let may_be_ours = crate::fork::may_make_objects();
     let fd = sys::epoll_create1(flags)?;
-    if !escape::gate_is_open() || !table::has_room(fd) {
+    if !may_be_ours || !escape::gate_is_open() || !table::has_room(fd) {
         return Ok(fd);
     }
     let _section = Section::enter();
     let Some(slot) = table::slot_for::<FdSet>(fd) else { return Ok(fd) };
     slot.set.reopen();
     slot.in_kernel.store(false, Ordering::SeqCst);
+    slot.closed.store(false, Ordering::SeqCst);
     slot.has_kernel.store(false, Ordering::SeqCst);
     slot.kernel_edges.store(false, Ordering::SeqCst);
     table::put_set(fd, slot);
@@ -218,6 +226,10 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
         drop(nesting);
         match result {
             Ok(()) => {
+                if adds && set.has_kernel.load(Ordering::SeqCst) && !bell::install(&set) {
+                    // The set got a kernel half while we were at it, and no descriptor is left for a bell.
+                    escape::fd(fd, Stat::MovedLimit);
+                }
                 count(Stat::SyscallsAvoided, 1);
                 return Done(Ok(()));
             }
@@ -247,7 +259,9 @@ fn add_kernel_watch(
     event: *const epoll_event,
     events: Events,
 ) -> Option<Verdict<()>> {
-    if events.intersects(Events::ET | Events::ONESHOT) {
+    if events.intersects(Events::ET | Events::ONESHOT) && !set.kernel_edges.load(Ordering::SeqCst) {
+        // Not while a move is taking reports out of the kernel half.
+        let _moving = escape::hold_moves();
         set.kernel_edges.store(true, Ordering::SeqCst);
     }
     if op != EPOLL_CTL_ADD || set.has_kernel.load(Ordering::SeqCst) {
@@ -338,8 +352,14 @@ pub unsafe fn epoll_wait(
         }
         let Some(set) = Using::begin(epfd, set) else { continue };
         count(Stat::Waits, 1);
-        let wait = Wait { set: &set, events, room, limit, timeout, mask, faulted: Cell::new(false) };
-        let result = match wait.run() {
+        let wait =
+            Wait { set: &set, events, room, limit, timeout, mask, faulted: Cell::new(false), rung: Cell::new(false) };
+        let result = wait.run();
+        if wait.rung.get() && set.set.may_be_ready() {
+            // What it was rung for is still there: pass it on.
+            set.set.kick();
+        }
+        let result = match result {
             Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),
             result => result,
         };
@@ -360,6 +380,8 @@ struct Wait<'a> {
     mask: Mask,
     /// An event found no memory: the wait ends with what it has.
     faulted: Cell<bool>,
+    /// The wait has taken a ring of the bell, which may have been meant for another.
+    rung: Cell<bool>,
 }
 
 impl Wait<'_> {
@@ -388,6 +410,11 @@ impl Wait<'_> {
                 deadline = Some(Deadline::of(self.timeout));
             }
             let until = || Until { deadline, limit: self.limit, timeout: self.timeout };
+            if set.closed.load(Ordering::SeqCst) {
+                // Its watches are gone and its number may be another's. Linux waits on; nothing will come.
+                let limit = until().left().map(timespec_of);
+                return sys::wait_for_nothing(limit.as_ref(), self.mask.set, self.mask.bytes);
+            }
             if set.in_kernel.load(Ordering::SeqCst) {
                 // No in-process watch is left, or will be in a moment.
                 escape::wait_for_moves();
@@ -510,10 +537,6 @@ impl Wait<'_> {
         let from_kernel = result.map_or(0, |found| self.filter(0, found));
         count(Stat::EventsFromKernel, from_kernel as usize);
         if from_kernel == self.room {
-            if self.set.set.may_be_ready() {
-                // No room for them here: perhaps the bell was rung for them, so pass it on.
-                self.set.set.kick();
-            }
             return Ok(from_kernel);
         }
         match from_kernel + self.harvest(from_kernel) {
@@ -540,24 +563,11 @@ impl Wait<'_> {
     /// Sleeps in the kernel half, where the bell wakes us too.
     fn sleep_in_kernel(&self, until: Until) -> Result<c_int, Errno> {
         let (fd, mask) = (self.set.fd(), self.mask);
-        let left = match until.deadline {
-            None => match until.limit {
-                Limit::Milliseconds(milliseconds) => {
-                    return sys::epoll_pwait(fd, self.events, self.room, milliseconds, mask.set, mask.bytes);
-                }
-                Limit::Timespec(_) => match until.timeout {
-                    Timeout::Never => None,
-                    Timeout::Now => Some(Duration::ZERO),
-                    Timeout::After(limit) => Some(limit),
-                },
-            },
-            Some(None) => None,
-            Some(Some(deadline)) => Some(deadline.remaining()),
-        };
-        let limit = left.map(|left| timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
+        if let (None, Limit::Milliseconds(milliseconds)) = (until.deadline, until.limit) {
+            return sys::epoll_pwait(fd, self.events, self.room, milliseconds, mask.set, mask.bytes);
+        }
+        let left = until.left();
+        let limit = left.map(timespec_of);
         match sys::epoll_pwait2(fd, self.events, self.room, limit.as_ref(), mask.set, mask.bytes) {
             Err(Errno::ENOSYS) => {
                 // Before Linux 5.11: milliseconds, rounded up so as not to end early.
@@ -583,6 +593,8 @@ impl Wait<'_> {
                 if event.u64 != cookie {
                     events.add(kept).write_unaligned(event);
                     kept += 1;
+                } else {
+                    self.rung.set(true);
                 }
             }
         }
@@ -596,4 +608,20 @@ struct Until {
     deadline: Option<Option<Deadline>>,
     limit: Limit,
     timeout: Timeout,
+}
+
+impl Until {
+    /// How much time is left; `None` for no limit.
+    fn left(self) -> Option<Duration> {
+        match (self.deadline, self.timeout) {
+            (Some(deadline), _) => deadline.map(Deadline::remaining),
+            (None, Timeout::Never) => None,
+            (None, Timeout::Now) => Some(Duration::ZERO),
+            (None, Timeout::After(limit)) => Some(limit),
+        }
+    }
+}
+
+fn timespec_of(limit: Duration) -> timespec {
+    timespec { tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(limit.subsec_nanos()) }
 }

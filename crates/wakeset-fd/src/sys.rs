@@ -82,6 +82,17 @@ pub(crate) fn poll_now(fd: c_int, events: i16) -> i16 {
     }
 }
 
+/// Sleeps until a signal handler has run: EINTR.
+pub(crate) fn pause() -> Result<c_int, Errno> {
+    wait_for_nothing(None, ptr::null(), SIGSET_BYTES)
+}
+
+/// Sleeps as a wait on nothing: until the time is up (0) or a signal handler has run (EINTR).
+pub(crate) fn wait_for_nothing(limit: Option<&timespec>, mask: *const u8, mask_bytes: usize) -> Result<c_int, Errno> {
+    let limit = limit.map_or(ptr::null(), ptr::from_ref);
+    raw!(ppoll, ptr::null::<u8>(), 0, limit, mask, mask_bytes).map(|n| n as c_int)
+}
+
 pub(crate) fn getpid() -> c_int {
     raw!(getpid).map_or(0, |pid| pid as c_int)
 }

@@ -15,7 +15,7 @@
 use crate::counter::FdCounter;
 use crate::set::FdSet;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 /// Numbers from here on are left to the kernel. The table is untouched zero pages where nobody looks.
 const NUMBERS: usize = 1 << 20;
@@ -109,6 +109,11 @@ pub(crate) fn vacate(fd: c_int, slot: usize) -> bool {
         && place.compare_exchange(word, slot | VACANT, Ordering::SeqCst, Ordering::SeqCst).is_ok()
 }
 
+/// Whether a number stands for this object.
+pub(crate) fn stands_for<S: Slot>(fd: c_int, slot: &'static S) -> bool {
+    place(fd).is_some_and(|place| place.load(Ordering::SeqCst) == core::ptr::from_ref(slot).addr() | S::KIND)
+}
+
 /// The vacant slot of a number: its address, 0 for none.
 pub(crate) fn vacant_slot(fd: c_int) -> usize {
     let word = place(fd).map_or(0, |place| place.load(Ordering::SeqCst));
@@ -142,6 +147,9 @@ pub(crate) struct SlotHead {
     users: AtomicU32,
     /// The number it stands for.
     fd: AtomicI32,
+    /// Somebody moves the object and uses its number meanwhile: a close waits. Set before the mover looks whether the number
+    /// still stands for the object, and looked at by the closer after he has seen to it that it does not.
+    moving: AtomicBool,
 }
 
 /// A slot: [`SlotHead`] at its beginning, and aligned so that its address has room for a tag.
@@ -153,7 +161,7 @@ pub(crate) unsafe trait Slot: Sized + 'static {
     fn head(&self) -> &SlotHead;
     /// Fresh memory for one, never freed. `None` when there is none.
     fn allocate(head: SlotHead) -> Option<&'static Self>;
-    /// Ends the object: nobody uses it any more.
+    /// Ends the object at the close of its number. Calls may still be asleep in it; they must not touch the number any more.
     fn finalize(&self);
 }
 
@@ -162,11 +170,32 @@ pub(crate) const KIND_SET: usize = SET;
 
 impl SlotHead {
     fn new(kind: usize, fd: c_int) -> Self {
-        Self { kind, sibling: AtomicUsize::new(0), users: AtomicU32::new(1), fd: AtomicI32::new(fd) }
+        Self {
+            kind,
+            sibling: AtomicUsize::new(0),
+            users: AtomicU32::new(1),
+            fd: AtomicI32::new(fd),
+            moving: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn fd(&self) -> c_int {
         self.fd.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_moving(&self, moving: bool) {
+        self.moving.store(moving, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_moving(&self) -> bool {
+        self.moving.load(Ordering::SeqCst)
+    }
+
+    /// Waits for whoever moves the object. The number no longer stands for it, so nobody begins anew.
+    pub(crate) fn wait_for_mover(&self) {
+        while self.moving.load(Ordering::SeqCst) {
+            crate::sys::sched_yield();
+        }
     }
 
     /// Takes a free slot into use.
@@ -209,8 +238,8 @@ pub(crate) fn slot_for<S: Slot>(fd: c_int) -> Option<&'static S> {
     Some(slot)
 }
 
-/// A use of a slot by a call that may sleep in it. The object lives on, even if closed meanwhile, until the call is over: as
-/// the kernel holds a file for the length of a call.
+/// A use of a slot by a call that may sleep in it: the memory does not begin another life until the call is over. The object itself
+/// ends when its number is closed.
 #[derive(Debug)]
 pub(crate) struct Using<S: Slot>(&'static S);
 
@@ -222,15 +251,7 @@ impl<S: Slot> Using<S> {
         let join = |users: u32| (users != 0).then(|| users + 1);
         users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).ok()?;
         let using = Self(slot);
-        let word = place(fd).map_or(0, |place| place.load(Ordering::SeqCst));
-        (word == core::ptr::from_ref(slot).addr() | S::KIND).then_some(using)
-    }
-}
-
-impl<S: Slot> Using<S> {
-    /// The slot itself.
-    pub(crate) fn slot(&self) -> &'static S {
-        self.0
+        stands_for(fd, slot).then_some(using)
     }
 }
 
@@ -247,19 +268,14 @@ impl<S: Slot> Drop for Using<S> {
     }
 }
 
-/// Ends a use, the descriptor's or a call's; the last one ends the object.
+/// Ends a use, the descriptor's or a call's.
 pub(crate) fn end_use<S: Slot>(slot: &'static S) {
-    // The object is finalized while the count is still 1, so that nobody takes the slot into use before that is done.
-    loop {
-        let users = slot.head().users.load(Ordering::SeqCst);
-        if users == 1 {
-            let _section = crate::section::Section::enter();
-            slot.finalize();
-            if slot.head().users.compare_exchange(1, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                return;
-            }
-        } else if slot.head().users.compare_exchange(users, users - 1, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            return;
-        }
-    }
+    slot.head().users.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Ends an object whose number is about to be closed, and which this call has made vacant.
+pub(crate) fn end<S: Slot>(slot: &'static S) {
+    slot.head().wait_for_mover();
+    slot.finalize();
+    end_use(slot);
 }

@@ -25,6 +25,10 @@ const MAX: u64 = u64::MAX - 1;
 /// compare-and-swap on one word decides between "added here" and "look elsewhere".
 const SEALED: u64 = u64::MAX;
 
+/// Pauses of a reader that has lost a race with a writer.
+#[cfg(not(any(loom, shuttle)))]
+const BACKOFF: u32 = 16;
+
 /// The wake classes of [`Counter::turn`].
 const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();
 const WRITERS: NonZeroU32 = NonZeroU32::new(2).unwrap();
@@ -178,7 +182,7 @@ impl Counter {
             let taken = if semaphore { 1 } else { value };
             match self.value.compare_exchange(value, value - taken, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => break taken,
-                Err(now) => value = now,
+                Err(_) => value = self.after_contention(),
             }
         };
         fence_after_rmw();
@@ -193,6 +197,17 @@ impl Counter {
         Ok(taken)
     }
 
+    /// A writer on another CPU was faster. Each round of the two costs both several transfers of the cache line, so leave it to the
+    /// writer for a moment, much shorter than a system call, and take what has come together.
+    #[cold]
+    fn after_contention(&self) -> u64 {
+        #[cfg(not(any(loom, shuttle)))]
+        for _ in 0..BACKOFF {
+            core::hint::spin_loop();
+        }
+        self.value.load(Ordering::Relaxed)
+    }
+
     /// The value it has now; `None` once sealed.
     pub fn value(&self) -> Option<u64> {
         Some(self.value.load(Ordering::SeqCst)).filter(|value| *value != SEALED)
@@ -203,13 +218,30 @@ impl Counter {
     ///
     /// For whoever carries the counter's state elsewhere, such as into a kernel eventfd. It wakes no watch.
     pub fn seal(&self) -> Option<u64> {
-        let value = self.value.swap(SEALED, Ordering::SeqCst);
+        self.seal_with(|_| {})
+    }
+
+    /// [`seal`](Self::seal), with the value shown to `carry` *before* the counter is sealed (and again if it changes until then), so that
+    /// whoever finds it sealed can know where its value is.
+    #[doc(hidden)]
+    pub fn seal_with(&self, mut carry: impl FnMut(u64)) -> Option<u64> {
+        let mut value = self.value.load(Ordering::SeqCst);
+        loop {
+            if value == SEALED {
+                return None;
+            }
+            carry(value);
+            match self.value.compare_exchange(value, SEALED, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => break,
+                Err(now) => value = now,
+            }
+        }
         fence_after_rmw();
         if self.blocked.load(Ordering::SeqCst) != 0 {
             self.wake_blocked(u32::MAX >> 1, READERS);
             self.wake_blocked(u32::MAX >> 1, WRITERS);
         }
-        (value != SEALED).then_some(value)
+        Some(value)
     }
 
     /// Begins another life of a sealed counter.
@@ -224,6 +256,18 @@ impl Counter {
     fn wake_blocked(&self, n: u32, class: NonZeroU32) {
         self.turn.word().fetch_add(1, Ordering::SeqCst);
         self.turn.wake(n, class);
+    }
+
+    /// Repeats a read until it does not block, sleeping in between.
+    #[doc(hidden)]
+    pub fn block_reader<T>(&self, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        self.block(READERS, attempt)
+    }
+
+    /// Repeats a write until it does not block, sleeping in between.
+    #[doc(hidden)]
+    pub fn block_writer<T>(&self, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        self.block(WRITERS, attempt)
     }
 
     #[cold]

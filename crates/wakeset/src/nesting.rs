@@ -72,18 +72,23 @@ pub(crate) fn check_paths(source: &dyn Source) -> Result<(), Error> {
 }
 
 fn each_leaf(set: &SetCore, f: &mut dyn FnMut(&dyn Source) -> Result<(), Error>) -> Result<(), Error> {
-    let mut sources = Vec::new();
-    set.for_each(|_, source, _, _| sources.push(source));
-    for source in sources {
-        // SAFETY: as in `steps_below`; nobody but this thread's caller can close it while the check runs, or the watch
-        // is gone and with it the reason to look.
+    let mut inner = Vec::new();
+    let mut result = Ok(());
+    // Under the set's lock, so that no leaf goes away meanwhile. `f` takes wait queues' own locks only.
+    set.for_each(|_, source, _, _| {
+        // SAFETY: a source removes its watches, under the set's lock, before it goes.
         let source = unsafe { &*source };
         match source.as_set() {
-            Some(set) => each_leaf(set, f)?,
-            None => f(source)?,
+            Some(set) => inner.push(ptr::from_ref(set)),
+            None if result.is_ok() => result = f(source),
+            None => {}
         }
+    });
+    for set in inner {
+        // SAFETY: sets are type-stable.
+        result = result.and_then(|()| each_leaf(unsafe { &*set }, f));
     }
-    Ok(())
+    result
 }
 
 fn check_paths_of(queue: &WaitQueue) -> Result<(), Error> {

@@ -56,6 +56,13 @@ pub enum Policy {
 
 const WRITER: u32 = 1 << 31;
 
+/// The bit of the head that calls for attention. Watches are 64-byte aligned.
+const ATTENTION: usize = 1;
+
+fn untagged(head: *mut Watch) -> *mut Watch {
+    head.map_addr(|address| address & !ATTENTION)
+}
+
 /// The wakers' side of the list: last pushed first, linked through [`Watch::next`].
 #[derive(Debug)]
 pub(crate) struct Incoming {
@@ -69,6 +76,7 @@ impl Incoming {
         Self { head: AtomicPtr::new(ptr::null_mut()), lock: AtomicU32::new(0) }
     }
 
+    /// Whether nothing has been pushed and nobody calls for attention.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::SeqCst).is_null()
@@ -83,22 +91,38 @@ impl Incoming {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             // SAFETY: the caller owns the link.
-            unsafe { &*watch }.next.store(head, Ordering::Relaxed);
+            unsafe { &*watch }.next.store(untagged(head), Ordering::Relaxed);
             // SeqCst: the first half of publish-then-check with a waiter that counts itself in and then looks
             // here (`Sleepers::kick`). No ABA problem: nothing is ever popped singly.
-            match self.head.compare_exchange(head, watch, Ordering::SeqCst, Ordering::Relaxed) {
+            let tagged = watch.map_addr(|address| address | (head.addr() & ATTENTION));
+            match self.head.compare_exchange(head, tagged, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
     }
 
-    /// Takes everything, last pushed first.
-    pub(crate) fn take(&self) -> *mut Watch {
-        if self.head.load(Ordering::SeqCst).is_null() {
-            return ptr::null_mut();
+    /// Makes the next harvest look for marked watches that are not on the list.
+    #[cold]
+    pub(crate) fn call_attention(&self) {
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            let tagged = head.map_addr(|address| address | ATTENTION);
+            // Also if it is called already: the read-modify-write is what the check of the sleepers needs.
+            match self.head.compare_exchange(head, tagged, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
         }
-        self.head.swap(ptr::null_mut(), Ordering::SeqCst)
+    }
+
+    /// Takes everything, last pushed first, and whether attention was called.
+    pub(crate) fn take(&self) -> (*mut Watch, bool) {
+        if self.is_empty() {
+            return (ptr::null_mut(), false);
+        }
+        let head = self.head.swap(ptr::null_mut(), Ordering::SeqCst);
+        (untagged(head), head.addr() & ATTENTION != 0)
     }
 
     /// Runs `f` as a waker of a locked policy does: with the list locked against the harvester, and for the
@@ -176,7 +200,7 @@ mod models {
             };
             let taken = |list: &Incoming| {
                 let mut taken = Vec::new();
-                let mut watch = list.take();
+                let (mut watch, _) = list.take();
                 while !watch.is_null() {
                     taken.push(watch.addr());
                     // SAFETY: one of `watches`.

@@ -270,20 +270,20 @@ impl SetCore {
         self.len.load(Ordering::SeqCst)
     }
 
-    /// Starts work on the ready list: locks, and moves what wakers pushed to the pending queue.
-    fn begin_scan(&self) -> ScanGuard<'_, Scan> {
+    /// Starts work on the ready list: locks, and moves what wakers pushed to the pending queue. Also whether attention was called.
+    fn begin_scan(&self) -> (ScanGuard<'_, Scan>, bool) {
         let mut scan = self.scan.lock();
-        self.collect(&mut scan);
-        scan
+        let attention = self.collect(&mut scan);
+        (scan, attention)
     }
 
-    fn collect(&self, scan: &mut Scan) {
+    fn collect(&self, scan: &mut Scan) -> bool {
         if self.incoming.is_empty() {
-            return;
+            return false;
         }
         // First the hint, then the take; `may_be_ready` looks in the other order and finds one of them.
         self.pending_hint.fetch_add(1, Ordering::SeqCst);
-        let mut newest = self.incoming.locked_by_harvester(self.policy(), || self.incoming.take());
+        let (mut newest, attention) = self.incoming.locked_by_harvester(self.policy(), || self.incoming.take());
         // Reverse: last pushed is first on the stack.
         let mut oldest: *mut Watch = ptr::null_mut();
         while !newest.is_null() {
@@ -308,19 +308,59 @@ impl SetCore {
                 }
             }
         }
+        attention
     }
 
-    /// Ends work on the ready list: unlocks, and passes on to the next waiter what is left.
-    fn end_scan(&self, scan: ScanGuard<'_, Scan>) {
+    /// Ends work on the ready list: unlocks, and passes on to the next waiter what is left. `again` calls for attention.
+    fn end_scan(&self, scan: ScanGuard<'_, Scan>, again: bool) {
+        if again {
+            self.incoming.call_attention();
+        }
         let left = scan.pending.len;
         if left != 0 || self.pending_hint.load(Ordering::Relaxed) != 0 {
             // A read-modify-write, for the check of the sleepers below.
             self.pending_hint.swap(left, Ordering::SeqCst);
         }
         drop(scan);
-        if left != 0 {
+        if left != 0 || again {
             self.sleepers.kick();
         }
+    }
+
+    /// The watches that a waker has marked and not put on the list: it was stopped in between, and somebody who relied on
+    /// the mark has called for attention. O(interest list), and only then.
+    fn in_hand(scan: &Scan) -> impl Iterator<Item = *mut Watch> {
+        scan.interest.iter().copied().filter(|watch| {
+            // SAFETY: on the interest list of the set whose lock the caller holds.
+            let (state, pending) =
+                unsafe { (State(shared(*watch).state.load(Ordering::SeqCst)), scan.pending.contains(*watch)) };
+            state.is_queued() && !state.is_listed() && !pending
+        })
+    }
+
+    /// Delivers what [`in_hand`](Self::in_hand) finds ready, without taking it from the waker; whether some may be left.
+    fn sweep(scan: &Scan, room: usize, reported: &mut usize, report: &mut impl FnMut(Event) -> bool) -> bool {
+        let mut left = false;
+        for watch in Self::in_hand(scan) {
+            // SAFETY: as in `harvest`.
+            let (Guarded { source, data, .. }, word) = unsafe { (guarded(watch), &shared(watch).state) };
+            let state = State(word.load(Ordering::SeqCst));
+            // SAFETY: a source removes its watches, under this lock, before it goes.
+            let ready = unsafe { &**source }.poll() & Events::from_bits_retain(state.mask());
+            if ready.is_empty() {
+                continue;
+            }
+            if *reported == room || !report(Event::new(ready, *data)) {
+                return true;
+            }
+            *reported += 1;
+            if state.flags().contains(Events::ONESHOT) {
+                change_state(word, State::disarmed);
+            }
+            // Level-triggered: not on the list, so this is how the next wait finds it.
+            left |= !state.flags().intersects(Events::ET | Events::ONESHOT);
+        }
+        left
     }
 
     /// Delivers up to `room` ready events to `report`, in order; how many it took. It says `false` to one that it cannot take: that
@@ -332,8 +372,14 @@ impl SetCore {
         if room == 0 || !self.may_be_ready() {
             return 0;
         }
-        let mut scan = self.begin_scan();
+        let (mut scan, attention) = self.begin_scan();
         let mut reported = 0;
+        // Whether somebody else's mark stands where ours should: its owner may be stopped.
+        let mut again = false;
+        if attention {
+            // First, while what is in hand and what is pending are different watches: no wait reports one twice.
+            again = Self::sweep(&scan, room, &mut reported, &mut report);
+        }
         for _ in 0..scan.pending.len {
             if reported == room {
                 break;
@@ -365,10 +411,16 @@ impl SetCore {
                     continue;
                 }
                 // Unless a waker was faster: then it is on the incoming list and will be pending again.
-                ours = level && mark_queued(word);
+                if level {
+                    let mark = mark_queued(word);
+                    ours = mark == Mark::Ours;
+                    again |= mark == Mark::InHand;
+                }
             }
             if !report(Event::new(ready, data)) {
-                if ours || mark_queued(word) {
+                let mark = if ours { Mark::Ours } else { mark_queued(word) };
+                again |= mark == Mark::InHand;
+                if mark == Mark::Ours {
                     // SAFETY: as above; QUEUED is on, and ours.
                     unsafe { scan.pending.push_front(watch) };
                 }
@@ -382,7 +434,7 @@ impl SetCore {
                 change_state(word, State::disarmed);
             }
         }
-        self.end_scan(scan);
+        self.end_scan(scan, again);
         reported
     }
 
@@ -391,7 +443,8 @@ impl SetCore {
         if !self.may_be_ready() {
             return Events::empty();
         }
-        let mut scan = self.begin_scan();
+        let (mut scan, attention) = self.begin_scan();
+        let mut again = attention;
         let mut found = Events::empty();
         while !scan.pending.head.is_null() {
             let watch = scan.pending.head;
@@ -411,15 +464,31 @@ impl SetCore {
             word.fetch_and(State(!0).unqueued().0, Ordering::SeqCst);
             fence_after_rmw();
             if holds() {
-                if mark_queued(word) {
-                    // SAFETY: as above; we turned QUEUED on.
-                    unsafe { scan.pending.push_back(watch) };
+                match mark_queued(word) {
+                    // SAFETY: as above; QUEUED is on, and ours.
+                    Mark::Ours => unsafe { scan.pending.push_back(watch) },
+                    Mark::InHand => again = true,
+                    Mark::Listed => {}
                 }
                 found = Events::IN | Events::RDNORM;
                 break;
             }
         }
-        self.end_scan(scan);
+        if attention && found.is_empty() {
+            let holds = |watch: *mut Watch| {
+                // SAFETY: on the interest list, whose lock we hold; a source removes its watches before it goes.
+                let (state, source) =
+                    unsafe { (State(shared(watch).state.load(Ordering::SeqCst)), guarded(watch).source) };
+                // SAFETY: as above.
+                unsafe { &*source }.poll().intersects(Events::from_bits_retain(state.mask()))
+            };
+            if Self::in_hand(&scan).any(holds) {
+                found = Events::IN | Events::RDNORM;
+            } else {
+                again = false;
+            }
+        }
+        self.end_scan(scan, again);
         found
     }
 
@@ -539,10 +608,9 @@ impl SetCore {
         let mut scan = self.scan.lock();
         scan.closed = true;
         self.collect(&mut scan);
-        while let Some(&watch) = scan.interest.iter().next() {
+        for watch in core::mem::take(&mut scan.interest) {
             self.forget(&mut scan, watch);
         }
-        scan.interest = HashTable::new();
         // What a late waker still pushes is dead, and freed by the next life of this memory.
         self.pending_hint.store(0, Ordering::SeqCst);
         if let Some((first, last)) = scan.free_chain() {
@@ -580,8 +648,8 @@ impl SetCore {
     fn retire(&self, scan: &mut Scan, watch: *mut Watch) {
         // SAFETY: the watch is this set's and we hold the scan lock; the same for all below.
         let word = &unsafe { shared(watch) }.state;
-        if State(word.load(Ordering::SeqCst)).is_queued() {
-            self.collect(scan);
+        if State(word.load(Ordering::SeqCst)).is_queued() && self.collect(scan) {
+            self.incoming.call_attention();
         }
         // SAFETY: as above.
         if unsafe { scan.pending.contains(watch) } {
@@ -612,8 +680,13 @@ impl SetCore {
         if self.pending_hint.load(Ordering::Relaxed) == 0 && !cfg!(wakeset_mutant = "hint_after_mark") {
             self.pending_hint.swap(1, Ordering::SeqCst);
         }
-        if !mark_queued(word) {
-            return false;
+        match mark_queued(word) {
+            Mark::Ours => {}
+            Mark::Listed => return false,
+            Mark::InHand => {
+                self.incoming.call_attention();
+                return true;
+            }
         }
         // SAFETY: as above; we turned QUEUED on.
         unsafe { scan.pending.push_back(watch) };
@@ -672,9 +745,28 @@ impl Scan {
     }
 }
 
-/// Turns `QUEUED` on; whether it was this call that did.
-fn mark_queued(word: &crate::sync::AtomicU64) -> bool {
-    !State(word.fetch_or(State(0).queued().0, Ordering::SeqCst)).is_queued()
+/// What became of an attempt to turn `QUEUED` on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// It is on, and the watch is ours to put on the pending queue.
+    Ours,
+    /// It was on, and the watch is on the list.
+    Listed,
+    /// It was on; the waker that did it has not finished, and may never.
+    InHand,
+}
+
+/// Turns `QUEUED` on, for the holder of the scan lock.
+fn mark_queued(word: &crate::sync::AtomicU64) -> Mark {
+    let mut state = State(word.load(Ordering::Relaxed));
+    while !state.is_queued() {
+        // Listed from the start: it will be when the lock is free.
+        match word.compare_exchange(state.0, state.queued().listed().0, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => return Mark::Ours,
+            Err(now) => state = State(now),
+        }
+    }
+    if state.is_listed() { Mark::Listed } else { Mark::InHand }
 }
 
 /// Applies `change` to a state word whose `QUEUED` bit wakers may turn on meanwhile; the new state.

@@ -6,11 +6,14 @@
 //! | 16–19 | flags: EXCLUSIVE, WAKEUP, ONESHOT, ET | add, modify | modify, remove |
 //! | 20 | `QUEUED`: on the ready list, or in the hands of the waker that is about to put it there | a waker (CAS), the scan-lock holder | the scan-lock holder |
 //! | 21 | `DEAD`: removed while a waker had it; who finds it on a ready list frees it | the scan-lock holder | the scan-lock holder |
+//! | 22 | `LISTED`: whoever turned `QUEUED` on has finished: the watch is on the list and a waiter has been told | that waker (CAS on its own round), the scan-lock holder | with `QUEUED` |
 //! | 24–44 | generation: counts the lives of this piece of memory | – | – |
+//! | 45–63 | round: counts how often `QUEUED` was turned on, so that a waker who comes back late does not take another's mark for its own | – | – |
 //!
-//! `QUEUED` has one winner: whoever turns it on owns the `next` link until the watch is on the list. All fields but
-//! `QUEUED` change only under the scan lock of the watch's set; the compare-and-swap is there because a waker may turn `QUEUED`
-//! on at any time.
+//! `QUEUED` has one winner: whoever turns it on owns the `next` link until the watch is on the list. Who finds it on without
+//! `LISTED` cannot know whether the winner will ever go on, and calls the harvester's attention instead (see `wake`). All fields but
+//! `QUEUED`, `LISTED` and the round change only under the scan lock of the watch's set; the compare-and-swap is there because a
+//! waker may turn `QUEUED` on at any time.
 
 use crate::events::Events;
 
@@ -23,6 +26,8 @@ const FLAGS_SHIFT: u32 = 16;
 const FLAGS: u64 = 0xf << FLAGS_SHIFT;
 const QUEUED: u64 = 1 << 20;
 const DEAD: u64 = 1 << 21;
+const LISTED: u64 = 1 << 22;
+const ROUND: u64 = 1 << (GENERATION_SHIFT + GENERATION_BITS);
 
 /// One value of a watch's state word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +68,32 @@ impl State {
         Events::from_bits_retain(self.mask()).union(self.flags())
     }
 
+    #[inline]
+    pub(crate) const fn is_listed(self) -> bool {
+        self.0 & LISTED != 0
+    }
+
+    /// Marked by a waker, in a new round.
     #[must_use]
     pub(crate) const fn queued(self) -> Self {
-        Self(self.0 | QUEUED)
+        // The round is the top field: it wraps by falling off.
+        Self((self.0 | QUEUED).wrapping_add(ROUND))
+    }
+
+    /// The waker that marked it has done what a wake has to do.
+    #[must_use]
+    pub(crate) const fn listed(self) -> Self {
+        Self(self.0 | LISTED)
+    }
+
+    /// Whether it is the same mark: the same round of the same life, and not yet taken off.
+    pub(crate) const fn is_marked_like(self, marked: Self) -> bool {
+        self.is_queued() && self.0 >> GENERATION_SHIFT == marked.0 >> GENERATION_SHIFT
     }
 
     #[must_use]
     pub(crate) const fn unqueued(self) -> Self {
-        Self(self.0 & !QUEUED)
+        Self(self.0 & !(QUEUED | LISTED))
     }
 
     /// The same life and place on the ready list, with another interest.
@@ -131,5 +154,18 @@ mod tests {
         let ended = State::FREE.queued().ended();
         assert!(ended.is_queued() && ended.is_dead());
         assert_eq!(ended.buried(), State::FREE.ended());
+    }
+
+    #[test]
+    fn a_mark_is_known_again_until_it_is_taken_off() {
+        let marked = State::FREE.with_interest(Events::IN).queued();
+        assert!(
+            marked.with_interest(Events::OUT).listed().is_marked_like(marked),
+            "a change of interest is no new mark"
+        );
+        assert!(!marked.unqueued().is_marked_like(marked));
+        assert!(!marked.listed().unqueued().is_listed());
+        assert!(!marked.unqueued().queued().is_marked_like(marked));
+        assert!(!marked.ended().is_marked_like(marked));
     }
 }

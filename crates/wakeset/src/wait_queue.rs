@@ -218,7 +218,8 @@ impl WaitQueue {
             for (_, handle) in sorted.iter().filter(|(_, handle)| !handle.is_exclusive()) {
                 tell(*handle);
             }
-            let _taken = sorted.iter().rev().filter(|(_, handle)| handle.is_exclusive()).any(|(_, handle)| tell(*handle));
+            let _taken =
+                sorted.iter().rev().filter(|(_, handle)| handle.is_exclusive()).any(|(_, handle)| tell(*handle));
             return;
         }
         self.each(|handle, _| {
@@ -249,9 +250,7 @@ impl WaitQueue {
             }
             younger_than = age;
         }
-        self.each(|handle, stamp| {
-            !(handle.is_exclusive() && now.wrapping_sub(stamp) < younger_than && tell(handle))
-        });
+        self.each(|handle, stamp| !(handle.is_exclusive() && now.wrapping_sub(stamp) < younger_than && tell(handle)));
     }
 
     /// Calls `f` for each handle and its stamp, in slot order, until it says `false`.

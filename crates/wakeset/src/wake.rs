@@ -1,8 +1,11 @@
 //! The wake path: what a source's change runs for each of its watches (Linux's poll callback).
 //!
-//! mark (`QUEUED`), push, kick one waiter, tell the sets around. No lock, no allocation, no thread-local; a system call only
-//! when somebody sleeps. A thread stopped at any point of it holds at most one watch, which the others can remove, and one
-//! push that nobody waits for.
+//! mark (`QUEUED`), push, kick one waiter, tell the sets around, say that it is done (`LISTED`). No lock, no allocation, no
+//! thread-local; a system call only when somebody sleeps.
+//!
+//! A thread may be stopped anywhere in there, for good. It then holds one mark. Others who change the same source find
+//! the mark without `LISTED`, call the harvester's attention to it and kick a waiter themselves; the harvest delivers what is
+//! marked and not on the list; a removal ends the watch under the waker's feet. What is delayed is only the event of the stopped thread.
 
 use crate::events::Events;
 use crate::ready_list::Policy;
@@ -10,6 +13,7 @@ use crate::set::SetCore;
 use crate::state::State;
 use crate::sync::Ordering;
 use crate::wait_queue::Handle;
+use crate::watch::Watch;
 
 /// Tells one watch of a change. Whether it was this call that put it onto the ready list while a waiter slept
 /// or nobody needed waking: what an exclusive wake counts as taken.
@@ -26,7 +30,7 @@ pub(crate) unsafe fn wake_watch(handle: Handle, events: Events) -> bool {
     // SAFETY: sets are type-stable too; a late waker may read another set of the engine than the one it
     // was told of, and gives it a hint that its next harvest drops.
     let set = unsafe { &*watch.set.load(Ordering::Relaxed) };
-    if state.is_queued() && (set.wakes_are_plain() || cfg!(wakeset_mutant = "queued_is_told")) {
+    if state.is_listed() && (set.wakes_are_plain() || cfg!(wakeset_mutant = "queued_is_told")) {
         return false;
     }
     // SAFETY: as the caller's.
@@ -54,15 +58,14 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
     let policy = set.policy();
     if policy == Policy::LockFree {
         while !state.is_queued() {
-            let marked = watch.state.compare_exchange(state.0, state.queued().0, Ordering::SeqCst, Ordering::SeqCst);
-            match marked {
+            let marked = state.queued();
+            match watch.state.compare_exchange(state.0, marked.0, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => {
-                    // Marked: the watch cannot begin another life before it has been on the list, so this is its set.
-                    // SAFETY: see `wake_watch`.
-                    let set = unsafe { &*watch.set.load(Ordering::Relaxed) };
-                    // SAFETY: we turned QUEUED on.
+                    // SAFETY: we turned QUEUED on. The life that `state` was of has lasted, so `set` is its set.
                     unsafe { set.incoming.push(pointer) };
-                    return told(set, state, events);
+                    let taken = told(set, state, events);
+                    finish(watch, marked);
+                    return taken;
                 }
                 Err(now) => {
                     state = State(now);
@@ -72,6 +75,11 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
                 }
             }
         }
+        if !state.is_listed() && !cfg!(wakeset_mutant = "queued_is_listed") {
+            // Another waker is between its mark and its end, and may be stopped there.
+            set.incoming.call_attention();
+            set.sleepers.kick();
+        }
     } else {
         let pushed = set.incoming.locked_by_waker(policy, || {
             loop {
@@ -79,9 +87,9 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
                 if !concerned(state) || state.is_queued() {
                     return false;
                 }
-                let marked =
-                    watch.state.compare_exchange(state.0, state.queued().0, Ordering::SeqCst, Ordering::SeqCst);
-                if marked.is_ok() {
+                // The lock makes the mark and the push one step.
+                let marked = state.queued().listed();
+                if watch.state.compare_exchange(state.0, marked.0, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
                     // SAFETY: we turned QUEUED on.
                     unsafe { set.incoming.push(pointer) };
                     return true;
@@ -96,6 +104,18 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
     // this one may have harvested an edge since.
     set.wake_outer();
     false
+}
+
+/// Says that the wake is done, unless the mark has been taken off since.
+fn finish(watch: &Watch, marked: State) {
+    let mut state = marked;
+    while state.is_marked_like(marked) {
+        // Release: who sees it may rely on the push and the kick.
+        match watch.state.compare_exchange(state.0, state.listed().0, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => state = State(now),
+        }
+    }
 }
 
 /// After a push: one waiter of the set, and the sets around it.

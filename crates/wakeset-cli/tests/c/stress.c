@@ -27,6 +27,7 @@ static void *produce(void *argument)
 {
 	struct producer *producer = argument;
 	pthread_barrier_wait(&gate);
+	pthread_barrier_wait(&gate);
 	if (in_memory)
 		for (long long i = 0; i < adds; i++)
 			atomic_fetch_add(&producer->bare, 1);
@@ -91,8 +92,10 @@ int main(int argc, char **argv)
 		start(&producers[i].thread, produce, &producers[i]);
 	}
 
+	/* Once until all are there, and the time is taken; then they may go. */
 	pthread_barrier_wait(&gate);
 	int64_t since = now();
+	pthread_barrier_wait(&gate);
 	long long counted = idle ? 0 : in_memory ? consume_memory() : consume_eventfds(set);
 	int64_t until = now();
 	for (long i = 0; i < count; i++) {

@@ -173,10 +173,9 @@ fn a_rearm_is_not_lost() {
     });
 }
 
-/// What the wake path does not promise: a producer that finds the watch marked by another, who has not pushed it yet,
-/// leaves; its own wait that may not block then finds nothing until the first producer goes on.
+/// Catches a producer that takes another's mark for the deed: the first has marked the watch and is stopped before it pushes it,
+/// and the second's own wait finds nothing.
 #[test]
-#[ignore = "known difference: Linux's list lock would make the second producer wait for the first"]
 fn a_second_producer_sees_its_own_change() {
     explore(3, || {
         let world = World::watching(Events::IN);
