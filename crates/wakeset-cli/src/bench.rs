@@ -111,12 +111,7 @@ trait Point {
     }
     /// Runs once, for about `time`. `expected` is what the run before this came to on the same backend,
     /// for a workload whose amount has to be fixed beforehand.
-    fn run<B: Backend>(
-        &self,
-        backend: &B,
-        time: Duration,
-        expected: Option<&Rates>,
-    ) -> io::Result<Rates>;
+    fn run<B: Backend>(&self, backend: &B, time: Duration, expected: Option<&Rates>) -> io::Result<Rates>;
     /// Runs once what bounds every backend from above, if there is such a thing.
     fn run_bare(&self, _time: Duration, _expected: Option<&Rates>) -> Option<io::Result<Rates>> {
         None
@@ -131,9 +126,7 @@ const WARM_UP: u32 = 4;
 /// Measures what the options ask for, prints it, and writes the JSON.
 pub fn bench(options: &Options) -> Result<(), Failure> {
     if is_preloaded() {
-        return Err(Failure::own(
-            "bench compares with the kernel's epoll: start it without `wakeset run`",
-        ));
+        return Err(Failure::own("bench compares with the kernel's epoll: start it without `wakeset run`"));
     }
     let threads = options.threads.as_deref();
     match options.name {
@@ -153,18 +146,11 @@ fn measure<P: Point>(name: &str, points: Vec<P>, options: &Options) -> Result<()
     }
 }
 
-fn measure_on<R: ReadyList, P: Point>(
-    name: &str,
-    points: Vec<P>,
-    options: &Options,
-) -> Result<(), Failure> {
+fn measure_on<R: ReadyList, P: Point>(name: &str, points: Vec<P>, options: &Options) -> Result<(), Failure> {
     let mut report = Report::new(name, options.json.as_deref())?;
     let need = points.iter().map(Point::descriptors).max().unwrap_or(0);
     let limit = kernel::raise_descriptor_limit(need);
-    report.begin(
-        points.iter().flat_map(Point::rows),
-        points.first().map_or("", Point::unit),
-    );
+    report.begin(points.iter().flat_map(Point::rows), points.first().map_or("", Point::unit));
     let progress = ProgressBar::new(points.len() as u64 * u64::from(ROUNDS + 1));
     if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
         progress.set_style(style);
@@ -177,12 +163,9 @@ fn measure_on<R: ReadyList, P: Point>(
             on_kernel: point.descriptors() <= limit,
             progress: &progress,
         };
-        let measured = runner.measure().map_err(|e| {
-            Failure::own(format!(
-                "{name} failed at {}: {e}",
-                report::label(&point.rows()[0])
-            ))
-        });
+        let measured = runner
+            .measure()
+            .map_err(|e| Failure::own(format!("{name} failed at {}: {e}", report::label(&point.rows()[0]))));
         let measured = measured.inspect_err(|_| progress.finish_and_clear())?;
         for mut row in measured.rows(name, point) {
             if let Some(list) = options.ready_list.name() {
@@ -216,8 +199,7 @@ struct Runner<'a, R, P> {
 impl<R: ReadyList, P: Point> Runner<'_, R, P> {
     fn measure(&self) -> io::Result<Measured> {
         let mut sides = 1 + u32::from(self.on_kernel);
-        self.progress
-            .set_message(report::label(&self.point.rows()[0]));
+        self.progress.set_message(report::label(&self.point.rows()[0]));
         let (mut kernel, mut wakeset, mut bare) = (Side::new(), Side::new(), Side::new());
         // A side's time for a run; the warm-up takes its part of it.
         let slice = |sides: u32| self.time / (sides * (ROUNDS * WARM_UP + 1)) * WARM_UP;
@@ -244,11 +226,7 @@ impl<R: ReadyList, P: Point> Runner<'_, R, P> {
             }
             self.progress.inc(1);
         }
-        Ok(Measured {
-            kernel,
-            wakeset,
-            bare,
-        })
+        Ok(Measured { kernel, wakeset, bare })
     }
 }
 
@@ -260,10 +238,7 @@ struct Side {
 
 impl Side {
     fn new() -> Self {
-        Side {
-            rounds: Vec::new(),
-            expected: None,
-        }
+        Side { rounds: Vec::new(), expected: None }
     }
 
     fn add(&mut self, rates: Rates) {
@@ -272,10 +247,7 @@ impl Side {
     }
 
     fn spread(&self, row: usize) -> Option<Spread> {
-        let rates = self
-            .rounds
-            .iter()
-            .filter_map(|rates| rates.get(row).copied());
+        let rates = self.rounds.iter().filter_map(|rates| rates.get(row).copied());
         Spread::of(rates.collect())
     }
 }
@@ -308,7 +280,5 @@ impl Measured {
 /// A point's parameters from names and values.
 fn params<const N: usize>(pairs: [(&str, Value); N]) -> Params {
     let pairs = pairs.into_iter();
-    pairs
-        .map(|(name, value)| (name.to_string(), value))
-        .collect()
+    pairs.map(|(name, value)| (name.to_string(), value)).collect()
 }

@@ -30,12 +30,8 @@ pub fn demo() -> Result<(), Failure> {
     };
     // Hidden by itself where stderr is no terminal.
     let style = "{bar:24} {pos}/{len} {msg}";
-    runner
-        .progress
-        .set_style(ProgressStyle::with_template(style).map_err(|e| Failure::own(e.to_string()))?);
-    runner
-        .progress
-        .enable_steady_tick(Duration::from_millis(100));
+    runner.progress.set_style(ProgressStyle::with_template(style).map_err(|e| Failure::own(e.to_string()))?);
+    runner.progress.enable_steady_tick(Duration::from_millis(100));
     let measured = runner.measure();
     runner.progress.finish_and_clear();
     print!("{}", text(&measured?));
@@ -58,8 +54,7 @@ struct Runner {
 
 impl Runner {
     fn measure(&self) -> Result<Vec<Pair>, Failure> {
-        self.progress
-            .set_message("looking how fast this machine is");
+        self.progress.set_message("looking how fast this machine is");
         let probe = self.run(&["__stress", "8", &(PROBE / 8).to_string()], false)?;
         let rate = probe.count as f64 / probe.time.as_secs_f64();
         // Slow machines do less of the same, so that the whole stays under half a minute.
@@ -78,8 +73,7 @@ impl Runner {
             });
         }
         let rounds = (total / 2).min(1_000_000).to_string();
-        let [plain, wakeset] =
-            self.both("one thread, write-wait-read", &["__pingpong", &rounds])?;
+        let [plain, wakeset] = self.both("one thread, write-wait-read", &["__pingpong", &rounds])?;
         pairs.push(Pair {
             what: "one thread: write, wait, read, ns".to_string(),
             plain: plain.nanoseconds_each(),
@@ -93,8 +87,7 @@ impl Runner {
         self.progress.set_message(format!("{what}, plain"));
         let plain = self.run(arguments, false)?;
         self.progress.inc(1);
-        self.progress
-            .set_message(format!("{what}, under wakeset run"));
+        self.progress.set_message(format!("{what}, under wakeset run"));
         let wakeset = self.run(arguments, true)?;
         self.progress.inc(1);
         if plain.count != wakeset.count {
@@ -112,12 +105,7 @@ impl Runner {
             true => "under wakeset run",
             false => "plain",
         };
-        let failed = |why: String| {
-            Failure::own(format!(
-                "the program failed {place} ({}): {why}",
-                arguments.join(" ")
-            ))
-        };
+        let failed = |why: String| Failure::own(format!("the program failed {place} ({}): {why}", arguments.join(" ")));
         let mut command = Command::new(&self.executable);
         command.args(arguments).stdout(Stdio::piped());
         set_preload(&mut command, on_wakeset.then_some(self.library.as_path()));
@@ -128,9 +116,7 @@ impl Runner {
         }
         let mut line = String::new();
         if let Some(mut output) = child.stdout.take() {
-            output
-                .read_to_string(&mut line)
-                .map_err(|e| failed(e.to_string()))?;
+            output.read_to_string(&mut line).map_err(|e| failed(e.to_string()))?;
         }
         Outcome::parse(&line).ok_or_else(|| failed(format!("it printed {line:?}")))
     }
@@ -181,10 +167,7 @@ struct Outcome {
 impl Outcome {
     fn parse(line: &str) -> Option<Self> {
         let (count, time) = line.trim().split_once(' ')?;
-        let outcome = Outcome {
-            count: count.parse().ok()?,
-            time: Duration::from_nanos(time.parse().ok()?),
-        };
+        let outcome = Outcome { count: count.parse().ok()?, time: Duration::from_nanos(time.parse().ok()?) };
         (outcome.count > 0 && !outcome.time.is_zero()).then_some(outcome)
     }
 

@@ -65,10 +65,7 @@ struct Failure {
 impl Failure {
     /// An error of Wakeset's own.
     fn own(message: impl Into<String>) -> Self {
-        Failure {
-            status: OWN_FAILURE,
-            message: message.into(),
-        }
+        Failure { status: OWN_FAILURE, message: message.into() }
     }
 }
 

@@ -91,17 +91,11 @@ impl Command {
         let program = self.arguments[0].to_string_lossy();
         let path = inspect::look_up(OsStr::from_bytes(self.arguments[0].as_bytes()));
         let message = match path {
-            Some(path) if missing => format!(
-                "cannot run {}: its interpreter does not exist",
-                path.display()
-            ),
+            Some(path) if missing => format!("cannot run {}: its interpreter does not exist", path.display()),
             _ if missing && program.contains('/') => format!("{program}: no such file"),
             _ if missing => format!("{program}: not found in PATH"),
             _ => format!("cannot run {program}: {error}"),
         };
-        Failure {
-            status: if missing { 127 } else { 126 },
-            message,
-        }
+        Failure { status: if missing { 127 } else { 126 }, message }
     }
 }

@@ -93,13 +93,7 @@ mod tests {
 
     #[test]
     fn short_numbers_are_short() {
-        let cases = [
-            (0.67, "0.670"),
-            (999.4, "999"),
-            (999.6, "1.00k"),
-            (2_668_179.0, "2.67M"),
-            (1e10, "10.0G"),
-        ];
+        let cases = [(0.67, "0.670"), (999.4, "999"), (999.6, "1.00k"), (2_668_179.0, "2.67M"), (1e10, "10.0G")];
         for (value, text) in cases {
             assert_eq!(short(value), text);
         }
@@ -107,10 +101,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [
-            vec!["a".into(), "10".into()],
-            vec!["long".into(), "1".into()],
-        ];
+        let rows = [vec!["a".into(), "10".into()], vec!["long".into(), "1".into()]];
         assert_eq!(align(&rows), "a     10\nlong   1\n");
     }
 }

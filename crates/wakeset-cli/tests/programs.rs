@@ -52,9 +52,7 @@ struct Outcome {
 impl Outcome {
     /// The lines that do not depend on the time the run took.
     fn lines(&self) -> impl Iterator<Item = &str> {
-        self.stdout
-            .lines()
-            .filter(|line| !MEASURED.iter().any(|prefix| line.starts_with(prefix)))
+        self.stdout.lines().filter(|line| !MEASURED.iter().any(|prefix| line.starts_with(prefix)))
     }
 }
 
@@ -71,12 +69,11 @@ fn compile(source: &str, build: Build, to: &str) -> Option<PathBuf> {
     if build == Build::Fortified {
         compiler.arg("-D_FORTIFY_SOURCE=2");
     }
-    compiler.arg("-pthread").arg("-o").arg(&program).arg(
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/c")
-            .join(source)
-            .with_extension("c"),
-    );
+    compiler
+        .arg("-pthread")
+        .arg("-o")
+        .arg(&program)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source).with_extension("c"));
     match compiler.output() {
         Ok(output) => {
             let complaints = String::from_utf8_lossy(&output.stderr);
@@ -200,11 +197,8 @@ fn compare_patiently(source: &str, build: Build, arguments: &[&str], patience: D
 
 /// The lines in which a program itself says that something is not as it should be.
 fn unexpected(outcome: &Outcome) -> String {
-    let wrong: String = outcome
-        .lines()
-        .filter(|line| line.contains("(should be"))
-        .map(|line| format!("  {line}\n"))
-        .collect();
+    let wrong: String =
+        outcome.lines().filter(|line| line.contains("(should be")).map(|line| format!("  {line}\n")).collect();
     match wrong.is_empty() {
         true => last_lines(&outcome.stdout),
         false => wrong,
@@ -228,14 +222,9 @@ fn difference(kernel: &Outcome, wakeset: &Outcome) -> String {
         }
         count += 1;
         if count <= MOST {
-            let text =
-                |line: Option<&&str>| line.map_or("(no line)".to_string(), |l| l.to_string());
-            report += &format!(
-                "line {}, {heading}\n  kernel:  {}\n  wakeset: {}\n",
-                i + 1,
-                text(kernel),
-                text(wakeset)
-            );
+            let text = |line: Option<&&str>| line.map_or("(no line)".to_string(), |l| l.to_string());
+            report +=
+                &format!("line {}, {heading}\n  kernel:  {}\n  wakeset: {}\n", i + 1, text(kernel), text(wakeset));
         }
     }
     if count > MOST {
@@ -250,23 +239,14 @@ fn counts(source: &str, arguments: &[&str]) -> Option<Value> {
     let program = compile(source, Build::Plain, &name)?;
     let file = scratch(&format!("{name}.json"));
     let outcome = run(&program, arguments, Runner::Counted(&file), PATIENCE);
-    assert!(
-        outcome.status.success(),
-        "{name}, {}:\n{}{}",
-        outcome.status,
-        unexpected(&outcome),
-        outcome.stderr
-    );
+    assert!(outcome.status.success(), "{name}, {}:\n{}{}", outcome.status, unexpected(&outcome), outcome.stderr);
     let text = fs::read_to_string(&file).expect("the counts");
     let value: Value = serde_json::from_str(&text).expect("JSON");
     Some(value["total"].clone())
 }
 
 fn count(totals: &Value, path: &str) -> u64 {
-    totals
-        .pointer(path)
-        .and_then(Value::as_u64)
-        .unwrap_or_else(|| panic!("no count {path} in {totals:#}"))
+    totals.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no count {path} in {totals:#}"))
 }
 
 // ---- the programs ----
@@ -364,19 +344,15 @@ fn timeouts() {
 /// The fortified programs are there for the sake of these functions: they must call them.
 #[test]
 fn fortified_programs_call_checking_functions() {
-    let wanted: [(&str, &[&str]); 2] = [
-        ("eventfd", &["__read_chk"]),
-        ("polls", &["__poll_chk", "__ppoll_chk", "__fdelt_chk"]),
-    ];
+    let wanted: [(&str, &[&str]); 2] =
+        [("eventfd", &["__read_chk"]), ("polls", &["__poll_chk", "__ppoll_chk", "__fdelt_chk"])];
     for (source, functions) in wanted {
         let Some(program) = compile(source, Build::Fortified, &format!("{source}_symbols")) else {
             return;
         };
         let bytes = fs::read(&program).expect("the program");
         for function in functions {
-            let found = bytes
-                .windows(function.len())
-                .any(|w| w == function.as_bytes());
+            let found = bytes.windows(function.len()).any(|w| w == function.as_bytes());
             assert!(found, "{source} does not call {function}");
         }
     }
@@ -435,9 +411,6 @@ fn escapes_are_counted_by_reason() {
     assert!(count(&totals, "/moved") <= count(&totals, "/made"));
     for reason in ["fork", "spawn", "passed_over"] {
         let path = format!("/moved_by_reason/{reason}");
-        assert!(
-            count(&totals, &path) > 0,
-            "nothing moved for {reason}: {totals:#}"
-        );
+        assert!(count(&totals, &path) > 0, "nothing moved for {reason}: {totals:#}");
     }
 }

@@ -133,6 +133,9 @@ pub(crate) fn forget_all() {
 
 /// Frees a number that the program is about to take by dup2(2): the bell moves to another.
 pub(crate) fn make_way(fd: c_int) {
+    if !matches!(table::get(fd), table::Entry::Bell) {
+        return;
+    }
     let _section = Section::enter();
     let _moving = escape::hold_moves();
     if !matches!(table::get(fd), table::Entry::Bell) {

@@ -56,11 +56,16 @@ unsafe impl Slot for FdCounter {
         })
     }
 
-    fn finalize(&self) {
+    fn lose_number(&self) {
         // A late call finds it sealed and asks the kernel; one that sleeps in it sleeps on, as in Linux.
-        self.place.store(whereabouts::CLOSED, Ordering::SeqCst);
+        let (here, closed) = (whereabouts::HERE, whereabouts::CLOSED);
+        let _ = self.place.compare_exchange(here, closed, Ordering::SeqCst, Ordering::SeqCst);
         self.counter.seal();
         self.counter.wait_queue().close();
+    }
+
+    fn finalize(&self) {
+        self.lose_number();
     }
 }
 
@@ -76,7 +81,7 @@ impl FdCounter {
     /// Waits until the kernel object has the state, after an operation found it sealed.
     pub(crate) fn settle(&self) {
         while self.place.load(Ordering::SeqCst) == whereabouts::MOVING {
-            sys::sched_yield();
+            sys::futex_wait(&self.place, whereabouts::MOVING);
         }
     }
 }

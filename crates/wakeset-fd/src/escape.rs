@@ -15,7 +15,8 @@
 //! well, because the watch on it knows its in-process half only.
 //!
 //! The kernel takes an edge-triggered watch that is added while its counter is not drained for one with an edge to report, also if
-//! we have reported it. That report is taken out again, unless the kernel half may hold other edges that would go with it; then
+//! we have reported it. That report is taken out again where nothing else can go with it: while all other threads sleep (one that
+//! runs might just have added to the counter and not reached the watch yet) and the kernel half holds no other edges. Elsewhere
 //! the program sees one edge twice, as after `EPOLL_CTL_MOD`. Nothing is lost and no count is doubled.
 //!
 //! Locks, in the order taken: moves, then one scan lock at a time.
@@ -159,7 +160,7 @@ fn move_batch(numbers: &[c_int], reason: Stat) {
         // Inner sets before the sets around them: begun in the other order.
         for set in sets.iter().rev() {
             if set.0.set.is_empty() {
-                set.0.set.wait_queue().hand_over(|watch| to_kernel_half(watch, &mut touched));
+                set.0.set.wait_queue().hand_over(|watch| to_kernel_half(watch, false, &mut touched));
             }
         }
         for owner in touched {
@@ -196,10 +197,17 @@ fn begin_set(fd: c_int, slot: &'static FdSet, sets: &mut Vec<Moving<FdSet>>) {
 }
 
 fn move_counters(counters: Vec<Moving<FdCounter>>, reason: Stat, touched: &mut Vec<&'static FdSet>) {
+    let mut watched = false;
     for Moving(slot) in &counters {
         slot.counter_queue().refuse_watches();
         slot.place.store(whereabouts::MOVING, Ordering::SeqCst);
         slot.counter.seal_with(|value| slot.carried.store(value, Ordering::SeqCst));
+        watched |= slot.counter_queue().has_watches();
+    }
+    // Before anybody is woken: who sleeps now is not between a counter and its watches.
+    let quiet = watched && sys::others_sleep();
+    for Moving(slot) in &counters {
+        slot.counter.wake_sealed();
         let value = slot.carried.load(Ordering::SeqCst);
         if value > 0 {
             // The kernel eventfd is at 0, so there is room for any value and the write does not block.
@@ -210,16 +218,17 @@ fn move_counters(counters: Vec<Moving<FdCounter>>, reason: Stat, touched: &mut V
     for pending in [false, true] {
         for Moving(slot) in &counters {
             if slot.counter_queue().has_pending_edge() == pending {
-                slot.counter_queue().hand_over(|watch| to_kernel_half(watch, touched));
+                slot.counter_queue().hand_over(|watch| to_kernel_half(watch, quiet, touched));
             }
         }
     }
     for Moving(slot) in &counters {
         // A watch that became pending between the two rounds.
-        slot.counter_queue().hand_over(|watch| to_kernel_half(watch, touched));
+        slot.counter_queue().hand_over(|watch| to_kernel_half(watch, quiet, touched));
     }
     for Moving(slot) in &counters {
         slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
+        sys::futex_wake(&slot.place, u32::MAX >> 1);
         count(reason, 1);
         leave_table(slot.fd(), *slot);
     }
@@ -238,9 +247,13 @@ fn leave_table<S: Slot>(fd: c_int, slot: &'static S) {
     }
 }
 
-/// Puts a watch that leaves user space into the kernel half of its set.
-fn to_kernel_half(watch: Leaving, touched: &mut Vec<&'static FdSet>) {
+/// Puts a watch that leaves user space into the kernel half of its set. `quiet`: nobody is between a counter and its watches.
+fn to_kernel_half(watch: Leaving, quiet: bool, touched: &mut Vec<&'static FdSet>) {
     let set = FdSet::of_owner(watch.owner);
+    if set.closed.load(Ordering::SeqCst) {
+        // A thread still waits in it, and will not hear of this source again.
+        return;
+    }
     let mut events = watch.interest.bits();
     if watch.interest.intersection(Events::FLAGS) == watch.interest {
         // Disarmed by a ONESHOT report. The kernel reports ERR and HUP of what it takes for armed, and an eventfd has
@@ -256,7 +269,8 @@ fn to_kernel_half(watch: Leaving, touched: &mut Vec<&'static FdSet>) {
             }
         }
         Ok(()) => {
-            if watch.interest.contains(Events::ET) {
+            let reported = watch.interest.contains(Events::ET) && !watch.interest.contains(Events::ONESHOT);
+            if reported && quiet {
                 take_reported_edge(set);
             }
         }

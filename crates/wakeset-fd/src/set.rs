@@ -31,8 +31,8 @@ pub(crate) struct FdSet {
     pub(crate) set: EventPoll,
     /// Everything is, or is about to be, in the kernel half.
     pub(crate) in_kernel: AtomicBool,
-    /// The number has been closed; a wait that is still in here must not use it.
-    closed: AtomicBool,
+    /// The number has been closed; a wait that is still in here, or a move, must not use it.
+    pub(crate) closed: AtomicBool,
     /// The kernel half has, or had, a watch of the program's.
     pub(crate) has_kernel: AtomicBool,
     /// The kernel half may hold an edge or a one-shot report that no wait has returned yet.
@@ -70,10 +70,15 @@ unsafe impl Slot for FdSet {
         Some(slot)
     }
 
-    fn finalize(&self) {
+    fn lose_number(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        self.set.close();
+        // Whoever moves a watch of this set to the number does it under the scan lock, and looks at the mark first.
+        self.set.pass_through();
         bell::give_back(self);
+    }
+
+    fn finalize(&self) {
+        self.set.close();
     }
 }
 
@@ -95,8 +100,10 @@ impl FdSet {
         }
     }
 
+    /// Whether a wait may sleep here and hears of everything.
     fn is_pure(&self) -> bool {
-        !self.has_kernel.load(Ordering::SeqCst) && !self.in_kernel.load(Ordering::SeqCst)
+        self.closed.load(Ordering::SeqCst)
+            || !self.has_kernel.load(Ordering::SeqCst) && !self.in_kernel.load(Ordering::SeqCst)
     }
 }
 
@@ -409,9 +416,10 @@ impl Wait<'_> {
             if deadline.is_none() && needs_clock && self.timeout != Timeout::Now {
                 deadline = Some(Deadline::of(self.timeout));
             }
-            let until = || Until { deadline, limit: self.limit, timeout: self.timeout };
-            if set.closed.load(Ordering::SeqCst) {
-                // Its watches are gone and its number may be another's. Linux waits on; nothing will come.
+            let until = || Until { deadline, timeout: self.timeout };
+            let closed = set.closed.load(Ordering::SeqCst);
+            if closed && (!self.mask.set.is_null() || set.in_kernel.load(Ordering::SeqCst)) {
+                // The number may be another's. In Linux the wait goes on; here nothing more will come to it.
                 let limit = until().left().map(timespec_of);
                 return sys::wait_for_nothing(limit.as_ref(), self.mask.set, self.mask.bytes);
             }
@@ -424,7 +432,7 @@ impl Wait<'_> {
                     kept => return Ok(kept),
                 }
             }
-            let both = set.has_kernel.load(Ordering::SeqCst);
+            let both = set.has_kernel.load(Ordering::SeqCst) && !closed;
             if both && set.set.is_empty() && self.timeout == Timeout::Now {
                 return self.look_at_kernel(0);
             }
@@ -481,26 +489,28 @@ impl Wait<'_> {
     /// One round with both halves, or with a signal mask, which only the kernel can put in place and sleep at once.
     fn step_mixed(&self, until: Until) -> Option<Result<c_int, Errno>> {
         let set = self.set;
-        let both = !set.set.is_empty() && set.has_kernel.load(Ordering::SeqCst);
-        let kernel_first = both && set.turn.fetch_add(1, Ordering::Relaxed) % STARVATION_BOUND == STARVATION_BOUND - 1;
-        let mut n = 0;
-        for kernel in [kernel_first, !kernel_first] {
-            if n == self.room {
-                break;
-            }
-            if kernel {
-                match self.look_at_kernel(n) {
-                    Ok(found) => n += found,
-                    Err(error) if n == 0 => return Some(Err(error)),
-                    Err(_) => {}
+        if self.timeout == Timeout::Now || set.set.may_be_ready() {
+            let kernel_first = set.turn.fetch_add(1, Ordering::Relaxed) % STARVATION_BOUND == STARVATION_BOUND - 1;
+            let mut n = 0;
+            for kernel in [kernel_first, !kernel_first] {
+                if n == self.room {
+                    break;
                 }
-            } else {
-                n += self.harvest(n);
+                if !kernel {
+                    n += self.harvest(n);
+                } else if set.has_kernel.load(Ordering::SeqCst) {
+                    match self.look_at_kernel(n) {
+                        Ok(found) => n += found,
+                        Err(error) if n == 0 => return Some(Err(error)),
+                        Err(_) => {}
+                    }
+                }
+            }
+            if n > 0 || self.timeout == Timeout::Now || self.faulted.get() {
+                return Some(Ok(n));
             }
         }
-        if n > 0 || self.timeout == Timeout::Now || self.faulted.get() {
-            return Some(Ok(n));
-        }
+        // Nothing here. What is ready in the kernel half ends the sleep at once.
         let install_bell = !set.set.is_empty() || !set.has_kernel.load(Ordering::SeqCst);
         if install_bell && !bell::install(set) {
             escape::fd(set.fd(), Stat::MovedLimit);
@@ -563,17 +573,21 @@ impl Wait<'_> {
     /// Sleeps in the kernel half, where the bell wakes us too.
     fn sleep_in_kernel(&self, until: Until) -> Result<c_int, Errno> {
         let (fd, mask) = (self.set.fd(), self.mask);
-        if let (None, Limit::Milliseconds(milliseconds)) = (until.deadline, until.limit) {
-            return sys::epoll_pwait(fd, self.events, self.room, milliseconds, mask.set, mask.bytes);
+        let in_milliseconds =
+            |milliseconds| sys::epoll_pwait(fd, self.events, self.room, milliseconds, mask.set, mask.bytes);
+        // Rounded up so as not to end early.
+        let up = |left: Option<Duration>| {
+            left.map_or(-1, |left| c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX))
+        };
+        // A program that gave milliseconds may run where epoll_pwait2(2) is not allowed.
+        if let Limit::Milliseconds(asked) = self.limit {
+            return in_milliseconds(if until.deadline.is_none() { asked } else { up(until.left()) });
         }
         let left = until.left();
         let limit = left.map(timespec_of);
         match sys::epoll_pwait2(fd, self.events, self.room, limit.as_ref(), mask.set, mask.bytes) {
-            Err(Errno::ENOSYS) => {
-                // Before Linux 5.11: milliseconds, rounded up so as not to end early.
-                let up = |left: Duration| c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX);
-                sys::epoll_pwait(fd, self.events, self.room, left.map_or(-1, up), mask.set, mask.bytes)
-            }
+            // Before Linux 5.11.
+            Err(Errno::ENOSYS) => in_milliseconds(up(left)),
             result => result,
         }
     }
@@ -606,7 +620,6 @@ impl Wait<'_> {
 #[derive(Clone, Copy)]
 struct Until {
     deadline: Option<Option<Deadline>>,
-    limit: Limit,
     timeout: Timeout,
 }
 

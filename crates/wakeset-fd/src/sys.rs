@@ -97,6 +97,72 @@ pub(crate) fn getpid() -> c_int {
     raw!(getpid).map_or(0, |pid| pid as c_int)
 }
 
+/// Whether every other thread of the process is asleep in the kernel at this moment. "No" where it cannot be told.
+pub(crate) fn others_sleep() -> bool {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let Ok(tasks) = raw!(open, c"/proc/self/task".as_ptr(), flags) else { return false };
+    let own = raw!(gettid).unwrap_or(0);
+    let mut entries = [0_u8; 2048];
+    let mut all_sleep = true;
+    while all_sleep {
+        let Ok(len) = raw!(getdents64, tasks, entries.as_mut_ptr(), entries.len()) else {
+            all_sleep = false;
+            break;
+        };
+        if len == 0 {
+            break;
+        }
+        let mut rest = entries.get(..len).unwrap_or(&[]);
+        // struct linux_dirent64: inode 8, offset 8, length 2, type 1, name.
+        while let Some(&[low, high]) = rest.get(16..18) {
+            let (entry, next) = rest.split_at(usize::from(u16::from_ne_bytes([low, high])).clamp(19, rest.len()));
+            rest = next;
+            let name = entry.get(19..).and_then(|name| core::ffi::CStr::from_bytes_until_nul(name).ok());
+            let number = name.and_then(|name| name.to_str().ok()?.parse::<usize>().ok());
+            all_sleep &= number.is_none_or(|tid| tid == own || state_of(tasks, tid) == Some(b'S'));
+        }
+    }
+    let _ = raw!(close, tasks);
+    all_sleep
+}
+
+/// The state of a thread as proc(5) gives it in `stat`: `R`, `S`, `D`, …
+fn state_of(tasks: usize, tid: usize) -> Option<u8> {
+    use core::fmt::Write;
+    struct Text([u8; 32], usize);
+    impl Write for Text {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            let place = self.0.get_mut(self.1..self.1 + text.len()).ok_or(core::fmt::Error)?;
+            place.copy_from_slice(text.as_bytes());
+            self.1 += text.len();
+            Ok(())
+        }
+    }
+    let mut path = Text([0; 32], 0);
+    write!(path, "{tid}/stat\0").ok()?;
+    let file = raw!(openat, tasks, path.0.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).ok()?;
+    let mut status = [0_u8; 128];
+    let len = raw!(read, file, status.as_mut_ptr(), status.len());
+    let _ = raw!(close, file);
+    // The name, in parentheses, may itself contain any character.
+    let status = status.get(..len.ok()?)?;
+    let end = status.iter().rposition(|byte| *byte == b')')?;
+    status.get(end + 2).copied()
+}
+
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
+
+/// Sleeps while a word is `value`; may end early.
+pub(crate) fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32) {
+    let _ = raw!(futex, word.as_ptr(), FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
+}
+
+/// Wakes up to `n` who sleep on a word.
+pub(crate) fn futex_wake(word: &core::sync::atomic::AtomicU32, n: u32) {
+    let _ = raw!(futex, word.as_ptr(), FUTEX_WAKE_PRIVATE, n, 0, 0, 0);
+}
+
 pub(crate) fn sched_yield() {
     let _ = raw!(sched_yield);
 }

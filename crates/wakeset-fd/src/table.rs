@@ -15,7 +15,7 @@
 use crate::counter::FdCounter;
 use crate::set::FdSet;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 /// Numbers from here on are left to the kernel. The table is untouched zero pages where nobody looks.
 const NUMBERS: usize = 1 << 20;
@@ -149,7 +149,7 @@ pub(crate) struct SlotHead {
     fd: AtomicI32,
     /// Somebody moves the object and uses its number meanwhile: a close waits. Set before the mover looks whether the number
     /// still stands for the object, and looked at by the closer after he has seen to it that it does not.
-    moving: AtomicBool,
+    moving: AtomicU32,
 }
 
 /// A slot: [`SlotHead`] at its beginning, and aligned so that its address has room for a tag.
@@ -161,7 +161,9 @@ pub(crate) unsafe trait Slot: Sized + 'static {
     fn head(&self) -> &SlotHead;
     /// Fresh memory for one, never freed. `None` when there is none.
     fn allocate(head: SlotHead) -> Option<&'static Self>;
-    /// Ends the object at the close of its number. Calls may still be asleep in it; they must not touch the number any more.
+    /// The number is about to be closed. Calls may still be asleep in the object; nobody may touch the number any more.
+    fn lose_number(&self);
+    /// Ends the object: nobody uses it any more.
     fn finalize(&self);
 }
 
@@ -175,7 +177,7 @@ impl SlotHead {
             sibling: AtomicUsize::new(0),
             users: AtomicU32::new(1),
             fd: AtomicI32::new(fd),
-            moving: AtomicBool::new(false),
+            moving: AtomicU32::new(0),
         }
     }
 
@@ -184,17 +186,20 @@ impl SlotHead {
     }
 
     pub(crate) fn set_moving(&self, moving: bool) {
-        self.moving.store(moving, Ordering::SeqCst);
+        self.moving.store(u32::from(moving), Ordering::SeqCst);
+        if !moving {
+            crate::sys::futex_wake(&self.moving, u32::MAX >> 1);
+        }
     }
 
     pub(crate) fn is_moving(&self) -> bool {
-        self.moving.load(Ordering::SeqCst)
+        self.moving.load(Ordering::SeqCst) != 0
     }
 
     /// Waits for whoever moves the object. The number no longer stands for it, so nobody begins anew.
     pub(crate) fn wait_for_mover(&self) {
-        while self.moving.load(Ordering::SeqCst) {
-            crate::sys::sched_yield();
+        while self.is_moving() {
+            crate::sys::futex_wait(&self.moving, 1);
         }
     }
 
@@ -238,8 +243,8 @@ pub(crate) fn slot_for<S: Slot>(fd: c_int) -> Option<&'static S> {
     Some(slot)
 }
 
-/// A use of a slot by a call that may sleep in it: the memory does not begin another life until the call is over. The object itself
-/// ends when its number is closed.
+/// A use of a slot by a call that may sleep in it: the object lives on until the call is over, even if its number is closed
+/// meanwhile, as the kernel holds a file for the length of a call.
 #[derive(Debug)]
 pub(crate) struct Using<S: Slot>(&'static S);
 
@@ -268,14 +273,25 @@ impl<S: Slot> Drop for Using<S> {
     }
 }
 
-/// Ends a use, the descriptor's or a call's.
+/// Ends a use, the descriptor's or a call's; the last one ends the object.
 pub(crate) fn end_use<S: Slot>(slot: &'static S) {
-    slot.head().users.fetch_sub(1, Ordering::SeqCst);
+    let users = &slot.head().users;
+    loop {
+        let now = users.load(Ordering::SeqCst);
+        if now == 1 {
+            // While the count is still 1, so that nobody takes the slot into use before it is done.
+            let _section = crate::section::Section::enter();
+            slot.finalize();
+        }
+        if users.compare_exchange(now, now.saturating_sub(1), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            return;
+        }
+    }
 }
 
-/// Ends an object whose number is about to be closed, and which this call has made vacant.
+/// Ends the descriptor's use of an object whose number is about to be closed, and which this call has made vacant.
 pub(crate) fn end<S: Slot>(slot: &'static S) {
     slot.head().wait_for_mover();
-    slot.finalize();
+    slot.lose_number();
     end_use(slot);
 }

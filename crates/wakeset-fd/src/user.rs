@@ -6,6 +6,10 @@
 
 use libc::epoll_event;
 
+// The table's bounds, which the linker makes, are nobody else's business.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(".hidden __start_wakeset_faults", ".hidden __stop_wakeset_faults");
+
 /// The instruction at label 2 may fault; execution resumes at label 3.
 #[cfg(target_arch = "x86_64")]
 macro_rules! may_fault {

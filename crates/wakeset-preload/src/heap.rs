@@ -1,19 +1,18 @@
 //! The library's own heap, because a hook may run where libc's malloc must not be called.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, Ordering};
 use syscalls::{Sysno, syscall};
 use talc::base::Talc;
 use talc::base::binning::Binning;
 use talc::source::Source;
 use talc::sync::TalcLock;
-use wakeset_fd::section::Section;
+use wakeset_fd::section;
 
 /// How much is mapped at a time, at least. Pages are touched only when used.
 const CHUNK: usize = 256 << 10;
 
 #[global_allocator]
-static HEAP: TalcLock<SectionLock, Mapped, talc::DefaultBinning> = TalcLock::new(Mapped);
+static HEAP: TalcLock<HeapLock, Mapped, talc::DefaultBinning> = TalcLock::new(Mapped);
 
 /// Memory from mmap(2), never returned.
 #[derive(Debug)]
@@ -31,40 +30,29 @@ unsafe impl Source for Mapped {
     }
 }
 
-/// A lock whose holder is in a section, so that a handler on the same thread cannot want it.
-#[derive(Debug)]
-struct SectionLock(AtomicU32);
+/// [`section::SectionLock`] as the allocator wants it.
+struct HeapLock(section::SectionLock);
 
-// SAFETY: the word goes from 0 to 1 for one thread at a time.
-unsafe impl lock_api::RawMutex for SectionLock {
+// SAFETY: a lock that one thread holds at a time.
+unsafe impl lock_api::RawMutex for HeapLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "what the trait asks for")]
-    const INIT: Self = Self(AtomicU32::new(0));
+    const INIT: Self = Self(section::SectionLock::new());
     type GuardMarker = lock_api::GuardNoSend;
 
     fn lock(&self) {
-        while !self.try_lock() {
-            // SAFETY: has no arguments.
-            let _ = unsafe { syscall!(Sysno::sched_yield) };
-        }
+        self.0.lock();
     }
 
     fn try_lock(&self) -> bool {
-        let section = Section::enter();
-        let locked = self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if locked {
-            // Ends in `unlock`.
-            core::mem::forget(section);
-        }
-        locked
+        self.0.try_lock()
     }
 
     unsafe fn unlock(&self) {
-        self.0.store(0, Ordering::Release);
-        Section::leave();
+        self.0.unlock();
     }
 }
 
-type Guard = lock_api::MutexGuard<'static, SectionLock, Talc<Mapped, talc::DefaultBinning>>;
+type Guard = lock_api::MutexGuard<'static, HeapLock, Talc<Mapped, talc::DefaultBinning>>;
 
 /// The guard that is held across a fork.
 struct Held(UnsafeCell<Option<Guard>>);

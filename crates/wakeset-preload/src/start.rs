@@ -28,6 +28,7 @@ static UNDER_WAY: UnderWay = UnderWay(UnsafeCell::new(None));
 /// Before a fork.
 pub(crate) unsafe extern "C" fn prepare() {
     let forking = fork::prepare();
+    crate::hooks::signal::hold();
     crate::heap::hold();
     // SAFETY: see `UnderWay`.
     unsafe { *UNDER_WAY.0.get() = Some(forking) };
@@ -39,6 +40,7 @@ pub(crate) unsafe extern "C" fn in_parent() {
     let forking = unsafe { (*UNDER_WAY.0.get()).take() };
     // SAFETY: held since `prepare`.
     unsafe { crate::heap::release() };
+    crate::hooks::signal::release();
     if let Some(forking) = forking {
         forking.in_parent();
     }
@@ -50,6 +52,8 @@ pub(crate) unsafe extern "C" fn in_child() {
     let forking = unsafe { (*UNDER_WAY.0.get()).take() };
     // SAFETY: held since `prepare`, by the thread that this one is a copy of.
     unsafe { crate::heap::release() };
+    crate::hooks::signal::release();
+    crate::hooks::signal::drop_deferred();
     if let Some(forking) = forking {
         forking.in_child();
     }

@@ -218,11 +218,13 @@ impl Counter {
     ///
     /// For whoever carries the counter's state elsewhere, such as into a kernel eventfd. It wakes no watch.
     pub fn seal(&self) -> Option<u64> {
-        self.seal_with(|_| {})
+        let value = self.seal_with(|_| {});
+        self.wake_sealed();
+        value
     }
 
-    /// [`seal`](Self::seal), with the value shown to `carry` *before* the counter is sealed (and again if it changes until then), so that
-    /// whoever finds it sealed can know where its value is.
+    /// The first half of [`seal`](Self::seal), with the value shown to `carry` *before* the counter is sealed (and again if it changes
+    /// until then), so that whoever finds it sealed can know where its value is.
     #[doc(hidden)]
     pub fn seal_with(&self, mut carry: impl FnMut(u64)) -> Option<u64> {
         let mut value = self.value.load(Ordering::SeqCst);
@@ -236,12 +238,17 @@ impl Counter {
                 Err(now) => value = now,
             }
         }
+        Some(value)
+    }
+
+    /// The second half of [`seal`](Self::seal): wakes who is blocked.
+    #[doc(hidden)]
+    pub fn wake_sealed(&self) {
         fence_after_rmw();
         if self.blocked.load(Ordering::SeqCst) != 0 {
             self.wake_blocked(u32::MAX >> 1, READERS);
             self.wake_blocked(u32::MAX >> 1, WRITERS);
         }
-        Some(value)
     }
 
     /// Begins another life of a sealed counter.

@@ -330,6 +330,12 @@ impl<R: ReadyList> EventPoll<R> {
         self.core().for_each(f);
     }
 
+    /// Returns when nobody who had the scan lock at the call has it any more.
+    #[doc(hidden)]
+    pub fn pass_through(&self) {
+        self.core().pass_through();
+    }
+
     /// Removes every watch and every watch on it, and takes no more until [`reopen`](Self::reopen).
     #[doc(hidden)]
     pub fn close(&self) {

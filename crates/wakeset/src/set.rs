@@ -620,6 +620,10 @@ impl SetCore {
         }
     }
 
+    pub(crate) fn pass_through(&self) {
+        drop(self.scan.lock());
+    }
+
     /// Calls `f(descriptor, source, interest, data)` for each watch.
     pub(crate) fn for_each(&self, mut f: impl FnMut(i32, *const dyn Source, Events, u64)) {
         let scan = self.scan.lock();

@@ -25,12 +25,7 @@ pub trait Backend: Sync {
     fn add_set(&self, set: &Self::Set, inner: &Self::Set, bits: u32, data: u64) -> io::Result<()>;
 
     /// Waits for at most `timeout`, which is whole milliseconds; 0 events when it is over.
-    fn wait(
-        &self,
-        set: &Self::Set,
-        events: &mut [Self::Event],
-        timeout: Duration,
-    ) -> io::Result<usize>;
+    fn wait(&self, set: &Self::Set, events: &mut [Self::Event], timeout: Duration) -> io::Result<usize>;
     /// The data that an event's watch was added with.
     fn data(event: &Self::Event) -> u64;
 

@@ -23,11 +23,7 @@ pub fn points(threads: Option<&[usize]>) -> Vec<Close> {
                 continue;
             }
             for nested in [false, true] {
-                points.push(Close {
-                    threads,
-                    shared,
-                    nested,
-                });
+                points.push(Close { threads, shared, nested });
             }
         }
     }
@@ -58,16 +54,9 @@ impl Point for Close {
         3 * self.threads + 64
     }
 
-    fn run<B: Backend>(
-        &self,
-        backend: &B,
-        time: Duration,
-        _expected: Option<&Rates>,
-    ) -> io::Result<Rates> {
+    fn run<B: Backend>(&self, backend: &B, time: Duration, _expected: Option<&Rates>) -> io::Result<Rates> {
         let sets = if self.shared { 1 } else { self.threads };
-        let sets: Vec<_> = (0..sets)
-            .map(|_| backend.create_set())
-            .collect::<io::Result<_>>()?;
+        let sets: Vec<_> = (0..sets).map(|_| backend.create_set()).collect::<io::Result<_>>()?;
         let mut outer = Vec::new();
         if self.nested {
             for set in &sets {
@@ -83,8 +72,7 @@ impl Point for Close {
                 let set = &sets[i % sets.len()];
                 let failed = &failed;
                 threads.push(scope.spawn(move || {
-                    serve(backend, set, i as u64, time, failed)
-                        .inspect_err(|_| failed.store(true, Ordering::Relaxed))
+                    serve(backend, set, i as u64, time, failed).inspect_err(|_| failed.store(true, Ordering::Relaxed))
                 }));
             }
             let mut rate = 0.0;
@@ -100,13 +88,7 @@ impl Point for Close {
 }
 
 /// Serves requests until the time is over; how many a second.
-fn serve<B: Backend>(
-    backend: &B,
-    set: &B::Set,
-    data: u64,
-    time: Duration,
-    failed: &AtomicBool,
-) -> io::Result<f64> {
+fn serve<B: Backend>(backend: &B, set: &B::Set, data: u64, time: Duration, failed: &AtomicBool) -> io::Result<f64> {
     let begin = Instant::now();
     let mut requests = 0;
     let mut events = [B::NO_EVENT; 1];

@@ -25,11 +25,7 @@ pub struct Ctl {
 impl Point for Ctl {
     fn rows(&self) -> Vec<Params> {
         let row = |call: &str| {
-            params([
-                ("call", call.into()),
-                ("threads", self.threads.into()),
-                ("watches", self.watches.into()),
-            ])
+            params([("call", call.into()), ("threads", self.threads.into()), ("watches", self.watches.into())])
         };
         ["add", "modify", "remove"].map(row).to_vec()
     }
@@ -42,12 +38,7 @@ impl Point for Ctl {
         self.threads * (self.watches + 1) + 64
     }
 
-    fn run<B: Backend>(
-        &self,
-        backend: &B,
-        time: Duration,
-        _expected: Option<&Rates>,
-    ) -> io::Result<Rates> {
+    fn run<B: Backend>(&self, backend: &B, time: Duration, _expected: Option<&Rates>) -> io::Result<Rates> {
         let start = Barrier::new(self.threads);
         let rates = std::thread::scope(|scope| {
             let work = || {
@@ -77,12 +68,7 @@ impl Ctl {
 }
 
 /// Adds, modifies and removes all, until the time is over; the calls per second of each.
-fn go_over<B: Backend>(
-    backend: &B,
-    set: &B::Set,
-    counters: &[B::Counter],
-    time: Duration,
-) -> io::Result<[f64; 3]> {
+fn go_over<B: Backend>(backend: &B, set: &B::Set, counters: &[B::Counter], time: Duration) -> io::Result<[f64; 3]> {
     let mut spent = [Duration::ZERO; 3];
     let mut passes = 0;
     let begin = Instant::now();

@@ -5,9 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use wakeset::{
-    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, ReadyList,
-};
+use wakeset::{Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, ReadyList};
 
 use super::backend::Backend;
 
@@ -21,18 +19,11 @@ pub struct Wakeset<R> {
 
 impl<R> Wakeset<R> {
     pub fn new() -> Self {
-        Wakeset {
-            engine: Engine::new(),
-            next_number: AtomicI32::new(0),
-            ready_list: PhantomData,
-        }
+        Wakeset { engine: Engine::new(), next_number: AtomicI32::new(0), ready_list: PhantomData }
     }
 
     fn number<S>(&self, object: S) -> Numbered<S> {
-        Numbered {
-            number: self.next_number.fetch_add(1, Ordering::Relaxed) & i32::MAX,
-            object,
-        }
+        Numbered { number: self.next_number.fetch_add(1, Ordering::Relaxed) & i32::MAX, object }
     }
 }
 
@@ -60,29 +51,21 @@ impl<R: ReadyList> Backend for Wakeset<R> {
 
     fn add(&self, set: &Self::Set, to: &Self::Counter, bits: u32, data: u64) -> io::Result<()> {
         let event = Event::new(Events::from_bits_retain(bits), data);
-        set.object
-            .add(to.number, &to.object, event)
-            .map_err(refused)
+        set.object.add(to.number, &to.object, event).map_err(refused)
     }
 
     fn modify(&self, set: &Self::Set, of: &Self::Counter, bits: u32, data: u64) -> io::Result<()> {
         let event = Event::new(Events::from_bits_retain(bits), data);
-        set.object
-            .modify(of.number, &of.object, event)
-            .map_err(refused)
+        set.object.modify(of.number, &of.object, event).map_err(refused)
     }
 
     fn remove(&self, set: &Self::Set, from: &Self::Counter) -> io::Result<()> {
-        set.object
-            .remove(from.number, &from.object)
-            .map_err(refused)
+        set.object.remove(from.number, &from.object).map_err(refused)
     }
 
     fn add_set(&self, set: &Self::Set, inner: &Self::Set, bits: u32, data: u64) -> io::Result<()> {
         let event = Event::new(Events::from_bits_retain(bits), data);
-        set.object
-            .add(inner.number, &inner.object, event)
-            .map_err(refused)
+        set.object.add(inner.number, &inner.object, event).map_err(refused)
     }
 
     fn wait(&self, set: &Self::Set, events: &mut [Event], limit: Duration) -> io::Result<usize> {

@@ -41,12 +41,7 @@ impl Backend for Kernel {
         control(set, libc::EPOLL_CTL_ADD, inner, bits, data)
     }
 
-    fn wait(
-        &self,
-        set: &OwnedFd,
-        events: &mut [libc::epoll_event],
-        timeout: Duration,
-    ) -> io::Result<usize> {
+    fn wait(&self, set: &OwnedFd, events: &mut [libc::epoll_event], timeout: Duration) -> io::Result<usize> {
         let room = i32::try_from(events.len()).unwrap_or(i32::MAX);
         let timeout = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         // SAFETY: room for as many events as are said.
@@ -77,13 +72,9 @@ impl Backend for Kernel {
 }
 
 fn control(set: &OwnedFd, operation: i32, fd: &OwnedFd, bits: u32, data: u64) -> io::Result<()> {
-    let mut event = libc::epoll_event {
-        events: bits,
-        u64: data,
-    };
+    let mut event = libc::epoll_event { events: bits, u64: data };
     // SAFETY: an initialised event that outlives the call.
-    check(unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) })
-        .map(drop)
+    check(unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) }).map(drop)
 }
 
 fn own(fd: RawFd) -> io::Result<OwnedFd> {
@@ -100,10 +91,7 @@ fn check(result: i32) -> io::Result<i32> {
 
 /// Allows this process `need` descriptors, or as many as it may have. Returns how many those are.
 pub fn raise_descriptor_limit(need: usize) -> usize {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: room for the answer.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
         return 0;
@@ -111,10 +99,7 @@ pub fn raise_descriptor_limit(need: usize) -> usize {
     let need = need as libc::rlim_t;
     // Above the hard limit only the privileged get, so that is tried first and may fail.
     for most in [limit.rlim_max.max(need), limit.rlim_max] {
-        let wanted = libc::rlimit {
-            rlim_cur: most.min(limit.rlim_cur.max(need)),
-            rlim_max: most,
-        };
+        let wanted = libc::rlimit { rlim_cur: most.min(limit.rlim_cur.max(need)), rlim_max: most };
         // SAFETY: an initialised value.
         if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &wanted) } == 0 {
             return usize::try_from(wanted.rlim_cur).unwrap_or(usize::MAX);

@@ -29,12 +29,7 @@ impl Point for Pingpong {
         "roundtrips/s"
     }
 
-    fn run<B: Backend>(
-        &self,
-        backend: &B,
-        time: Duration,
-        _expected: Option<&Rates>,
-    ) -> io::Result<Rates> {
+    fn run<B: Backend>(&self, backend: &B, time: Duration, _expected: Option<&Rates>) -> io::Result<Rates> {
         let rate = match self.threads {
             1 => alone(backend, time),
             _ => together(backend, time),
@@ -51,10 +46,7 @@ struct End<B: Backend> {
 
 impl<B: Backend> End<B> {
     fn new(backend: &B) -> io::Result<Self> {
-        let end = End {
-            set: backend.create_set()?,
-            counter: backend.create_counter()?,
-        };
+        let end = End { set: backend.create_set()?, counter: backend.create_counter()? };
         backend.add(&end.set, &end.counter, IN, 0)?;
         Ok(end)
     }

@@ -33,14 +33,7 @@ impl Row {
             (Some(kernel), Some(wakeset)) => Some(wakeset.median / kernel.median),
             _ => None,
         };
-        Row {
-            workload: workload.to_string(),
-            params,
-            unit,
-            kernel,
-            wakeset,
-            ratio,
-        }
+        Row { workload: workload.to_string(), params, unit, kernel, wakeset, ratio }
     }
 
     pub fn set_param(&mut self, name: &str, value: &str) {
@@ -62,11 +55,7 @@ impl Spread {
         rates.sort_by(f64::total_cmp);
         let (min, max) = (*rates.first()?, *rates.last()?);
         let (low, high) = (rates[(rates.len() - 1) / 2], rates[rates.len() / 2]);
-        Some(Spread {
-            median: (low + high) / 2.0,
-            min,
-            max,
-        })
+        Some(Spread { median: (low + high) / 2.0, min, max })
     }
 }
 
@@ -85,20 +74,13 @@ const SIDE: usize = 27;
 impl Report {
     /// Opens the JSON's file first: to fail after minutes of measuring would lose them.
     pub fn new(workload: &str, json: Option<&Path>) -> Result<Self, Failure> {
-        let json =
-            match json {
-                Some(path) => Some(File::create(path).map_err(|e| {
-                    Failure::own(format!("cannot write to {}: {e}", path.display()))
-                })?),
-                None => None,
-            };
-        Ok(Report {
-            workload: workload.to_string(),
-            json,
-            rows: Vec::new(),
-            notes: Vec::new(),
-            width: 0,
-        })
+        let json = match json {
+            Some(path) => {
+                Some(File::create(path).map_err(|e| Failure::own(format!("cannot write to {}: {e}", path.display())))?)
+            }
+            None => None,
+        };
+        Ok(Report { workload: workload.to_string(), json, rows: Vec::new(), notes: Vec::new(), width: 0 })
     }
 
     /// Prints the machine and the headings of a table for these rows.
@@ -141,8 +123,7 @@ impl Report {
             println!("\n{note}");
         }
         match self.json {
-            Some(file) => write_json(file, &self.rows)
-                .map_err(|e| Failure::own(format!("cannot write the JSON: {e}"))),
+            Some(file) => write_json(file, &self.rows).map_err(|e| Failure::own(format!("cannot write the JSON: {e}"))),
             None => Ok(()),
         }
     }
@@ -202,13 +183,7 @@ mod tests {
     #[test]
     fn a_row_has_the_fields_that_are_promised() {
         let spread = Spread::of(vec![2.0]);
-        let row = Row::new(
-            "stress",
-            Params::new(),
-            "events/ms",
-            spread,
-            Spread::of(vec![5.0]),
-        );
+        let row = Row::new("stress", Params::new(), "events/ms", spread, Spread::of(vec![5.0]));
         assert_eq!(
             serde_json::to_string(&row).expect("plain data"),
             r#"{"workload":"stress","params":{},"unit":"events/ms","kernel":{"median":2.0,"min":2.0,"max":2.0},"wakeset":{"median":5.0,"min":5.0,"max":5.0},"ratio":2.5}"#

@@ -19,10 +19,7 @@ const BATCH: usize = 128;
 
 pub fn points(threads: Option<&[usize]>) -> Vec<Stress> {
     let producers = threads.unwrap_or(&[8, 16, 32, 64, 128]);
-    producers
-        .iter()
-        .map(|&producers| Stress { producers })
-        .collect()
+    producers.iter().map(|&producers| Stress { producers }).collect()
 }
 
 /// One number of producers.
@@ -43,12 +40,7 @@ impl Point for Stress {
         self.producers + 64
     }
 
-    fn run<B: Backend>(
-        &self,
-        backend: &B,
-        time: Duration,
-        expected: Option<&Rates>,
-    ) -> io::Result<Rates> {
+    fn run<B: Backend>(&self, backend: &B, time: Duration, expected: Option<&Rates>) -> io::Result<Rates> {
         let set = backend.create_set()?;
         let mut counters = Vec::with_capacity(self.producers);
         for i in 0..self.producers {
@@ -74,9 +66,7 @@ impl Point for Stress {
     }
 
     fn run_bare(&self, time: Duration, expected: Option<&Rates>) -> Option<io::Result<Rates>> {
-        let words: Vec<Word> = (0..self.producers)
-            .map(|_| Word(AtomicU64::new(0)))
-            .collect();
+        let words: Vec<Word> = (0..self.producers).map(|_| Word(AtomicU64::new(0))).collect();
         Some(self.race(
             self.adds(time, expected),
             |i| {
@@ -101,9 +91,7 @@ struct Word(AtomicU64);
 
 impl Stress {
     fn adds(&self, time: Duration, expected: Option<&Rates>) -> u64 {
-        let rate = expected
-            .and_then(|rates| rates.first().copied())
-            .unwrap_or(0.0);
+        let rate = expected.and_then(|rates| rates.first().copied()).unwrap_or(0.0);
         let fitting = rate * time.as_secs_f64() * 1e3 / self.producers as f64;
         fitting.clamp(FEWEST_ADDS, MOST_ADDS) as u64
     }
@@ -131,9 +119,7 @@ impl Stress {
                 running.fetch_sub(1, Ordering::Release);
                 result.map(|()| begin)
             };
-            let threads: Vec<_> = (0..self.producers)
-                .map(|i| scope.spawn(move || produce(i)))
-                .collect();
+            let threads: Vec<_> = (0..self.producers).map(|i| scope.spawn(move || produce(i))).collect();
             start.wait();
             let mut counted = 0;
             let consumed = loop {

@@ -41,21 +41,11 @@ pub fn points(threads: Option<&[usize]>) -> Vec<Wait> {
                 continue;
             }
             for mode in MODES {
-                points.push(Wait {
-                    threads,
-                    queue,
-                    mode,
-                    nested: 0,
-                });
+                points.push(Wait { threads, queue, mode, nested: 0 });
             }
         }
         for nested in 1..=3 {
-            points.push(Wait {
-                threads,
-                queue: Queue::Each,
-                mode: MODES[0],
-                nested,
-            });
+            points.push(Wait { threads, queue: Queue::Each, mode: MODES[0], nested });
         }
     }
     points
@@ -92,12 +82,7 @@ impl Point for Wait {
         self.threads * (COUNTERS + 1 + self.nested) + 64
     }
 
-    fn run<B: Backend>(
-        &self,
-        backend: &B,
-        time: Duration,
-        _expected: Option<&Rates>,
-    ) -> io::Result<Rates> {
+    fn run<B: Backend>(&self, backend: &B, time: Duration, _expected: Option<&Rates>) -> io::Result<Rates> {
         let queues = match self.queue {
             Queue::Each => self.threads,
             Queue::Shared => 1,
@@ -183,9 +168,7 @@ struct Watched<B: Backend> {
 
 impl<B: Backend> Watched<B> {
     fn new(backend: &B, counters: usize, bits: u32, nested: usize) -> io::Result<Self> {
-        let sets: Vec<_> = (0..=nested)
-            .map(|_| backend.create_set())
-            .collect::<io::Result<_>>()?;
+        let sets: Vec<_> = (0..=nested).map(|_| backend.create_set()).collect::<io::Result<_>>()?;
         for pair in sets.windows(2) {
             backend.add_set(&pair[0], &pair[1], IN, 0)?;
         }
@@ -193,10 +176,7 @@ impl<B: Backend> Watched<B> {
         for i in 0..counters {
             let counter = backend.create_counter()?;
             backend.add(&sets[nested], &counter, bits, i as u64)?;
-            slots.push(Slot {
-                counter,
-                written: AtomicBool::new(false),
-            });
+            slots.push(Slot { counter, written: AtomicBool::new(false) });
         }
         Ok(Watched { sets, slots })
     }

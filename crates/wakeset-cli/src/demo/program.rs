@@ -18,9 +18,7 @@ const BATCH: usize = 128;
 /// all of them with epoll and reads the counters until everything has arrived.
 pub fn stress(producers: usize, adds: u64) -> Result<(), Failure> {
     let set = create_set()?;
-    let counters: Vec<RawFd> = (0..producers)
-        .map(|_| create_counter(set))
-        .collect::<Result<_, _>>()?;
+    let counters: Vec<RawFd> = (0..producers).map(|_| create_counter(set)).collect::<Result<_, _>>()?;
     let expected = producers as u64 * adds;
     let start = Barrier::new(producers + 1);
     let (counted, elapsed) = std::thread::scope(|scope| {
@@ -48,11 +46,7 @@ pub fn stress(producers: usize, adds: u64) -> Result<(), Failure> {
         // From the first add on: with many threads this one may be late to begin.
         let mut begin = end;
         for thread in threads {
-            begin = begin.min(
-                thread
-                    .join()
-                    .map_err(|_| Failure::own("a producer failed"))??,
-            );
+            begin = begin.min(thread.join().map_err(|_| Failure::own("a producer failed"))??);
         }
         Ok::<_, Failure>((counted, end - begin))
     })?;
@@ -79,19 +73,14 @@ pub fn pingpong(rounds: u64) -> Result<(), Failure> {
 
 fn create_set() -> Result<RawFd, Failure> {
     // SAFETY: no memory is involved.
-    check("epoll_create1", unsafe {
-        libc::epoll_create1(libc::EPOLL_CLOEXEC)
-    })
+    check("epoll_create1", unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
 }
 
 fn create_counter(set: RawFd) -> Result<RawFd, Failure> {
     let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
     // SAFETY: no memory is involved.
     let counter = check("eventfd", unsafe { libc::eventfd(0, flags) })?;
-    let mut event = libc::epoll_event {
-        events: libc::EPOLLIN as u32,
-        u64: counter as u64,
-    };
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: counter as u64 };
     // SAFETY: an initialised event that outlives the call.
     let added = unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, counter, &mut event) };
     check("epoll_ctl", added)?;
@@ -129,9 +118,6 @@ fn read_counter(counter: RawFd) -> Result<u64, Failure> {
 fn check(call: &str, result: i32) -> Result<i32, Failure> {
     match result {
         r if r >= 0 => Ok(r),
-        _ => Err(Failure::own(format!(
-            "{call} failed: {}",
-            io::Error::last_os_error()
-        ))),
+        _ => Err(Failure::own(format!("{call} failed: {}", io::Error::last_os_error()))),
     }
 }

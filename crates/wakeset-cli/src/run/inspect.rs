@@ -110,11 +110,7 @@ pub fn obstacle(path: &Path) -> Option<Obstacle> {
         let mut start = Vec::new();
         let Ok(file) = File::open(&path) else {
             let reason = privileges(&path)?;
-            return Some(Obstacle {
-                program: path,
-                reason,
-                preload: true,
-            });
+            return Some(Obstacle { program: path, reason, preload: true });
         };
         file.take(SCRIPT_LINE as u64).read_to_end(&mut start).ok()?;
         if start.starts_with(b"\x7fELF") {
@@ -147,11 +143,7 @@ fn binary_obstacle(program: PathBuf) -> Option<Obstacle> {
         _ => privileges(&program)?,
     };
     let preload = !matches!(reason, Reason::OtherClass | Reason::OtherLoader(_));
-    Some(Obstacle {
-        program,
-        reason,
-        preload,
-    })
+    Some(Obstacle { program, reason, preload })
 }
 
 /// The dynamic loader this very program was started by: the preload library is built with it.
@@ -191,8 +183,7 @@ fn has_capabilities(path: &Path) -> bool {
     };
     let attribute = c"security.capability";
     // SAFETY: zero-terminated strings, and a size of 0 asks for the length only.
-    let length =
-        unsafe { libc::getxattr(name.as_ptr(), attribute.as_ptr(), std::ptr::null_mut(), 0) };
+    let length = unsafe { libc::getxattr(name.as_ptr(), attribute.as_ptr(), std::ptr::null_mut(), 0) };
     length > 0
 }
 
@@ -241,24 +232,14 @@ mod tests {
         let parse = |line: &str| {
             let line = Shebang::parse(line.as_bytes())?;
             let program = line.program_of_env();
-            Some((
-                line.interpreter.display().to_string(),
-                program.map(|p| p.into_string().expect("ASCII")),
-            ))
+            Some((line.interpreter.display().to_string(), program.map(|p| p.into_string().expect("ASCII"))))
         };
-        let is = |interpreter: &str, program: Option<&str>| {
-            Some((interpreter.to_string(), program.map(str::to_string)))
-        };
+        let is =
+            |interpreter: &str, program: Option<&str>| Some((interpreter.to_string(), program.map(str::to_string)));
         assert_eq!(parse("#!/bin/sh\nexit"), is("/bin/sh", None));
         assert_eq!(parse("#! /bin/awk -f\n"), is("/bin/awk", None));
-        assert_eq!(
-            parse("#!/usr/bin/env python3"),
-            is("/usr/bin/env", Some("python3"))
-        );
-        assert_eq!(
-            parse("#!/usr/bin/env -S A=1 node --flag\n"),
-            is("/usr/bin/env", Some("node"))
-        );
+        assert_eq!(parse("#!/usr/bin/env python3"), is("/usr/bin/env", Some("python3")));
+        assert_eq!(parse("#!/usr/bin/env -S A=1 node --flag\n"), is("/usr/bin/env", Some("node")));
         assert_eq!(parse("#!\n/bin/sh"), None);
         assert_eq!(parse("echo"), None);
     }

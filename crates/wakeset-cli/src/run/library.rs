@@ -19,16 +19,10 @@ const FILE_NAME: &str = "libwakeset_preload.so";
 pub fn find() -> Result<PathBuf, Failure> {
     let executable = own_executable()?;
     let directory = executable.parent().unwrap_or(Path::new("/"));
-    let built = [
-        directory.join(FILE_NAME),
-        directory.join("deps").join(FILE_NAME),
-    ];
+    let built = [directory.join(FILE_NAME), directory.join("deps").join(FILE_NAME)];
     let installed = directory.join("../lib/wakeset").join(FILE_NAME);
     let age = |path: &Path| -> Option<SystemTime> { path.metadata().ok()?.modified().ok() };
-    let newest = built
-        .iter()
-        .filter_map(|path| Some((age(path)?, path)))
-        .max_by_key(|(age, _)| *age);
+    let newest = built.iter().filter_map(|path| Some((age(path)?, path))).max_by_key(|(age, _)| *age);
     let found = match newest {
         Some((_, path)) => path.clone(),
         None => installed.canonicalize().map_err(|_| {
@@ -55,10 +49,7 @@ fn separates(byte: u8) -> bool {
 }
 
 fn items(list: &OsStr) -> impl Iterator<Item = &OsStr> {
-    list.as_bytes()
-        .split(|&b| separates(b))
-        .filter(|item| !item.is_empty())
-        .map(OsStr::from_bytes)
+    list.as_bytes().split(|&b| separates(b)).filter(|item| !item.is_empty()).map(OsStr::from_bytes)
 }
 
 fn is_ours(item: &OsStr) -> bool {
@@ -107,9 +98,6 @@ mod tests {
             "/opt/lib/wakeset/libwakeset_preload.so:libjemalloc.so:/b.so"
         );
         assert_eq!(without_ours(Some("/x/libwakeset_preload.so".into())), None);
-        assert_eq!(
-            without_ours(Some("/x/libwakeset_preload.so:/b.so".into())),
-            Some("/b.so".into())
-        );
+        assert_eq!(without_ours(Some("/x/libwakeset_preload.so:/b.so".into())), Some("/b.so".into()));
     }
 }

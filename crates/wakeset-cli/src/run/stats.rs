@@ -15,18 +15,8 @@ use wakeset_fd::stats::{DIR_VARIABLE, NAMES, PAGE_BYTES, Stat, Summary};
 use super::{Command, supervise};
 use crate::{Failure, table};
 
-const HEADINGS: [&str; 10] = [
-    "process",
-    "pid",
-    "made",
-    "kept",
-    "moved",
-    "waits",
-    "events",
-    "wakes",
-    "spurious",
-    "syscalls avoided",
-];
+const HEADINGS: [&str; 10] =
+    ["process", "pid", "made", "kept", "moved", "waits", "events", "wakes", "spurious", "syscalls avoided"];
 
 /// Processes that get a line of their own in the table; the JSON has all.
 const MOST_LINES: usize = 20;
@@ -36,12 +26,10 @@ const MOST_LINES: usize = 20;
 pub fn run_counted(command: &Command, file: Option<&Path>) -> Result<i32, Failure> {
     // Opened first: to find out afterwards that it cannot be written would lose the counts.
     let file = match file {
-        Some(path) => Some(fs::File::create(path).map_err(|e| {
-            Failure::own(format!(
-                "cannot write the counts to {}: {e}",
-                path.display()
-            ))
-        })?),
+        Some(path) => Some(
+            fs::File::create(path)
+                .map_err(|e| Failure::own(format!("cannot write the counts to {}: {e}", path.display())))?,
+        ),
         None => None,
     };
     let directory = Directory::make()?;
@@ -86,10 +74,7 @@ impl Directory {
             }
         }
         let (base, error) = error.expect("two bases were tried");
-        Err(Failure::own(format!(
-            "cannot make a directory for the counts in {}: {error}",
-            base.display()
-        )))
+        Err(Failure::own(format!("cannot make a directory for the counts in {}: {error}", base.display())))
     }
 
     /// What each process image counted, without those that never started counting.
@@ -100,9 +85,7 @@ impl Directory {
         let mut paths: Vec<_> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
         // The images of one process in the order it became them: `<pid>.<n>`.
         paths.sort_by_key(|path| {
-            let number = path
-                .extension()
-                .and_then(|n| n.to_str()?.parse::<u64>().ok());
+            let number = path.extension().and_then(|n| n.to_str()?.parse::<u64>().ok());
             (number.unwrap_or(0), path.clone())
         });
         paths.iter().filter_map(|path| read_page(path)).collect()
@@ -138,11 +121,7 @@ fn make_in(base: &Path) -> io::Result<PathBuf> {
 
 /// Reads one page. Other users may have put files there, so nothing is followed or waited for.
 fn read_page(path: &Path) -> Option<Summary> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)
-        .ok()?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
     }
@@ -170,10 +149,7 @@ impl Report {
             }
             processes.insert(image.pid, image);
         }
-        Report {
-            processes: processes.into_values().collect(),
-            total,
-        }
+        Report { processes: processes.into_values().collect(), total }
     }
 
     fn table(&self) -> String {

@@ -79,11 +79,7 @@ impl Signals {
             }
             child_before.assume_init()
         };
-        Ok(Signals {
-            blocked,
-            before,
-            child_before,
-        })
+        Ok(Signals { blocked, before, child_before })
     }
 
     fn pass_on_until_exit(&self, child: libc::pid_t) -> Result<i32, Failure> {

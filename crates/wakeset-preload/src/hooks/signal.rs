@@ -2,8 +2,8 @@
 //!
 //! The program's handlers are registered behind one of ours. When a signal comes while its thread is in a
 //! [`Section`](wakeset_fd::section::Section), ours notes it, has the kernel block all further ones on return, and lets the
-//! section finish; at its end the signal is queued again to the same thread, with the same information, and unblocked. The program sees the
-//! signal a few hundred nanoseconds later, as if it had been sent then. Faults (SIGSEGV and the like) are never deferred.
+//! section finish; at its end the program's handler is called, with the same information and the mask it asked for. The program sees the
+//! signal a few hundred nanoseconds later, as if it had been sent then. Faults of the running instruction are never deferred.
 //!
 //! SIGSEGV and SIGBUS are always ours: a fault in one of our accesses to the program's memory becomes EFAULT
 //! ([`wakeset_fd::user`]); every other one is the program's, or the kernel's default.
@@ -15,52 +15,142 @@ use crate::real::real;
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{SIG_DFL, SIG_ERR, SIG_IGN, sigaction as Action, siginfo_t, ucontext_t};
 use syscalls::{Sysno, syscall};
-use wakeset_fd::section::{self, Section};
+use wakeset_fd::section::{self, SectionLock};
 use wakeset_fd::user;
 
 const SIGNALS: usize = 65;
 
 /// The program's handler for each signal.
 static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
-/// Signals whose disposition goes back to the default when the handler starts (`SA_RESETHAND`), and how they were registered:
-/// a deferred one has to be registered again.
-static ONE_TIME: AtomicU64 = AtomicU64::new(0);
+/// The flags and the mask they were registered with.
 static FLAGS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
 static MASKS: [AtomicU64; SIGNALS] = [const { AtomicU64::new(0) }; SIGNALS];
 
-/// A deferred signal: what came with it, and the mask its thread had.
+/// A deferred signal: what came with it.
+#[derive(Clone, Copy)]
+struct Noted {
+    signal: c_int,
+    info: MaybeUninit<siginfo_t>,
+    context: MaybeUninit<ucontext_t>,
+}
+
+/// The deferred signals of a thread. Everything but the two faults is blocked once one is noted, so there is at most one
+/// of each of: any signal, a SIGSEGV that was sent, a SIGBUS that was sent.
 struct Deferred {
-    info: UnsafeCell<MaybeUninit<siginfo_t>>,
-    signal: Cell<c_int>,
+    noted: UnsafeCell<[Noted; 3]>,
+    /// The mask the thread had.
     mask: Cell<u64>,
 }
 
+const NOTHING: Noted = Noted { signal: 0, info: MaybeUninit::uninit(), context: MaybeUninit::uninit() };
+
 thread_local! {
     // No destructor and no lazy part: a plain block in the thread's static TLS, safe in a handler.
-    static DEFERRED: Deferred = const {
-        Deferred { info: UnsafeCell::new(MaybeUninit::uninit()), signal: Cell::new(0), mask: Cell::new(0) }
-    };
+    static DEFERRED: Deferred = const { Deferred { noted: UnsafeCell::new([NOTHING; 3]), mask: Cell::new(0) } };
 }
 
-/// Faults of the running instruction, which cannot wait.
-const SYNCHRONOUS: [c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+/// Faults of the running instruction, which cannot wait; the same numbers can be sent, too.
+const FAULT_NUMBERS: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
-fn mask_of_synchronous() -> u64 {
-    SYNCHRONOUS.iter().fold(0, |mask, signal| mask | 1 << (signal - 1))
+fn is_synchronous(signal: c_int, info: *const siginfo_t) -> bool {
+    // SAFETY: all our handlers are registered with SA_SIGINFO, so the kernel passes a valid siginfo.
+    FAULT_NUMBERS.contains(&signal) && unsafe { (*info).si_code } > 0
+}
+
+/// All signals but the two faults, which must get through: an access to the program's memory may fault in a section.
+const ALL_BUT_FAULTS: u64 = !(1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1));
+
+fn set_mask(mask: u64) {
+    // SAFETY: a kernel signal set of our own.
+    let _ = unsafe { syscall!(Sysno::rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8) };
+}
+
+/// Notes a signal until the end of the section it came in.
+fn defer(signal: c_int, info: *const siginfo_t, context: *mut c_void) {
+    DEFERRED.with(|deferred| {
+        let place = match signal {
+            libc::SIGSEGV => 1,
+            libc::SIGBUS => 2,
+            _ => 0,
+        };
+        // SAFETY: this thread's own; what interrupts this is a fault that was sent, which has a place of its own.
+        let noted = unsafe { &mut (*deferred.noted.get())[place] };
+        // SAFETY: the kernel passes a valid siginfo and context.
+        unsafe {
+            noted.info.as_mut_ptr().copy_from_nonoverlapping(info, 1);
+            noted.context.as_mut_ptr().copy_from_nonoverlapping(context.cast(), 1);
+            let mask = (&raw mut (*context.cast::<ucontext_t>()).uc_sigmask).cast::<u64>();
+            if !section::is_deferred() {
+                deferred.mask.set(mask.read());
+            }
+            mask.write(mask.read() | ALL_BUT_FAULTS);
+        }
+        noted.signal = signal;
+    });
+    section::set_deferred(true);
+}
+
+/// At the end of a section in which a signal was deferred.
+#[cold]
+pub(crate) fn deliver_deferred() {
+    set_mask(!0);
+    let (noted, mask) = forget_deferred();
+    for mut noted in noted {
+        if noted.signal == 0 {
+            continue;
+        }
+        let place = noted.signal as usize % SIGNALS;
+        let mut during = mask | MASKS[place].load(Ordering::Acquire);
+        if FLAGS[place].load(Ordering::Acquire) as c_int & libc::SA_NODEFER == 0 {
+            during |= 1 << (place - 1);
+        }
+        set_mask(during);
+        // SAFETY: copies of what the kernel passed.
+        unsafe { handle(noted.signal, noted.info.as_mut_ptr(), noted.context.as_mut_ptr().cast()) };
+        set_mask(!0);
+    }
+    set_mask(mask);
+}
+
+/// Takes out what was deferred, and the mask to go back to. In a forked child that is all: what was pending for the parent is not
+/// for the child.
+fn forget_deferred() -> ([Noted; 3], u64) {
+    section::set_deferred(false);
+    // SAFETY: this thread's own.
+    DEFERRED.with(|deferred| (unsafe { deferred.noted.get().replace([NOTHING; 3]) }, deferred.mask.get()))
+}
+
+/// Before a fork: nobody else is in the middle of changing what a forked child goes on with.
+pub(crate) fn hold() {
+    FAULTS.lock.lock();
+}
+
+/// After a fork, on both sides.
+pub(crate) fn release() {
+    FAULTS.lock.unlock();
+}
+
+/// After a fork, in the child.
+pub(crate) fn drop_deferred() {
+    if section::is_deferred() {
+        let (_, mask) = forget_deferred();
+        set_mask(mask);
+    }
 }
 
 /// The program's dispositions of the two faults that are always ours.
 struct Faults {
-    busy: AtomicBool,
+    lock: SectionLock,
     actions: UnsafeCell<[MaybeUninit<Action>; 2]>,
 }
-// SAFETY: only used with `busy` set, in `with`.
+// SAFETY: only used with the lock held, in `with`.
 unsafe impl Sync for Faults {}
 static FAULTS: Faults =
-    Faults { busy: AtomicBool::new(false), actions: UnsafeCell::new([const { MaybeUninit::zeroed() }; 2]) };
+    Faults { lock: SectionLock::new(), actions: UnsafeCell::new([const { MaybeUninit::zeroed() }; 2]) };
 
 fn is_fault(signal: c_int) -> bool {
     matches!(signal, libc::SIGSEGV | libc::SIGBUS)
@@ -69,14 +159,11 @@ fn is_fault(signal: c_int) -> bool {
 impl Faults {
     /// Runs `f` on the program's disposition of a fault.
     fn with<T>(&self, signal: c_int, f: impl FnOnce(&mut Action) -> T) -> T {
-        let _section = Section::enter();
-        while self.busy.swap(true, Ordering::Acquire) {
-            core::hint::spin_loop();
-        }
+        self.lock.lock();
         let place = usize::from(signal == libc::SIGBUS);
-        // SAFETY: `busy` is ours, and all-zero is a valid action, the default.
+        // SAFETY: the lock is ours, and all-zero is a valid action, the default.
         let result = f(unsafe { (*self.actions.get())[place].assume_init_mut() });
-        self.busy.store(false, Ordering::Release);
+        self.lock.unlock();
         result
     }
 }
@@ -96,6 +183,11 @@ pub(crate) fn take_faults() {
 /// Registers ours for a fault, in the way the program wants its own to run.
 fn register_fault(signal: c_int, wanted: &Action) -> c_int {
     let mut action = *wanted;
+    if wanted.sa_sigaction == SIG_IGN {
+        // Stays ignored over an exec, which a handler would not.
+        // SAFETY: a valid action.
+        return unsafe { real!(sigaction: Sigaction)(signal, &raw const action, core::ptr::null_mut()) };
+    }
     action.sa_sigaction = ours();
     // The disposition must stay ours: what SA_RESETHAND asks for is done in `on_fault`.
     action.sa_flags = (wanted.sa_flags & !libc::SA_RESETHAND) | libc::SA_SIGINFO;
@@ -145,41 +237,39 @@ unsafe fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
 
 /// What the kernel calls for every signal the program handles.
 unsafe extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    if is_fault(signal) {
+    let synchronous = is_synchronous(signal, info);
+    if is_fault(signal) && synchronous {
         // SAFETY: the kernel passes a valid context.
-        let resume = unsafe {
+        unsafe {
             let registers = &raw mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs;
             let address = &raw mut (*registers)[libc::REG_RIP as usize];
-            let resume = wakeset_fd::user::recovery(*address as usize);
-            if let Some(resume) = resume {
+            if let Some(resume) = wakeset_fd::user::recovery(*address as usize) {
                 *address = resume as i64;
+                return;
             }
-            resume
-        };
-        if resume.is_none() {
-            // SAFETY: as it came.
-            unsafe { on_fault(signal, info, context) };
         }
+    }
+    if section::is_inside() && !synchronous {
+        defer(signal, info, context);
         return;
     }
-    if section::is_inside() && !SYNCHRONOUS.contains(&signal) {
-        DEFERRED.with(|deferred| {
-            // SAFETY: the kernel passes a valid siginfo and context. With everything blocked until the section ends there is
-            // at most one deferred signal.
-            unsafe {
-                deferred.info.get().cast::<siginfo_t>().copy_from_nonoverlapping(info, 1);
-                deferred.signal.set(signal);
-                let mask = (&raw mut (*context.cast::<ucontext_t>()).uc_sigmask).cast::<u64>();
-                deferred.mask.set(mask.read());
-                mask.write(!mask_of_synchronous());
-            }
-        });
-        section::set_deferred(true);
+    // SAFETY: as it came.
+    unsafe { handle(signal, info, context) };
+}
+
+/// Does what the program has set for a signal.
+///
+/// # Safety
+/// As the kernel calls a handler.
+unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    if is_fault(signal) {
+        // SAFETY: as the caller's.
+        unsafe { on_fault(signal, info, context) };
         return;
     }
     let handler = HANDLERS[signal as usize % SIGNALS].load(Ordering::Acquire);
     if handler > SIG_IGN {
-        // SAFETY: what the program registered. The kernel fills all three registers whether SA_SIGINFO is set or not.
+        // SAFETY: what the program registered.
         unsafe {
             let handler: unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void) =
                 core::mem::transmute::<usize, _>(handler);
@@ -188,49 +278,12 @@ unsafe extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, conte
     }
 }
 
-/// At the end of a section in which a signal was deferred.
-#[cold]
-pub(crate) fn deliver_deferred() {
-    section::set_deferred(false);
-    DEFERRED.with(|deferred| {
-        let signal = deferred.signal.get();
-        let place = signal as usize % SIGNALS;
-        if ONE_TIME.fetch_and(!(1 << (place - 1)), Ordering::AcqRel) & 1 << (place - 1) != 0 {
-            register_again(signal);
-        }
-        // SAFETY: everything but faults is blocked, so the signal stays pending until the mask is restored; the
-        // information is the one it came with.
-        unsafe {
-            let (pid, tid) = (syscall!(Sysno::getpid).unwrap_or(0), syscall!(Sysno::gettid).unwrap_or(0));
-            if syscall!(Sysno::rt_tgsigqueueinfo, pid, tid, signal, deferred.info.get()).is_err() {
-                // The queue of pending signals is full: better without its information than not at all.
-                let _ = syscall!(Sysno::tgkill, pid, tid, signal);
-            }
-            let mask = deferred.mask.get();
-            let _ = syscall!(Sysno::rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
-        }
-    });
-}
-
 fn ours() -> usize {
     on_signal as *const () as usize
 }
 
 type Sigaction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
 type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
-
-fn register_again(signal: c_int) {
-    let place = signal as usize % SIGNALS;
-    // SAFETY: all-zero is a valid sigaction.
-    let mut action: Action = unsafe { core::mem::zeroed() };
-    action.sa_sigaction = ours();
-    action.sa_flags = FLAGS[place].load(Ordering::Acquire) as c_int;
-    // SAFETY: the first 8 bytes of glibc's set are the kernel's.
-    unsafe { (&raw mut action.sa_mask).cast::<u64>().write(MASKS[place].load(Ordering::Acquire)) };
-    ONE_TIME.fetch_or(1 << (place - 1), Ordering::AcqRel);
-    // SAFETY: a valid action.
-    unsafe { real!(sigaction: Sigaction)(signal, &raw const action, core::ptr::null_mut()) };
-}
 
 fn is_handler(handler: usize) -> bool {
     handler != SIG_DFL && handler != SIG_IGN && handler != SIG_ERR
@@ -262,6 +315,7 @@ pub unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, old: *m
         return unsafe { call(signal, action, old) };
     }
     let before = HANDLERS[place].load(Ordering::Acquire);
+    let flags_before = FLAGS[place].load(Ordering::Acquire) as c_int;
     // SAFETY: the caller's contract: null or valid.
     let mut asked = unsafe { action.as_ref() }.copied();
     let result = match &mut asked {
@@ -269,12 +323,8 @@ pub unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, old: *m
             FLAGS[place].store(asked.sa_flags as usize, Ordering::Release);
             // SAFETY: the first 8 bytes of glibc's set are the kernel's.
             MASKS[place].store(unsafe { (&raw const asked.sa_mask).cast::<u64>().read() }, Ordering::Release);
-            let bit = 1 << (place - 1);
-            if asked.sa_flags & libc::SA_RESETHAND != 0 {
-                ONE_TIME.fetch_or(bit, Ordering::AcqRel);
-            } else {
-                ONE_TIME.fetch_and(!bit, Ordering::AcqRel);
-            }
+            // Always: without it the kernel leaves the siginfo unwritten. A handler of one argument does not look at the others.
+            asked.sa_flags |= libc::SA_SIGINFO;
             HANDLERS[place].store(core::mem::replace(&mut asked.sa_sigaction, ours()), Ordering::Release);
             // SAFETY: a valid action, and the caller's place for the old one.
             let result = unsafe { call(signal, asked, old) };
@@ -291,6 +341,9 @@ pub unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, old: *m
         && old.sa_sigaction == ours()
     {
         old.sa_sigaction = before;
+        if flags_before & libc::SA_SIGINFO == 0 {
+            old.sa_flags &= !libc::SA_SIGINFO;
+        }
     }
     result
 }
@@ -302,69 +355,87 @@ pub unsafe extern "C" fn __sigaction(signal: c_int, action: *const Action, old: 
     unsafe { sigaction(signal, action, old) }
 }
 
-/// Registers ours in place of `handler` with one of libc's older calls, and gives back what the program had.
-unsafe fn register(signal: c_int, handler: usize, one_time: bool, call: Signal) -> usize {
-    if is_fault(signal) && handler != SIG_ERR {
-        // SAFETY: all-zero is a valid action.
-        let mut action: Action = unsafe { core::mem::zeroed() };
-        action.sa_sigaction = handler;
-        action.sa_flags = if one_time { libc::SA_RESETHAND | libc::SA_NODEFER } else { libc::SA_RESTART };
-        // SAFETY: all-zero is a valid action.
-        let mut old: Action = unsafe { core::mem::zeroed() };
-        // SAFETY: valid places.
-        unsafe { sigaction(signal, &raw const action, &raw mut old) };
-        return old.sa_sigaction;
-    }
+/// The flags sigset(3) registers with.
+const SIGSET: c_int = 0;
+
+/// signal(2) and its kin, by way of sigaction, so that the kernel passes a siginfo.
+unsafe fn register(signal: c_int, handler: usize, flags: c_int, call: Signal) -> usize {
     let place = signal as usize;
-    if !(1..SIGNALS).contains(&place) {
-        // SAFETY: the caller's contract.
-        return unsafe { call(signal, handler) };
-    }
-    let before = HANDLERS[place].load(Ordering::Acquire);
-    let mut passed_on = handler;
     // 2 is sigset's SIG_HOLD: a mask, not a handler.
-    if is_handler(handler) && handler != 2 {
-        let bit = 1 << (place - 1);
-        if one_time {
-            FLAGS[place].store((libc::SA_RESETHAND | libc::SA_NODEFER) as usize, Ordering::Release);
-            MASKS[place].store(0, Ordering::Release);
-            ONE_TIME.fetch_or(bit, Ordering::AcqRel);
-        } else {
-            ONE_TIME.fetch_and(!bit, Ordering::AcqRel);
+    let plain = !is_handler(handler) || handler == 2;
+    if plain && !is_fault(signal) || !(1..SIGNALS).contains(&place) || handler == SIG_ERR {
+        let before = HANDLERS.get(place).map_or(0, |before| before.load(Ordering::Acquire));
+        // SAFETY: the caller's contract.
+        let old = unsafe { call(signal, handler) };
+        return if old == ours() { before } else { old };
+    }
+    if flags == SIGSET && !FAULT_NUMBERS.contains(&signal) {
+        // It also unblocks the signal, and says whether it was blocked.
+        let before = HANDLERS[place].swap(handler, Ordering::AcqRel);
+        FLAGS[place].store(0, Ordering::Release);
+        MASKS[place].store(0, Ordering::Release);
+        // SAFETY: the caller's contract.
+        let old = unsafe { call(signal, ours()) };
+        if old == SIG_ERR {
+            HANDLERS[place].store(before, Ordering::Release);
         }
-        HANDLERS[place].store(handler, Ordering::Release);
-        passed_on = ours();
+        return if old == ours() { before } else { old };
     }
-    // SAFETY: the caller's contract.
-    let old = unsafe { call(signal, passed_on) };
-    if old == SIG_ERR && passed_on == ours() {
-        HANDLERS[place].store(before, Ordering::Release);
+    // SAFETY: all-zero is a valid action.
+    let (mut action, mut old): (Action, Action) = unsafe { core::mem::zeroed() };
+    action.sa_sigaction = handler;
+    action.sa_flags = flags;
+    if flags == libc::SA_RESTART && INTERRUPTING.load(Ordering::Acquire) & 1 << (place - 1) != 0 {
+        action.sa_flags = 0;
     }
-    if old == ours() { before } else { old }
+    // SAFETY: valid places.
+    match unsafe { sigaction(signal, &raw const action, &raw mut old) } {
+        0 => old.sa_sigaction,
+        _ => SIG_ERR,
+    }
+}
+
+/// Signals for which siginterrupt(3) has asked that calls be interrupted.
+static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
+
+/// siginterrupt(3): what it says also holds for handlers that signal(2) sets later.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
+    type Interrupt = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    if (1..SIGNALS as c_int).contains(&signal) {
+        let bit = 1 << (signal - 1);
+        if interrupts == 0 {
+            INTERRUPTING.fetch_and(!bit, Ordering::AcqRel);
+        } else {
+            INTERRUPTING.fetch_or(bit, Ordering::AcqRel);
+        }
+    }
+    // SAFETY: the caller's contract. libc changes the flags of what is registered, which is ours.
+    unsafe { real!(siginterrupt: Interrupt)(signal, interrupts) }
 }
 
 macro_rules! older_calls {
-    ($($(#[$doc:meta])* $name:ident, one_time: $one_time:literal;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident, $flags:expr;)+) => {$(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
             // SAFETY: the caller's contract.
-            unsafe { register(signal, handler, $one_time, real!($name: Signal)) }
+            unsafe { register(signal, handler, $flags, real!($name: Signal)) }
         }
     )+};
 }
 
 older_calls! {
     /// signal(2), with BSD semantics.
-    signal, one_time: false;
+    signal, libc::SA_RESTART;
     /// signal(2) by another name.
-    bsd_signal, one_time: false;
+    bsd_signal, libc::SA_RESTART;
     /// signal(2) by another name.
-    ssignal, one_time: false;
+    ssignal, libc::SA_RESTART;
     /// signal(2) with System V semantics.
-    sysv_signal, one_time: true;
+    sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;
     /// glibc's other name for sysv_signal(3).
-    __sysv_signal, one_time: true;
+    __sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;
     /// sigset(3).
-    sigset, one_time: false;
+    sigset, SIGSET;
 }

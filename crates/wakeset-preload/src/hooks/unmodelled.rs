@@ -101,6 +101,36 @@ asynchronous! {
     lio_listio64;
 }
 
+/// Defines hooks for the set-up calls of liburing and libaio, which make their system calls themselves: what they set up reaches every
+/// descriptor.
+macro_rules! rings {
+    ($($(#[$doc:meta])* $name:ident, $reason:ident;)+) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize) -> c_int {
+            type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize) -> c_int;
+            escape::everything_for_good(Stat::$reason);
+            // SAFETY: the caller's contract; further argument registers are not looked at.
+            unsafe { real!($name: Function)(a, b, c, d, e) }
+        }
+    )+};
+}
+
+rings! {
+    /// io_uring_queue_init(3) of liburing.
+    io_uring_queue_init, MovedIoRing;
+    /// io_uring_queue_init_params(3) of liburing.
+    io_uring_queue_init_params, MovedIoRing;
+    /// io_uring_queue_init_mem(3) of liburing.
+    io_uring_queue_init_mem, MovedIoRing;
+    /// io_uring_setup(2), as liburing exports it.
+    io_uring_setup, MovedIoRing;
+    /// io_setup(2), as libaio exports it.
+    io_setup, MovedAio;
+    /// io_queue_init(3) of libaio.
+    io_queue_init, MovedAio;
+}
+
 /// Defines hooks for variadic functions: `$before` gets the first argument and returns libc's function, which is then jumped to
 /// with every argument register as it was.
 macro_rules! variadic {

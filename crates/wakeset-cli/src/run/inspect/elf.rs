@@ -65,10 +65,7 @@ pub fn loader(file: &mut (impl Read + Seek)) -> io::Result<Loader> {
         return Err(ErrorKind::InvalidData.into());
     }
     let machine = u16::from_ne_bytes([header[MACHINE_AT], header[MACHINE_AT + 1]]);
-    if header[4] != native::CLASS
-        || header[5] != BYTE_ORDER
-        || MACHINE.is_some_and(|ours| ours != machine)
-    {
+    if header[4] != native::CLASS || header[5] != BYTE_ORDER || MACHINE.is_some_and(|ours| ours != machine) {
         return Ok(Loader::Foreign);
     }
     file.read_exact(&mut header[20..])?;
@@ -134,30 +131,21 @@ mod tests {
         let mut bytes = own();
         bytes[native::ENTRIES_AT] = 0;
         bytes[native::ENTRIES_AT + 1] = 0;
-        assert_eq!(
-            loader(&mut Cursor::new(bytes)).expect("an ELF file"),
-            Loader::None
-        );
+        assert_eq!(loader(&mut Cursor::new(bytes)).expect("an ELF file"), Loader::None);
     }
 
     #[test]
     fn another_word_size_is_foreign() {
         let mut bytes = own();
         bytes[4] = 3 - bytes[4];
-        assert_eq!(
-            loader(&mut Cursor::new(bytes)).expect("an ELF file"),
-            Loader::Foreign
-        );
+        assert_eq!(loader(&mut Cursor::new(bytes)).expect("an ELF file"), Loader::Foreign);
     }
 
     #[test]
     fn damaged_files_are_errors_or_answers_but_never_panics() {
         let bytes = own();
         for cut in [0, 3, 19, 20, 63, 64, 100] {
-            assert!(
-                loader(&mut Cursor::new(&bytes[..cut])).is_err(),
-                "cut at {cut}"
-            );
+            assert!(loader(&mut Cursor::new(&bytes[..cut])).is_err(), "cut at {cut}");
         }
         let mut random = 1u32;
         for _ in 0..2000 {
