@@ -330,6 +330,31 @@ fn close() {
 }
 
 #[test]
+fn moves() {
+    compare("moves", Build::Plain, &[]);
+}
+
+#[test]
+fn closed() {
+    compare("closed", Build::Plain, &[]);
+}
+
+#[test]
+fn handlers() {
+    compare("handlers", Build::Plain, &[]);
+}
+
+#[test]
+fn bells() {
+    compare("bells", Build::Plain, &[]);
+}
+
+#[test]
+fn realtime() {
+    compare("realtime", Build::Plain, &[]);
+}
+
+#[test]
 fn stress() {
     compare("stress", Build::Plain, &["8", "20000"]);
 }

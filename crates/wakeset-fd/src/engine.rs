@@ -20,7 +20,7 @@ pub(crate) fn get() -> &'static Engine {
 
 #[cold]
 fn make() -> &'static Engine {
-    let engine = Box::into_raw(Box::new(Engine::new()));
+    let engine = Box::into_raw(Box::new(Engine::new().leak()));
     match ENGINE.compare_exchange(ptr::null_mut(), engine, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: leaked.
         Ok(_) => unsafe { &*engine },

@@ -25,9 +25,9 @@ const MAX: u64 = u64::MAX - 1;
 /// compare-and-swap on one word decides between "added here" and "look elsewhere".
 const SEALED: u64 = u64::MAX;
 
-/// Pauses of a reader that has lost a race with a writer.
+/// Pauses of a reader that has lost a race with a writer: half a microsecond to a microsecond.
 #[cfg(not(any(loom, shuttle)))]
-const BACKOFF: u32 = 16;
+const BACKOFF: u32 = 32;
 
 /// The wake classes of [`Counter::turn`].
 const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();

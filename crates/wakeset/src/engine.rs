@@ -15,7 +15,16 @@ use core::fmt;
 /// watches is kept for new watches and returned when the engine and all that was made with it are gone.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) shared: Arc<Shared>,
+    hold: Hold,
+}
+
+/// How a handle keeps the engine's memory in place.
+#[derive(Clone)]
+enum Hold {
+    /// One of many; the last one frees it.
+    Counted(Arc<Shared>),
+    /// It stays for good.
+    Leaked(&'static Shared),
 }
 
 pub(crate) struct Shared {
@@ -38,20 +47,42 @@ impl Engine {
     /// An engine whose sets hold at most `limit` watches together; one more fails with ENOSPC, as
     /// `/proc/sys/fs/epoll/max_user_watches` makes it in Linux.
     pub fn with_watch_limit(limit: usize) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                watches: Pool::new(),
-                sets: Pool::new(),
-                nesting: ScanLock::new(()),
-                watched: AtomicUsize::new(0),
-                watch_limit: limit,
-            }),
+        let shared = Shared {
+            watches: Pool::new(),
+            sets: Pool::new(),
+            nesting: ScanLock::new(()),
+            watched: AtomicUsize::new(0),
+            watch_limit: limit,
+        };
+        Self { hold: Hold::Counted(Arc::new(shared)) }
+    }
+
+    /// The same engine, kept for the life of the process.
+    ///
+    /// Every [`Description`](crate::Description) and set holds its engine. With an engine that may go, that is a count which all
+    /// threads share, and opening and closing sources at a high rate on several threads makes them contend for it; with
+    /// one that stays, they share nothing.
+    pub fn leak(self) -> Self {
+        match self.hold {
+            Hold::Counted(shared) => {
+                // SAFETY: the count that is given up here is never taken back, so the memory stays.
+                Self { hold: Hold::Leaked(unsafe { &*Arc::into_raw(shared) }) }
+            }
+            Hold::Leaked(_) => self,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Shared {
+        match &self.hold {
+            Hold::Counted(shared) => shared,
+            Hold::Leaked(shared) => shared,
         }
     }
 
     /// Whether both are the same engine.
     pub fn is(&self, other: &Engine) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        core::ptr::eq(self.shared(), other.shared())
     }
 }
 
@@ -80,6 +111,6 @@ impl Default for Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("watch_limit", &self.shared.watch_limit).finish_non_exhaustive()
+        f.debug_struct("Engine").field("watch_limit", &self.shared().watch_limit).finish_non_exhaustive()
     }
 }

@@ -68,9 +68,9 @@ impl<R: ReadyList> EventPoll<R> {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn with_ready_list(engine: &Engine) -> Result<Self, Error> {
-        let core = ptr::NonNull::new(engine.shared.sets.take(1)?).ok_or(Error::NoMemory)?;
+        let core = ptr::NonNull::new(engine.shared().sets.take(1)?).ok_or(Error::NoMemory)?;
         // SAFETY: just taken from the pool.
-        unsafe { core.as_ref() }.open(&engine.shared, R::POLICY);
+        unsafe { core.as_ref() }.open(engine.shared(), R::POLICY);
         Ok(Self { core, engine: engine.clone(), patience: Patience::new(), ready_list: PhantomData })
     }
 
@@ -138,7 +138,7 @@ impl<R: ReadyList> EventPoll<R> {
             // SAFETY: the caller's contract.
             return unsafe { core.add(fd, source, event, || Ok(())) };
         }
-        let _nesting = self.engine.shared.nesting.lock();
+        let _nesting = self.engine.shared().nesting.lock();
         if let Some(inner) = inner {
             nesting::check_loop(core, inner)?;
             inner.note_outer();
@@ -345,7 +345,7 @@ impl<R: ReadyList> EventPoll<R> {
     /// Makes a closed set an empty open one.
     #[doc(hidden)]
     pub fn reopen(&self) {
-        self.core().open(&self.engine.shared, R::POLICY);
+        self.core().open(self.engine.shared(), R::POLICY);
     }
 
     /// What [`WaitQueue::hand_over`] tells of this set.
@@ -393,7 +393,7 @@ impl<R: ReadyList> Drop for EventPoll<R> {
         let core = self.core.as_ptr();
         self.core().close();
         // SAFETY: closed, and this handle was the last way to it but for late wakers.
-        unsafe { self.engine.shared.sets.give(core, core) };
+        unsafe { self.engine.shared().sets.give(core, core) };
     }
 }
 

@@ -1,8 +1,8 @@
 //! Wakeset's engine through its Rust API.
 
+use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use wakeset::{Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, ReadyList};
@@ -12,18 +12,21 @@ use super::backend::Backend;
 /// The engine as a backend, with the ready list to measure.
 pub struct Wakeset<R> {
     engine: Engine,
-    /// Numbers for the watches' keys, which descriptors are on the other side.
-    next_number: AtomicI32,
     ready_list: PhantomData<R>,
 }
 
 impl<R> Wakeset<R> {
     pub fn new() -> Self {
-        Wakeset { engine: Engine::new(), next_number: AtomicI32::new(0), ready_list: PhantomData }
+        Wakeset { engine: Engine::new().leak(), ready_list: PhantomData }
     }
 
     fn number<S>(&self, object: S) -> Numbered<S> {
-        Numbered { number: self.next_number.fetch_add(1, Ordering::Relaxed) & i32::MAX, object }
+        // The watches' keys, which are descriptors on the other side. With the object they are unique even if two threads
+        // give the same number, and threads that count for themselves do not contend.
+        thread_local! { static NEXT: Cell<i32> = const { Cell::new(0) }; }
+        let number = NEXT.get();
+        NEXT.set(number.wrapping_add(1) & i32::MAX);
+        Numbered { number, object }
     }
 }
 

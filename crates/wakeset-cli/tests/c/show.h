@@ -236,6 +236,33 @@ static inline void sleep_ms(int milliseconds)
 		;
 }
 
+/* Some hundreds of these move one thread's step past another's. */
+static inline void spin(int turns)
+{
+	for (volatile int turn = 0; turn < turns; turn++)
+		;
+}
+
+/*
+ * Whether the flag is set before patience ends. Only a program that hangs sees the end of it: then it can say so,
+ * and leave by give_up, as nothing it started can be waited for.
+ */
+static inline int in_time(atomic_int *flag)
+{
+	for (int64_t end = now() + 10 * 1000000000LL; !atomic_load(flag);) {
+		if (now() > end)
+			return 0;
+		sleep_ms(1);
+	}
+	return 1;
+}
+
+static inline _Noreturn void give_up(void)
+{
+	fflush(stdout);
+	_exit(3);
+}
+
 /* ---- threads ---- */
 
 struct thread {

@@ -1,0 +1,113 @@
+/*
+ * A set with a pipe and an eventfd in it, waited on by one thread while another only looks. By epoll(7) what is
+ * level-triggered stays ready for whoever waits, however many looked before.
+ *
+ * What each case would catch:
+ *   a look beside a sleeper   a look, with no patience or little room, that takes the notice meant for a sleeper,
+ *                             who then sleeps on beside a ready eventfd, whatever else is written to it
+ *   two sleepers              the same of a sleeper that is woken for the pipe and returns with no room left
+ */
+#include "show.h"
+#include <sched.h>
+
+static int set, counter, ends[2];
+static atomic_int begun, at_rest, looked, looking, stop;
+
+/* Sleeps until it is told of the counter, once a round. */
+static void *sleep_for_counter(void *unused)
+{
+	(void)unused;
+	for (int round = 1;; round++) {
+		while (atomic_load(&begun) < round) {
+			if (atomic_load(&stop))
+				return NULL;
+			sched_yield();
+		}
+		for (int told = 0; !told;) {
+			struct epoll_event events[4];
+			int count = epoll_wait(set, events, 4, -1);
+			for (int i = 0; i < count; i++)
+				told |= events[i].data.u64 == 'a';
+		}
+		atomic_store(&at_rest, round);
+	}
+}
+
+/* Looks once a round, with this patience. */
+static void *look_once(void *patience)
+{
+	for (int round = 1;; round++) {
+		struct epoll_event event;
+		while (atomic_load(&looking) < round) {
+			if (atomic_load(&stop))
+				return NULL;
+			sched_yield();
+		}
+		epoll_wait(set, &event, 1, *(int *)patience);
+		atomic_store(&looked, round);
+	}
+}
+
+static int reaches(atomic_int *value, int round)
+{
+	for (int64_t end = now() + 5000000000LL; atomic_load(value) < round;) {
+		if (now() > end)
+			return 0;
+		sched_yield();
+	}
+	return 1;
+}
+
+static void show_look(const char *name, int patience)
+{
+	static struct thread sleeper, looker;
+	heading(name);
+	set = must(epoll_create1(EPOLL_CLOEXEC));
+	counter = must(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	must(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
+	must(watch_new(set, counter, EPOLLIN, 'a'));
+	must(watch_new(set, ends[0], EPOLLIN | EPOLLET, 'b'));
+	atomic_store(&begun, 0);
+	atomic_store(&looking, 0);
+	atomic_store(&at_rest, 0);
+	atomic_store(&looked, 0);
+	atomic_store(&stop, 0);
+	start(&sleeper, sleep_for_counter, NULL);
+	start(&looker, look_once, &patience);
+	for (int round = 1; round <= 2500; round++) {
+		atomic_store(&begun, round);
+		usleep(100);
+		atomic_store(&looking, round);
+		spin(rand() % 2000);
+		if (round % 2) {
+			must(write(ends[1], "x", 1));
+			must(add(counter, 1));
+		} else {
+			must(add(counter, 1));
+			must(write(ends[1], "x", 1));
+		}
+		if (!reaches(&at_rest, round) || !reaches(&looked, round)) {
+			show("one sleeps, and the eventfd", "was reported", "stays ready");
+			give_up();
+		}
+		char byte[8];
+		while (read(ends[0], byte, sizeof byte) > 0)
+			;
+		drain(counter);
+	}
+	atomic_store(&stop, 1);
+	finish(&sleeper);
+	finish(&looker);
+	show("one sleeps, and the eventfd", "was reported", "was reported");
+	must(close(set));
+	must(close(counter));
+	must(close(ends[0]));
+	must(close(ends[1]));
+}
+
+int main(void)
+{
+	show_look("a look beside a sleeper", 0);
+	show_look("two sleepers", 20);
+	return verdict();
+}
