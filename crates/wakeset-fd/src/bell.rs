@@ -151,6 +151,10 @@ pub(crate) fn make_way(fd: c_int) {
         if let table::Entry::Set(set) = table::get(number)
             && set.bell.compare_exchange(fd, new, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         {
+            // The kernel knows the watch by (number, description): a new one before the old number goes.
+            let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };
+            let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, new, &raw const event);
+            let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, fd, ptr::null());
             set.set.set_bell(Some((ring, new as usize)));
         }
     }

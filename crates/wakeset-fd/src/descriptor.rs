@@ -152,9 +152,9 @@ pub unsafe fn before_sendmsg(message: *const msghdr) {
         }
         if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
             for i in 0..(len.saturating_sub(head_len)) / size_of::<c_int>() {
-                // SAFETY: within this control message.
-                let fd =
-                    unsafe { message.msg_control.byte_add(offset + head_len).cast::<c_int>().add(i).read_unaligned() };
+                let place = control.wrapping_byte_add(offset + head_len).cast::<c_int>().wrapping_add(i);
+                // SAFETY: any bits are a number.
+                let Some(fd) = (unsafe { user::load(place) }) else { return };
                 escape::fd(fd, Stat::MovedPassedOver);
             }
         }

@@ -233,7 +233,10 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
         drop(nesting);
         match result {
             Ok(()) => {
-                if adds && set.has_kernel.load(Ordering::SeqCst) && !bell::install(&set) {
+                if adds && set.in_kernel.load(Ordering::SeqCst) {
+                    // The set went into the kernel while we were at it, perhaps without this watch: its source follows.
+                    escape::fd(fd, Stat::MovedNestedKernel);
+                } else if adds && set.has_kernel.load(Ordering::SeqCst) && !bell::install(&set) {
                     // The set got a kernel half while we were at it, and no descriptor is left for a bell.
                     escape::fd(fd, Stat::MovedLimit);
                 }

@@ -5,10 +5,10 @@
 //! cancellation points, errno, and all.
 //!
 //! Rules for everything in here:
-//! - no call of a libc function that is hooked (it would come back to us): raw system calls, or [`real`];
-//! - no use of libc's malloc: a hook may run in a signal handler that interrupted malloc, so there is a heap of our own ([`heap`]);
+//! - no call of a libc function that is hooked (it would come back to us): raw system calls, or the functions that `real` looks up;
+//! - no use of libc's malloc: a hook may run in a signal handler that interrupted malloc, so there is a heap of our own (`heap`);
 //! - a lock is only held inside a [`Section`](wakeset_fd::section::Section), which keeps this thread's signal handlers out
-//!   ([`hooks::signal`]).
+//!   (`hooks::signal`).
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -58,7 +58,7 @@ static unsigned below(uint64_t *state, unsigned limit)
 	return (unsigned)(next_random(state) >> 33) % limit;
 }
 
-static void give_up(const char *complaint)
+static void abandon(const char *complaint)
 {
 	printf("%s\n", complaint);
 	exit(1);
@@ -75,7 +75,7 @@ static void *write_all_the_time(void *argument)
 		if (atomic_load(&slot->open)) {
 			uint64_t value = 1 + below(&state, 3);
 			if (add(slot->fd, value) != 8)
-				give_up("a write failed");
+				abandon("a write failed");
 			atomic_fetch_add(&slot->added, (long long)value);
 		}
 		atomic_fetch_sub(&slot->users, 1);
@@ -93,7 +93,7 @@ static void drain_slot(uint64_t tag)
 		do {
 			long long value = take(slot->fd);
 			if (value == -1 && errno != EAGAIN)
-				give_up("a read failed");
+				abandon("a read failed");
 			if (value == -1)
 				break;
 			atomic_fetch_add(&slot->taken, value);
@@ -110,7 +110,7 @@ static void *drain_all_the_time(void *unused)
 		int count = epoll_wait(set, events, 8, -1);
 		/* A SIGCHLD nobody handles may end a wait while posix_spawn has it blocked in its own thread. */
 		if (count == -1 && errno != EINTR)
-			give_up("a wait failed");
+			abandon("a wait failed");
 		for (int i = 0; i < count; i++) {
 			if (events[i].data.u64 == UINT64_MAX)
 				return NULL;
@@ -163,11 +163,11 @@ static void hear_report(pid_t child, struct slot *batch, int count, int ends[2])
 	int status = -1;
 	must(close(ends[1]));
 	if (read(ends[0], took, sizeof took) != (ssize_t)sizeof took)
-		give_up("a child did not report");
+		abandon("a child did not report");
 	while (waitpid(child, &status, 0) == -1 && errno == EINTR)
 		;
 	if (status != 0)
-		give_up("a child failed");
+		abandon("a child failed");
 	must(close(ends[0]));
 	account(batch, count, took);
 }
@@ -251,10 +251,10 @@ static void escape_by_message(struct slot *batch, int count, int many)
 	must(recvmsg(pair[1], &message.msg_hdr, MSG_CMSG_CLOEXEC));
 	header = CMSG_FIRSTHDR(&message.msg_hdr);
 	if (!header || header->cmsg_len != CMSG_LEN((size_t)count * sizeof(int)))
-		give_up("a message came without its descriptors");
+		abandon("a message came without its descriptors");
 	memcpy(received, CMSG_DATA(header), (size_t)count * sizeof(int));
 	if (be_a_stranger(received, count, ends[1]) != 0 || read(ends[0], took, sizeof took) != (ssize_t)sizeof took)
-		give_up("received descriptors do not work");
+		abandon("received descriptors do not work");
 	for (int i = 0; i < count; i++)
 		must(close(received[i]));
 	for (int i = 0; i < 2; i++) {
@@ -279,7 +279,7 @@ static void escape_by_dup(struct slot *batch, int count, unsigned way)
 		}
 	}
 	if (be_a_stranger(copies, count, ends[1]) != 0 || read(ends[0], took, sizeof took) != (ssize_t)sizeof took)
-		give_up("copies do not work");
+		abandon("copies do not work");
 	for (int i = 0; i < count; i++)
 		must(close(copies[i]));
 	must(close(ends[0]));
@@ -322,13 +322,13 @@ static void close_batch(struct slot *batch, int count, uint64_t *state)
 		if (atomic_load(&slot->taken) != atomic_load(&slot->added)) {
 			printf("added %lld, taken %lld, still there %lld\n", (long long)atomic_load(&slot->added),
 			       (long long)atomic_load(&slot->taken), take(slot->fd));
-			give_up("a count or a wake-up was lost or doubled");
+			abandon("a count or a wake-up was lost or doubled");
 		}
 		atomic_store(&slot->draining, 0);
 		while (atomic_load(&slot->users) != 0)
 			sched_yield();
 		if (take(slot->fd) != -1)
-			give_up("an eventfd holds more than was added");
+			abandon("an eventfd holds more than was added");
 		atomic_fetch_add(&total_added, atomic_load(&slot->added));
 		atomic_fetch_add(&total_taken, atomic_load(&slot->taken));
 		if (below(state, 2))
