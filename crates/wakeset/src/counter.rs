@@ -25,9 +25,11 @@ const MAX: u64 = u64::MAX - 1;
 /// compare-and-swap on one word decides between "added here" and "look elsewhere".
 const SEALED: u64 = u64::MAX;
 
-/// Pauses of a reader that has lost a race with a writer: half a microsecond to a microsecond.
+/// Pauses of a reader that has lost a race with a writer, doubled the more often that happens: from a quarter of a
+/// microsecond, less than a system call, to a few microseconds.
 #[cfg(not(any(loom, shuttle)))]
-const BACKOFF: u32 = 32;
+const PAUSES: u32 = 10;
+const MOST_DOUBLINGS: u32 = 5;
 
 /// The wake classes of [`Counter::turn`].
 const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();
@@ -49,6 +51,8 @@ pub struct Counter {
     queue: WaitQueue,
     /// What they sleep on.
     turn: Futex,
+    /// How much more often than not reads lose a race with a writer. A guess, like all that is learnt: relaxed.
+    streak: AtomicU32,
 }
 
 impl Counter {
@@ -64,6 +68,7 @@ impl Counter {
             flags: AtomicU32::new(flags.bits()),
             queue: WaitQueue::new(),
             turn: Futex::new(0),
+            streak: AtomicU32::new(0),
         }
     }
 
@@ -173,6 +178,7 @@ impl Counter {
     pub fn try_read(&self) -> Result<u64, Error> {
         let semaphore = self.flags.load(Ordering::Relaxed) & CounterFlags::SEMAPHORE.bits() != 0;
         let mut value = self.value.load(Ordering::Relaxed);
+        let mut raced = false;
         let taken = loop {
             match value {
                 0 => return Err(Error::WouldBlock),
@@ -182,9 +188,15 @@ impl Counter {
             let taken = if semaphore { 1 } else { value };
             match self.value.compare_exchange(value, value - taken, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => break taken,
-                Err(_) => value = self.after_contention(),
+                Err(_) => value = self.after_race(&mut raced),
             }
         };
+        if !raced {
+            let streak = self.streak.load(Ordering::Relaxed);
+            if streak != 0 {
+                self.streak.store(streak - 1, Ordering::Relaxed);
+            }
+        }
         fence_after_rmw();
         if self.blocked.load(Ordering::SeqCst) != 0 {
             self.wake_blocked(u32::MAX >> 1, WRITERS);
@@ -198,11 +210,16 @@ impl Counter {
     }
 
     /// A writer on another CPU was faster. Each round of the two costs both several transfers of the cache line, so leave it to the
-    /// writer for a moment, much shorter than a system call, and take what has come together.
+    /// writer for a moment and take what has come together; for longer if that happens again and again, because then writes come faster
+    /// than reads can be made.
     #[cold]
-    fn after_contention(&self) -> u64 {
+    fn after_race(&self, raced: &mut bool) -> u64 {
+        let streak = self.streak.load(Ordering::Relaxed);
+        if !core::mem::replace(raced, true) {
+            self.streak.store((streak + 3).min(MOST_DOUBLINGS), Ordering::Relaxed);
+        }
         #[cfg(not(any(loom, shuttle)))]
-        for _ in 0..BACKOFF {
+        for _ in 0..PAUSES << streak {
             core::hint::spin_loop();
         }
         self.value.load(Ordering::Relaxed)
