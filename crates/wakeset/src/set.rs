@@ -334,7 +334,8 @@ impl SetCore {
             // SAFETY: on the interest list of the set whose lock the caller holds.
             let (state, pending) =
                 unsafe { (State(shared(*watch).state.load(Ordering::SeqCst)), scan.pending.contains(*watch)) };
-            state.is_queued() && !state.is_listed() && !pending
+            // Listed or not: its waker may have finished since the list was taken, and the call for attention is spent.
+            state.is_queued() && !pending
         })
     }
 
