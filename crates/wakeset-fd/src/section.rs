@@ -7,7 +7,8 @@
 //!
 //! Without such an owner sections cost the same and defer nothing: then these calls must not be made from handlers.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use wakeset::RawLock;
 
 /// The part of the thread-local block that this module needs.
 ///
@@ -252,36 +253,27 @@ pub(crate) fn set_stripe(stripe: Option<usize>) {
     thread_words::store(STRIPE, stripe.map_or(0, |stripe| stripe as u32 + 1));
 }
 
-/// A lock whose holder is in a section, so that a signal handler on the same thread cannot want it. Who finds it taken sleeps: a spin
-/// would starve a holder of lower real-time priority. Can be held across a fork, and released by the child.
+/// A lock whose holder is in a section, so that a signal handler on the same thread cannot want it. Can be held across a fork, and
+/// released by the child. Who finds it taken sleeps, and lends its priority as at a set's scan lock.
 #[derive(Debug)]
-pub struct SectionLock(AtomicU32);
-
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-/// Held, and somebody may sleep.
-const CONTENDED: u32 = 2;
+pub struct SectionLock(RawLock);
 
 impl SectionLock {
     /// A free lock.
     pub const fn new() -> Self {
-        Self(AtomicU32::new(FREE))
+        Self(RawLock::new())
     }
 
     /// Takes the lock; this thread is in a section until [`unlock`](Self::unlock).
     pub fn lock(&self) {
         core::mem::forget(Section::enter());
-        if self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            while self.0.swap(CONTENDED, Ordering::Acquire) != FREE {
-                crate::sys::futex_wait(&self.0, CONTENDED);
-            }
-        }
+        self.0.lock();
     }
 
     /// Takes the lock if it is free; whether it was.
     pub fn try_lock(&self) -> bool {
         let section = Section::enter();
-        let taken = self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let taken = self.0.try_lock();
         if taken {
             core::mem::forget(section);
         }
@@ -290,9 +282,7 @@ impl SectionLock {
 
     /// Gives the lock back, in the thread that took it or in its copy in a forked child.
     pub fn unlock(&self) {
-        if self.0.swap(FREE, Ordering::Release) == CONTENDED {
-            crate::sys::futex_wake(&self.0, 1);
-        }
+        self.0.unlock();
         Section::leave();
     }
 }
@@ -306,6 +296,7 @@ impl Default for SectionLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::AtomicU32;
 
     #[test]
     fn sections_nest_and_flush_once_at_the_end() {

@@ -32,6 +32,7 @@ mod sleepers;
 mod source;
 mod state;
 mod sync;
+mod thread_id;
 mod time;
 mod wait_queue;
 mod wake;
@@ -43,7 +44,7 @@ pub use error::Error;
 pub use event_poll::{EventPoll, Woken};
 pub use events::{Event, Events};
 #[doc(hidden)]
-pub use lock::{ScanGuard, ScanLock};
+pub use lock::{RawLock, ScanGuard, ScanLock, set_priority_inheritance};
 pub use ready_list::{LockFree, ReadyList, RwLock, SpinLock};
 pub use set::{Leaving, SetCore};
 pub use sleepers::Ring;

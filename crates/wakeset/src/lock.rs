@@ -2,22 +2,30 @@
 //!
 //! It is never taken on the wake path (design rule 1) and never while another set's is held, except from an outer set to
 //! one nested in it, which the loop check keeps free of circles.
+//!
+//! It lends priority where somebody needs it. The word names the holder, as FUTEX_LOCK_PI wants it (futex(2)). A thread under a
+//! real-time policy that finds the lock taken sleeps in that call, and until the release the holder runs with the sleeper's priority;
+//! from then on every thread of the process does so, for a holder may itself sleep on another set's lock. But that call hands the lock
+//! from thread to thread, each of which has to be woken first; so in a process without real-time threads sleepers
+//! wait at a turnstile, and whoever runs takes the lock.
 
-use crate::sync::{Futex, Ordering};
+use crate::sync::{LockWord, Ordering, inheritance};
+use crate::thread_id;
 use core::cell::UnsafeCell;
-use core::num::NonZeroU32;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-/// | word | means | who sets it |
-/// |---|---|---|
-/// | `FREE` | nobody holds it | the holder, on release |
-/// | `HELD` | held, nobody sleeps | whoever takes it free |
-/// | `CONTENDED` | held, somebody may sleep | whoever is about to sleep |
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const CONTENDED: u32 = 2;
+/// The word of a lock that nobody holds or waits for.
+const FREE: u64 = 0;
 
-const EVERY_CLASS: NonZeroU32 = NonZeroU32::MAX;
+/// Which thread holds it, 0 for none.
+const HOLDER: u64 = 0x3fff_ffff;
+
+/// The kernel knows of threads that sleep, and hands the lock on; only it sets this.
+const WAITERS: u64 = 0x8000_0000;
+
+/// Somebody may sleep at the turnstile.
+const ASLEEP: u64 = 1 << 32;
 
 /// How often a contended lock is looked at before its taker sleeps: a few microseconds, about what a sleep and its wake
 /// cost. A section takes a few hundred nanoseconds.
@@ -26,10 +34,127 @@ const SPINS: u32 = 200;
 #[cfg(any(loom, shuttle))]
 const SPINS: u32 = 0;
 
+/// Whether real-time threads lend their priority to whoever holds a lock they wait for; they do unless told otherwise. For measurements.
+#[doc(hidden)]
+pub fn set_priority_inheritance(enabled: bool) {
+    inheritance::enable(enabled);
+}
+
+/// The lock without what it guards.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct RawLock(LockWord);
+
+impl RawLock {
+    /// A free lock.
+    #[cfg(not(any(loom, shuttle)))]
+    pub const fn new() -> Self {
+        Self(LockWord::new(FREE))
+    }
+
+    /// A free lock.
+    #[cfg(any(loom, shuttle))]
+    pub fn new() -> Self {
+        Self(LockWord::new(FREE))
+    }
+
+    /// Takes the lock, sleeping if need be.
+    #[inline]
+    pub fn lock(&self) {
+        let me = thread_id::current();
+        if !self.take(me) {
+            self.lock_contended(me);
+        }
+    }
+
+    /// Takes the lock if nobody holds it; whether it did.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        self.take(thread_id::current())
+    }
+
+    /// May be `false` for a free lock that its last holder is still giving to a sleeper.
+    #[inline]
+    fn take(&self, me: u32) -> bool {
+        self.0.word().compare_exchange(FREE, u64::from(me), Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    #[cfg_attr(any(loom, shuttle), allow(clippy::reversed_empty_ranges, reason = "no spinning there"))]
+    fn lock_contended(&self, me: u32) {
+        for _ in 0..SPINS {
+            let word = self.0.word().load(Ordering::Relaxed);
+            if word & HOLDER == 0 && self.change(word, word | u64::from(me)) {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        if inheritance::wanted() && self.0.lock_in_kernel(me) {
+            return;
+        }
+        // Who has slept says on taking the lock that others may sleep still.
+        let mut slept = 0;
+        loop {
+            let word = self.0.word().load(Ordering::Relaxed);
+            if word & HOLDER == 0 {
+                if self.change(word, word | slept | u64::from(me)) {
+                    return;
+                }
+            } else if word & ASLEEP != 0 || self.change(word, word | ASLEEP) {
+                // A signal handler or a stray wake only makes us look again.
+                self.0.sleep_at_turnstile();
+                slept = ASLEEP;
+            }
+        }
+    }
+
+    #[inline]
+    fn change(&self, from: u64, to: u64) -> bool {
+        self.0.word().compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the lock back. Only its holder may, or the holder's copy in a forked child.
+    #[inline]
+    pub fn unlock(&self) {
+        self.give_back((self.0.word().load(Ordering::Relaxed) & HOLDER) as u32);
+    }
+
+    /// `me` is who took it.
+    #[inline]
+    fn give_back(&self, me: u32) {
+        if self.0.word().compare_exchange(u64::from(me), FREE, Ordering::Release, Ordering::Relaxed).is_err() {
+            self.give_to_sleeper();
+        }
+    }
+
+    #[cold]
+    fn give_to_sleeper(&self) {
+        let word = self.0.word().load(Ordering::Relaxed);
+        if word & WAITERS == 0
+            && self.0.word().compare_exchange(word, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
+        {
+            return self.0.wake_at_turnstile();
+        }
+        // The kernel's sleepers go first.
+        self.0.unlock_in_kernel();
+        // If there were none any more it is free, and the turnstile is ours to open.
+        let word = self.0.word().load(Ordering::Relaxed);
+        if word == ASLEEP && self.change(word, FREE) {
+            self.0.wake_at_turnstile();
+        }
+    }
+}
+
+impl Default for RawLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// A mutual-exclusion lock around `T` that sleeps on a futex when contended.
 #[derive(Debug)]
 pub struct ScanLock<T> {
-    state: Futex,
+    raw: RawLock,
     value: UnsafeCell<T>,
 }
 
@@ -41,41 +166,23 @@ unsafe impl<T: Send> Send for ScanLock<T> {}
 impl<T> ScanLock<T> {
     /// A free lock around `value`.
     pub fn new(value: T) -> Self {
-        Self { state: Futex::new(FREE), value: UnsafeCell::new(value) }
+        Self { raw: RawLock::new(), value: UnsafeCell::new(value) }
     }
 
     /// Takes the lock, sleeping if need be.
     #[inline]
     pub fn lock(&self) -> ScanGuard<'_, T> {
-        let taken = self.state.word().compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_err() {
-            self.lock_contended();
+        let me = thread_id::current();
+        if !self.raw.take(me) {
+            self.raw.lock_contended(me);
         }
-        ScanGuard { lock: self }
+        ScanGuard { lock: self, me, on_this_thread: PhantomData }
     }
 
     /// The lock if nobody holds it.
     pub fn try_lock(&self) -> Option<ScanGuard<'_, T>> {
-        let taken = self.state.word().compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then_some(ScanGuard { lock: self })
-    }
-
-    #[cold]
-    #[cfg_attr(any(loom, shuttle), allow(clippy::reversed_empty_ranges, reason = "no spinning there"))]
-    fn lock_contended(&self) {
-        for _ in 0..SPINS {
-            if self.state.load() == FREE
-                && self.state.word().compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                return;
-            }
-            core::hint::spin_loop();
-        }
-        // From here on the word says CONTENDED whenever we hold it: others may be asleep.
-        while self.state.word().swap(CONTENDED, Ordering::Acquire) != FREE {
-            // A signal handler or a stray wake only makes us look again.
-            let _ = self.state.sleep(CONTENDED, None, EVERY_CLASS);
-        }
+        let me = thread_id::current();
+        self.raw.take(me).then_some(ScanGuard { lock: self, me, on_this_thread: PhantomData })
     }
 }
 
@@ -83,6 +190,9 @@ impl<T> ScanLock<T> {
 #[derive(Debug)]
 pub struct ScanGuard<'a, T> {
     lock: &'a ScanLock<T>,
+    me: u32,
+    /// The lock's word names the thread that took it, and the kernel lets no other give it back.
+    on_this_thread: PhantomData<*const ()>,
 }
 
 impl<T> Deref for ScanGuard<'_, T> {
@@ -105,9 +215,42 @@ impl<T> DerefMut for ScanGuard<'_, T> {
 impl<T> Drop for ScanGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.lock.state.word().swap(FREE, Ordering::Release) == CONTENDED {
-            self.lock.state.wake(1, EVERY_CLASS);
-        }
+        self.lock.raw.give_back(self.me);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    /// Whether or not this process may have real-time threads, some sleep as those do.
+    #[test]
+    fn sleepers_of_both_kinds_share_a_lock() {
+        let lock = ScanLock::new(0);
+        let add = |in_kernel: bool| {
+            for _ in 0..20_000 {
+                let me = thread_id::current();
+                let mut guard = if in_kernel && (lock.raw.take(me) || lock.raw.0.lock_in_kernel(me)) {
+                    ScanGuard { lock: &lock, me, on_this_thread: PhantomData }
+                } else {
+                    lock.lock()
+                };
+                *guard += 1;
+                // Others have to come while it is held.
+                if *guard % 16 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        std::thread::scope(|threads| {
+            for in_kernel in [false, true, false, true] {
+                let add = &add;
+                threads.spawn(move || add(in_kernel));
+            }
+        });
+        assert_eq!(*lock.lock(), 80_000);
+        assert_eq!(lock.raw.0.word().load(Ordering::Relaxed), FREE);
     }
 }
 
@@ -116,26 +259,42 @@ mod models {
     use super::*;
     use alloc::sync::Arc;
 
-    /// Catches two holders at once (loom's cell panics), an unlock that does not publish, and one that leaves a sleeper
-    /// behind.
-    #[test]
-    fn one_holder_at_a_time() {
-        crate::sync::explore(3, || {
+    /// Three threads add to what the lock guards; those of `real_time` inherit. Catches two holders at once (loom's cell
+    /// panics), an unlock that does not publish, and one that leaves a sleeper behind.
+    fn one_holder_at_a_time(real_time: [bool; 3]) {
+        crate::sync::explore(3, move || {
             let lock = Arc::new(ScanLock::new(loom::cell::UnsafeCell::new(0)));
-            let add = |lock: &ScanLock<loom::cell::UnsafeCell<u32>>| {
+            let add = |lock: &ScanLock<loom::cell::UnsafeCell<u32>>, real_time| {
+                set_priority_inheritance(real_time);
                 // SAFETY: the pointer is valid; that nobody else uses it is what loom checks.
                 lock.lock().with_mut(|n| unsafe { *n += 1 });
             };
-            let others = [0, 1].map(|_| {
+            let others = [real_time[1], real_time[2]].map(|real_time| {
                 let lock = Arc::clone(&lock);
-                loom::thread::spawn(move || add(&lock))
+                loom::thread::spawn(move || add(&lock, real_time))
             });
-            add(&lock);
+            add(&lock, real_time[0]);
             for other in others {
                 other.join().unwrap();
             }
             // SAFETY: as above.
             assert_eq!(lock.lock().with(|n| unsafe { *n }), 3);
         });
+    }
+
+    #[test]
+    fn one_holder_at_a_time_at_the_turnstile() {
+        one_holder_at_a_time([false; 3]);
+    }
+
+    #[test]
+    fn one_holder_at_a_time_in_the_kernel() {
+        one_holder_at_a_time([true; 3]);
+    }
+
+    #[test]
+    fn one_holder_at_a_time_of_both_kinds() {
+        one_holder_at_a_time([false, true, false]);
+        one_holder_at_a_time([true, true, false]);
     }
 }

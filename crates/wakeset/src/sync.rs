@@ -46,11 +46,11 @@ pub(crate) enum Slept {
     Interrupted,
 }
 
-pub(crate) use futex::Futex;
+pub(crate) use futex::{Futex, LockWord};
 
 #[cfg(not(any(loom, shuttle)))]
 mod futex {
-    use super::{AtomicU32, Ordering, Slept};
+    use super::{AtomicU32, AtomicU64, Ordering, Slept};
     use crate::time::Deadline;
     use core::num::NonZeroU32;
     use rustix::io::Errno;
@@ -97,18 +97,106 @@ mod futex {
         pub(crate) fn wake(&self, n: u32, classes: NonZeroU32) -> usize {
             futex::wake_bitset(&self.0, Flags::PRIVATE, n, classes).unwrap_or(0)
         }
+    }
 
-        #[allow(dead_code, reason = "only the scan lock's contended path reads the word back")]
-        pub(crate) fn load(&self) -> u32 {
-            self.0.load(Ordering::Relaxed)
+    /// A lock's word. The low half names the holder as FUTEX_LOCK_PI has it, the high half is the turnstile, where
+    /// FUTEX_WAIT sleeps; the kernel sees each as a futex, we change them only together.
+    #[derive(Debug)]
+    pub(crate) struct LockWord(AtomicU64);
+
+    impl LockWord {
+        pub(crate) const fn new(value: u64) -> Self {
+            Self(AtomicU64::new(value))
         }
+
+        #[inline]
+        pub(crate) fn word(&self) -> &AtomicU64 {
+            &self.0
+        }
+
+        /// For the kernel only.
+        fn half(&self, upper: bool) -> &AtomicU32 {
+            let second = upper == cfg!(target_endian = "little");
+            // SAFETY: one of the two aligned halves of a word that lives as long as `self`.
+            unsafe { &*self.0.as_ptr().cast::<AtomicU32>().add(usize::from(second)) }
+        }
+
+        /// Sleeps until the kernel has made the lock the calling thread's; whether it has. Handlers run meanwhile.
+        pub(crate) fn lock_in_kernel(&self, _me: u32) -> bool {
+            loop {
+                match futex::lock_pi(self.half(false), Flags::PRIVATE, None) {
+                    Ok(()) => return true,
+                    // The holder is just ending, or a handler has run.
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    // No such call here, or a holder that is gone: what is left is to wait.
+                    Err(_) => return false,
+                }
+            }
+        }
+
+        /// Hands the lock to the kernel's sleeper of highest priority; frees it if there is none.
+        pub(crate) fn unlock_in_kernel(&self) {
+            if futex::unlock_pi(self.half(false), Flags::PRIVATE).is_err() {
+                // A forked child that gives back what its parent took: the sleepers are the parent's.
+                self.0.fetch_and(!0xffff_ffff, Ordering::Release);
+            }
+        }
+
+        /// Sleeps while the upper half is 1.
+        pub(crate) fn sleep_at_turnstile(&self) {
+            let _ = futex::wait(self.half(true), Flags::PRIVATE, 1, None);
+        }
+
+        pub(crate) fn wake_at_turnstile(&self) {
+            let _ = futex::wake(self.half(true), Flags::PRIVATE, 1);
+        }
+    }
+}
+
+/// Which threads sleep on a lock so that its holder inherits their priority.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod inheritance {
+    use super::{AtomicU32, Ordering};
+    use syscalls::{Sysno, syscall};
+
+    /// Nobody so far.
+    const UNUSED: u32 = 0;
+    /// A thread under a real-time policy has waited for a lock: every thread.
+    const IN_USE: u32 = 1;
+    /// None, ever.
+    const OFF: u32 = 2;
+
+    static STATE: AtomicU32 = AtomicU32::new(UNUSED);
+
+    pub(crate) fn enable(enabled: bool) {
+        STATE.store(if enabled { UNUSED } else { OFF }, Ordering::Relaxed);
+    }
+
+    /// Whether the calling thread is to sleep that way.
+    pub(crate) fn wanted() -> bool {
+        match STATE.load(Ordering::Relaxed) {
+            UNUSED if is_real_time() => {
+                let _ = STATE.compare_exchange(UNUSED, IN_USE, Ordering::Relaxed, Ordering::Relaxed);
+                true
+            }
+            state => state == IN_USE,
+        }
+    }
+
+    /// sched_getscheduler(2): SCHED_FIFO, SCHED_RR or SCHED_DEADLINE, whatever a forked child would get.
+    fn is_real_time() -> bool {
+        const RESET_ON_FORK: usize = 0x4000_0000;
+        // SAFETY: asks for the calling thread's policy and takes no pointer.
+        let policy = unsafe { syscall!(Sysno::sched_getscheduler, 0) };
+        matches!(policy.map(|policy| policy & !RESET_ON_FORK), Ok(1 | 2 | 6))
     }
 }
 
 #[cfg(any(loom, shuttle))]
 mod futex {
-    use super::{AtomicU32, Ordering, Slept};
+    use super::{AtomicU32, AtomicU64, Ordering, Slept};
     use crate::time::Deadline;
+    use alloc::collections::VecDeque;
     use core::num::NonZeroU32;
     #[cfg(loom)]
     use loom::sync::{Condvar, Mutex};
@@ -162,11 +250,102 @@ mod futex {
             }
             chosen as usize
         }
+    }
 
-        #[allow(dead_code, reason = "only the scan lock's contended path reads the word back")]
-        pub(crate) fn load(&self) -> u32 {
-            self.word.load(Ordering::Relaxed)
+    /// A lock's word, with the kernel's part of FUTEX_LOCK_PI played under a lock. All threads are of one priority here.
+    #[derive(Debug)]
+    pub(crate) struct LockWord {
+        word: AtomicU64,
+        kernel: Mutex<Kernel>,
+        handed_on: Condvar,
+        turned: Condvar,
+    }
+
+    #[derive(Debug, Default)]
+    struct Kernel {
+        waiting: VecDeque<u32>,
+        /// Threads that sleep at the turnstile and have not been chosen by a wake yet.
+        asleep: u32,
+    }
+
+    const HOLDER: u64 = 0x3fff_ffff;
+    const WAITERS: u64 = 0x8000_0000;
+    const LOW: u64 = 0xffff_ffff;
+
+    impl LockWord {
+        pub(crate) fn new(value: u64) -> Self {
+            let kernel = Mutex::new(Kernel::default());
+            Self { word: AtomicU64::new(value), kernel, handed_on: Condvar::new(), turned: Condvar::new() }
         }
+
+        pub(crate) fn word(&self) -> &AtomicU64 {
+            &self.word
+        }
+
+        fn change_low(&self, change: impl Fn(u64) -> u64) -> u64 {
+            let set = |word: u64| Some(word & !LOW | change(word & LOW));
+            self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, set).unwrap() & LOW
+        }
+
+        pub(crate) fn lock_in_kernel(&self, me: u32) -> bool {
+            let me = u64::from(me);
+            let mut kernel = self.kernel.lock().unwrap();
+            if self.change_low(|low| if low == 0 { me } else { low | WAITERS }) == 0 {
+                return true;
+            }
+            kernel.waiting.push_back(me as u32);
+            while self.word.load(Ordering::SeqCst) & HOLDER != me {
+                kernel = self.handed_on.wait(kernel).unwrap();
+            }
+            true
+        }
+
+        pub(crate) fn unlock_in_kernel(&self) {
+            let mut kernel = self.kernel.lock().unwrap();
+            let next = u64::from(kernel.waiting.pop_front().unwrap_or(0));
+            let bit = if kernel.waiting.is_empty() { 0 } else { WAITERS };
+            self.change_low(|_| next | bit);
+            self.handed_on.notify_all();
+        }
+
+        pub(crate) fn sleep_at_turnstile(&self) {
+            let mut kernel = self.kernel.lock().unwrap();
+            if self.word.load(Ordering::SeqCst) >> 32 == 1 {
+                kernel.asleep += 1;
+                drop(self.turned.wait(kernel).unwrap());
+            }
+        }
+
+        pub(crate) fn wake_at_turnstile(&self) {
+            let mut kernel = self.kernel.lock().unwrap();
+            if kernel.asleep > 0 {
+                kernel.asleep -= 1;
+                self.turned.notify_one();
+            }
+        }
+    }
+}
+
+/// Which threads sleep on a lock so that its holder inherits their priority: those of which a model says so.
+#[cfg(any(loom, shuttle))]
+pub(crate) mod inheritance {
+    extern crate std;
+    use core::cell::Cell;
+    #[cfg(loom)]
+    use loom::thread_local;
+    #[cfg(shuttle)]
+    use shuttle::thread_local;
+
+    thread_local! {
+        static WANTED: Cell<bool> = Cell::new(false);
+    }
+
+    pub(crate) fn enable(enabled: bool) {
+        WANTED.with(|wanted| wanted.set(enabled));
+    }
+
+    pub(crate) fn wanted() -> bool {
+        WANTED.with(Cell::get)
     }
 }
 
