@@ -147,7 +147,7 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
 #[inline(always)]
 pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
     match table::counter(fd) {
-        Some(slot) if len == 8 && sys::is_plausible(buffer) => {
+        Some(slot) if len == 8 && sys::is_plausible(buffer, len) => {
             // SAFETY: the caller gives the memory.
             let Some(n) = (unsafe { user::load_u64(buffer.cast()) }) else { return false };
             let moment = Moment::enter();
@@ -170,7 +170,7 @@ pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
 #[inline(always)]
 pub unsafe fn read_fast(fd: c_int, buffer: *mut u8, len: usize) -> isize {
     match table::counter(fd) {
-        Some(slot) if len >= 8 && sys::is_plausible(buffer) => match in_a_moment(|| slot.counter.try_read()) {
+        Some(slot) if len >= 8 && sys::is_plausible(buffer, len) => match in_a_moment(|| slot.counter.try_read()) {
             Ok(value) => {
                 if crate::count::is_on() {
                     count(Stat::SyscallsAvoided, 1);
@@ -199,7 +199,7 @@ pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> 
             return Done(Err(Errno::EINVAL));
         }
         // Longer writes: some kernels take the first 8 bytes, newer ones refuse. Ours will know.
-        if len != 8 || !sys::is_plausible(buffer) {
+        if len != 8 || !sys::is_plausible(buffer, len) {
             escape::fd(fd, Stat::MovedOddArgument);
             return Kernel;
         }
@@ -227,7 +227,7 @@ pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
         if len < 8 {
             return Done(Err(Errno::EINVAL));
         }
-        if !sys::is_plausible(buffer) {
+        if !sys::is_plausible(buffer, len) {
             escape::fd(fd, Stat::MovedOddArgument);
             return Kernel;
         }

@@ -357,8 +357,10 @@ pub unsafe fn epoll_wait(
                 }
             }
         };
-        if events.addr() >= 1 << 47 {
-            return Done(Err(Errno::EFAULT));
+        if !sys::is_user(events, room as usize * size_of::<epoll_event>()) {
+            // EFAULT, before anything is looked at, unless the machine has more user memory than most.
+            escape::fd(epfd, Stat::MovedOddArgument);
+            return Kernel;
         }
         let Some(set) = Using::begin(epfd, set) else { continue };
         count(Stat::Waits, 1);

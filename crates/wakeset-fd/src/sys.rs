@@ -167,8 +167,19 @@ pub(crate) fn sched_yield() {
     let _ = raw!(sched_yield);
 }
 
-/// Whether an address can belong to user memory at all. Null, small ones (a field of a null pointer) and those of the
-/// kernel's half cannot; the kernel answers them with EFAULT where we would fault.
-pub(crate) fn is_plausible<T>(pointer: *const T) -> bool {
-    (4096..1 << 47).contains(&pointer.addr())
+/// Where user memory ends on a machine with four levels of page tables. With five it goes on, for programs that ask for it.
+const USER_END: usize = (1 << 47) - 4096;
+
+/// Whether `len` bytes from `start` lie in user memory. Beyond it the kernel says EFAULT before it does anything, whatever
+/// part of the bytes it would have used.
+#[inline(always)]
+pub(crate) fn is_user<T>(start: *const T, len: usize) -> bool {
+    let start = start.addr();
+    start <= USER_END && len <= USER_END - start
+}
+
+/// The same, without null and small addresses (a field of a null pointer), where we would fault.
+#[inline(always)]
+pub(crate) fn is_plausible<T>(start: *const T, len: usize) -> bool {
+    start.addr() >= 4096 && is_user(start, len)
 }

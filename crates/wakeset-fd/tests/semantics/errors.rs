@@ -24,6 +24,7 @@ on_both!(
     einval_for_too_much_room,
     ebadf_and_einval_for_a_wait_elsewhere,
     efault_for_nowhere_to_report,
+    efault_for_room_beyond_user_memory,
     what_could_not_be_reported_is_kept,
     a_set_cannot_be_read_or_written,
     a_failed_call_changes_nothing,
@@ -33,6 +34,9 @@ on_both!(
 fn all_three<B: Backend>(set: RawFd, fd: RawFd) -> [Result<(), Errno>; 3] {
     [EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL].map(|op| ctl::<B>(set, op, fd, IN, 1))
 }
+
+/// Where user memory ends, for a program that has not asked for more.
+const USER_END: usize = (1 << 47) - 4096;
 
 /// Above every limit, so that no other test's descriptor can have it.
 const NEVER: RawFd = 1_900_000_000;
@@ -241,6 +245,28 @@ fn efault_for_nowhere_to_report<B: Backend>() {
     counter.write(1);
     assert_eq!(wait_into::<B>(set.as_raw_fd(), kernels, 4, 0), Err(EFAULT));
     assert_eq!(wait_into::<B>(set.as_raw_fd(), ptr::null_mut(), 4, 0), Err(EFAULT));
+}
+
+/// All the room has to lie in user memory, also what no event would be stored in.
+fn efault_for_room_beyond_user_memory<B: Backend>() {
+    let (set, counter) = (Set::<B>::new(), Counter::<B>::new(0));
+    set.add(&counter, IN, 1);
+    let mut event = epoll_event { events: 0, u64: 0 };
+    let place = &raw mut event;
+    let left = (USER_END - place.addr()) / size_of::<epoll_event>();
+    // Near the end of user memory, where the kernel puts the stack of the first thread.
+    let last = ptr::without_provenance_mut(USER_END - size_of::<epoll_event>());
+    for timeout in [0, LONG] {
+        assert_eq!(wait_into::<B>(set.as_raw_fd(), last, 2, timeout), Err(EFAULT));
+        assert_eq!(wait_into::<B>(set.as_raw_fd(), last, i32::MAX, timeout), Err(EINVAL), "the number comes first");
+        assert_eq!(wait_into::<B>(counter.as_raw_fd(), last, 2, timeout), Err(EFAULT), "before the set is looked at");
+        assert_eq!(wait_into::<B>(-1, last, 2, timeout), Err(EBADF), "after the number is");
+        if left < i32::MAX as usize / size_of::<epoll_event>() {
+            assert_eq!(wait_into::<B>(set.as_raw_fd(), place, left as i32 + 1, timeout), Err(EFAULT));
+        }
+    }
+    counter.write(1);
+    assert_eq!(set.ready(), [(1, IN)]);
 }
 
 fn what_could_not_be_reported_is_kept<B: Backend>() {

@@ -19,6 +19,7 @@ on_both!(
     two_to_the_64_less_one_is_no_number,
     short_buffers_are_refused,
     a_longer_read_is_fine,
+    a_read_into_more_than_user_memory_takes_nothing,
     values_are_in_native_byte_order,
     bad_addresses_are_efault,
     a_read_into_nowhere_takes_the_value_all_the_same,
@@ -118,6 +119,25 @@ fn a_longer_read_is_fine<B: Backend>() {
     assert_eq!(counter.fd().read(&mut buffer), Ok(8));
     assert_eq!(buffer[..8], 5u64.to_ne_bytes());
     assert_eq!(buffer[8..], [0xaa; 8]);
+}
+
+fn a_read_into_more_than_user_memory_takes_nothing<B: Backend>() {
+    for flags in [EFD_NONBLOCK, EFD_NONBLOCK | EFD_SEMAPHORE] {
+        let counter = Counter::<B>::with_flags(5, flags);
+        let mut value = 0u64;
+        for len in [1 << 47, 1 << 62, i64::MAX as usize, usize::MAX] {
+            // SAFETY: of a read no more than 8 bytes are used, and this one is refused.
+            let read = unsafe { B::read(counter.as_raw_fd(), (&raw mut value).cast(), len) };
+            assert_eq!(read, Err(EFAULT), "{len:#x}");
+            // SAFETY: the same.
+            let written = unsafe { B::write(counter.as_raw_fd(), (&raw const value).cast(), len) };
+            assert_eq!(written, Err(EFAULT), "{len:#x}");
+        }
+        // With room in user memory, however much, it is a read.
+        // SAFETY: no more than 8 bytes are used.
+        assert_eq!(unsafe { B::read(counter.as_raw_fd(), (&raw mut value).cast(), 1 << 30) }, Ok(8));
+        assert_eq!(value, if flags & EFD_SEMAPHORE != 0 { 1 } else { 5 });
+    }
 }
 
 fn values_are_in_native_byte_order<B: Backend>() {

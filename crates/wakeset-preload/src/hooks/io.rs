@@ -75,13 +75,17 @@ pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, len: 
     unsafe { real!(__read_chk: Checked)(fd, buffer, len, room) }
 }
 
+/// The lengths of one buffer that mean the same to read(2) as to readv(2). The latter takes none as nothing to do, and shortens
+/// what is too long before it looks whether it is there.
+const FIT: core::ops::RangeInclusive<usize> = 1..=0x7fff_f000;
+
 /// readv(2). One buffer is a read; several on an eventfd are left to the kernel's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
     if descriptor::is_in_process(fd) {
         // SAFETY: any bits are an iovec.
         if let (1, Some(iovec { iov_base, iov_len })) = (n, unsafe { user::load(vectors) })
-            && iov_len <= isize::MAX as usize
+            && FIT.contains(&iov_len)
         {
             // SAFETY: the caller's contract is readv's.
             return unsafe { read(fd, iov_base, iov_len) };
@@ -98,8 +102,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, vectors: *const iovec, n: c_in
     if descriptor::is_in_process(fd) {
         // SAFETY: any bits are an iovec.
         if let (1, Some(iovec { iov_base, iov_len })) = (n, unsafe { user::load(vectors) })
-            && iov_len != 0
-            && iov_len <= isize::MAX as usize
+            && FIT.contains(&iov_len)
         {
             // SAFETY: the caller's contract is writev's.
             return unsafe { write(fd, iov_base, iov_len) };
