@@ -302,7 +302,8 @@ impl Counter {
             let turn = self.turn.word().load(Ordering::SeqCst);
             fence_after_rmw();
             match attempt() {
-                Err(Error::WouldBlock) if !self.flags().contains(CounterFlags::NONBLOCK) => {}
+                // The mode has been looked at: a change of it does not reach a call that has begun to wait.
+                Err(Error::WouldBlock) => {}
                 done => break done,
             }
             if self.turn.sleep_restarting(turn, class) == Slept::Interrupted {

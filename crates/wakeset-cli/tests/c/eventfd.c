@@ -160,6 +160,28 @@ static void show_parts(void)
 	printf("readv of no parts: %s\n", outcome(readv(fd, &one, 0)));
 	must(close(fd));
 
+	heading("parts of no length and of too much");
+	fd = must(eventfd(0, EFD_NONBLOCK));
+	static uint64_t cell; /* far from the end of memory, where the stack is */
+	struct iovec none = {&cell, 0}, endless = {&cell, SIZE_MAX}, too_much = {&cell, (size_t)1 << 46};
+	CALL("readv of nothing from nothing", "0", readv(fd, &none, 1));
+	CALL("writev of nothing", "0", writev(fd, &none, 1));
+	must(add(fd, 9));
+	CALL("readv of nothing from something", "0", readv(fd, &none, 1));
+	CALL("readv of a negative length", "-1 EINVAL", readv(fd, &endless, 1));
+	CALL("writev of a negative length", "-1 EINVAL", writev(fd, &endless, 1));
+	/* What is too long for one call is shortened first, so that it fits into memory. */
+	CALL("readv of more than memory", "8", readv(fd, &too_much, 1));
+	number("the value", 9, (long long)cell);
+	must(add(fd, 9));
+	/* For read, all of it has to be there. (A fortified one would not even ask.) */
+	CALL("read of more than memory", "-1 EFAULT", syscall(SYS_read, fd, &cell, too_much.iov_len * 2));
+#if !__USE_FORTIFY_LEVEL
+	CALL("by libc's function", "-1 EFAULT", read(fd, &cell, too_much.iov_len * 2));
+#endif
+	CALL("took nothing", "9", take(fd));
+	must(close(fd));
+
 	heading("eventfd_read(3) and eventfd_write(3)");
 	fd = must(eventfd(0, EFD_NONBLOCK));
 	eventfd_t value = 0;
@@ -301,6 +323,8 @@ static void show_blocking(void)
 	CALL("readv waits too", "8", readv(fd, two, 2));
 	finish(&thread);
 	number("and takes its value", 5, (long long)parts[0]);
+	must(close(fd));
+	fd = must(eventfd(0, 0));
 
 	/* The mode is looked at when the call is made: a change does not reach one that waits already. */
 	blocked = (struct blocked){.fd = fd};
@@ -308,6 +332,7 @@ static void show_blocking(void)
 	until_asleep(thread.id);
 	must(fcntl(fd, F_SETFL, O_NONBLOCK));
 	CALL("O_NONBLOCK set while a read waits: another does not wait", "-1 EAGAIN", take(fd));
+	must(add(fd, 0)); /* wakes the first, which finds nothing */
 	until_asleep(thread.id);
 	must(add(fd, 6));
 	finish(&thread);
