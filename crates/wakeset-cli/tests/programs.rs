@@ -267,6 +267,11 @@ fn eventfd_fortified() {
 }
 
 #[test]
+fn operations() {
+    compare("operations", Build::Plain, &[]);
+}
+
+#[test]
 fn semantics() {
     compare("semantics", Build::Plain, &[]);
 }

@@ -46,6 +46,9 @@ pub unsafe extern "C-unwind" fn syscall(
     }
 }
 
+/// Of kcmp(2).
+const KCMP_EPOLL_TFD: usize = 7;
+
 enum Before {
     /// It is answered here.
     Answer(Result<isize, Errno>),
@@ -100,10 +103,10 @@ unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
             Sysno::dup => Before::of(descriptor::before_dup(fd).map(|fd| fd as isize)),
             Sysno::dup2 => Before::of(descriptor::before_dup_to(fd, b as c_int, 0).map(|fd| fd as isize)),
             Sysno::dup3 => Before::of(descriptor::before_dup_to(fd, b as c_int, c as c_int).map(|fd| fd as isize)),
+            Sysno::fcntl | Sysno::ioctl if descriptor::is_hidden(fd) => Before::Answer(Err(Errno::EBADF)),
             Sysno::fcntl if matches!(b as c_int, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
                 moving(&[a], Stat::MovedUnmodelled)
             }
-            Sysno::fcntl if descriptor::is_hidden(fd) => Before::Answer(Err(Errno::EBADF)),
             Sysno::poll | Sysno::ppoll => {
                 before_poll(a as *const _, b as _);
                 Before::Call
@@ -162,6 +165,11 @@ unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
             | Sysno::vmsplice => moving(&[a], Stat::MovedSyscallFn),
             Sysno::splice | Sysno::copy_file_range => moving(&[a, c], Stat::MovedSyscallFn),
             Sysno::tee | Sysno::sendfile => moving(&[a, b], Stat::MovedSyscallFn),
+            // Asks whether a set watches a number: the kernel knows only its own watches.
+            Sysno::kcmp if c == KCMP_EPOLL_TFD => match user::load(e as *const u32) {
+                Some(set) => moving(&[set as usize], Stat::MovedSyscallFn),
+                None => Before::Call,
+            },
             // Copies a descriptor out of a process, perhaps this one.
             Sysno::pidfd_getfd => moving(&[b], Stat::MovedSyscallFn),
             _ => Before::Call,
