@@ -472,7 +472,7 @@ impl Wait<'_> {
         if n > 0 || self.faulted.get() {
             return Some(Ok(n));
         }
-        let n = set.set.patience().linger(|| set.set.may_be_ready(), || self.harvest(0) as usize);
+        let n = set.set.linger(|| self.harvest(0) as usize);
         if n > 0 {
             return Some(Ok(n as c_int));
         }

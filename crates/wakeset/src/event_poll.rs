@@ -231,7 +231,7 @@ impl<R: ReadyList> EventPoll<R> {
         }
         let deadline = Deadline::of(timeout);
         loop {
-            let reported = self.patience.linger(|| core.may_be_ready(), &mut harvest);
+            let reported = self.linger(&mut harvest);
             if reported != 0 || refused.get() {
                 return Ok(reported);
             }
@@ -318,10 +318,11 @@ impl<R: ReadyList> EventPoll<R> {
         }
     }
 
-    /// The adaptive wait before a sleep.
+    /// The adaptive wait before a sleep: what `harvest` gets, 0 if it is better to sleep.
     #[doc(hidden)]
-    pub fn patience(&self) -> &Patience {
-        &self.patience
+    pub fn linger(&self, harvest: impl FnMut() -> usize) -> usize {
+        let core = self.core();
+        self.patience.linger(&core.sleepers, || core.may_be_ready(), harvest)
     }
 
     /// Calls `f(descriptor, source, interest, data)` for each watch, with the scan lock held.
@@ -400,5 +401,29 @@ impl<R: ReadyList> Drop for EventPoll<R> {
 impl<R: ReadyList> fmt::Debug for EventPoll<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventPoll").field("watches", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::counter::{Counter, CounterFlags};
+    use crate::events::Events;
+
+    #[test]
+    fn an_exclusive_wake_is_taken_by_who_lingers() -> Result<(), Error> {
+        let engine = Engine::new();
+        let sets = [EventPoll::new(&engine)?, EventPoll::new(&engine)?];
+        let counter = Description::new(&engine, Counter::new(0, CounterFlags::NONBLOCK));
+        for set in &sets {
+            set.add(5, &counter, Event::new(Events::IN | Events::EXCLUSIVE, 1))?;
+        }
+        let told = || sets.each_ref().map(|set| set.harvest(1, |_| true));
+        sets[0].core().sleepers.lingering(|| counter.write(1))?;
+        assert_eq!(told(), [1, 0]);
+        counter.read()?;
+        counter.write(1)?;
+        assert_eq!(told(), [1, 1], "with no waiter, all are told");
+        Ok(())
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! The model checkers run without it: what it does depends on the clock, and a schedule must be repeatable.
 
+use crate::sleepers::Sleepers;
 use crate::sync::{AtomicU32, Ordering};
 use crate::time::Deadline;
 
@@ -41,12 +42,19 @@ impl Patience {
     }
 
     /// If patience has been earned: yields until `ready()`, then returns what `harvest()` gets. 0 means: sleep.
-    #[doc(hidden)]
-    pub fn linger(&self, ready: impl Fn() -> bool, mut harvest: impl FnMut() -> usize) -> usize {
-        let credit = self.credit.load(Ordering::Relaxed);
-        if credit < THRESHOLD {
-            return 0;
+    pub(crate) fn linger(
+        &self,
+        sleepers: &Sleepers,
+        ready: impl Fn() -> bool,
+        harvest: impl FnMut() -> usize,
+    ) -> usize {
+        match self.credit.load(Ordering::Relaxed) {
+            ..THRESHOLD => 0,
+            credit => sleepers.lingering(|| self.yield_until(credit, ready, harvest)),
         }
+    }
+
+    fn yield_until(&self, credit: u32, ready: impl Fn() -> bool, mut harvest: impl FnMut() -> usize) -> usize {
         for _ in 0..YIELDS {
             let before = Deadline::now();
             yield_now();
@@ -68,8 +76,7 @@ impl Patience {
     }
 
     /// Times a sleep and earns or loses by it.
-    #[doc(hidden)]
-    pub fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
+    pub(crate) fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
         if cfg!(any(loom, shuttle)) {
             return sleep();
         }

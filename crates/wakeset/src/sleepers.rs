@@ -18,8 +18,10 @@ use core::num::NonZeroU32;
 const EVERY_CLASS: NonZeroU32 = NonZeroU32::MAX;
 /// One waiter that sleeps on the futex.
 const HERE: u64 = 1;
+/// One waiter that yields before it sleeps, and will look at the list before it does.
+const LINGERING: u64 = 1 << 21;
 /// One waiter that sleeps elsewhere and wants the bell rung.
-const ELSEWHERE: u64 = 1 << 32;
+const ELSEWHERE: u64 = 1 << 42;
 
 /// Wakes a waiter that sleeps in a kernel call of its own: `ring(argument)`, once for each event. Runs in the wake path,
 /// so it must be async-signal-safe and must not block.
@@ -28,8 +30,8 @@ pub type Ring = fn(argument: usize);
 /// The sleeping waiters of one set.
 #[derive(Debug)]
 pub(crate) struct Sleepers {
-    /// How many sleep or are about to: `HERE`s in the low half, `ELSEWHERE`s in the high half. Too high is safe (a wake
-    /// that finds nobody), too low is a lost wake.
+    /// How many sleep, are about to, or linger: `HERE`s, `LINGERING`s and `ELSEWHERE`s, in 21 bits or more each. Too high
+    /// is safe (a wake that finds nobody), too low is a lost wake.
     counts: AtomicU64,
     /// Changes with each wake.
     turn: Futex,
@@ -56,17 +58,16 @@ impl Sleepers {
             fence_after_rmw();
         }
         let counts = self.counts.load(Ordering::SeqCst);
-        if counts == 0 {
-            return false;
+        if counts & !(ELSEWHERE - LINGERING) != 0 {
+            self.kick_sleeping(counts);
         }
-        self.kick_sleeping(counts);
-        true
+        counts != 0
     }
 
     #[cold]
     fn kick_sleeping(&self, counts: u64) {
         let mut woken = 0;
-        if !counts.is_multiple_of(ELSEWHERE) {
+        if !counts.is_multiple_of(LINGERING) {
             self.turn.word().fetch_add(1, Ordering::SeqCst);
             woken = self.turn.wake(1, EVERY_CLASS);
         }
@@ -93,6 +94,20 @@ impl Sleepers {
         let slept = if ready { Slept::Woken } else { self.turn.sleep(turn, deadline, EVERY_CLASS) };
         self.counts.fetch_sub(HERE, Ordering::SeqCst);
         slept
+    }
+
+    /// Runs `linger`, which looks at the list now and then and does not sleep, as a waiter that needs no waking. Whoever finds
+    /// nothing in there sleeps next, and looks at the list before.
+    pub(crate) fn lingering<T>(&self, linger: impl FnOnce() -> T) -> T {
+        struct Leave<'a>(&'a AtomicU64);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(LINGERING, Ordering::SeqCst);
+            }
+        }
+        self.counts.fetch_add(LINGERING, Ordering::SeqCst);
+        let _leave = Leave(&self.counts);
+        linger()
     }
 
     /// Counts in a waiter that will sleep elsewhere. It must look at the list afterwards, and call
@@ -132,10 +147,55 @@ impl Sleepers {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lingers_is_a_waiter_and_needs_no_waking() {
+        let sleepers = Sleepers::new();
+        assert!(!sleepers.kick(), "nobody is there");
+        sleepers.lingering(|| {
+            assert!(sleepers.kick());
+            assert_eq!(sleepers.turn.word().load(Ordering::SeqCst), 0, "a wake for nobody");
+            sleepers.enter_elsewhere();
+            assert!(sleepers.someone_is_elsewhere());
+            sleepers.leave_elsewhere();
+            assert!(!sleepers.someone_is_elsewhere());
+        });
+        assert!(!sleepers.kick(), "nobody is left");
+    }
+}
+
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
     use alloc::sync::Arc;
+
+    /// Catches an event left to a waiter that lingers, and that then sleeps without having seen it.
+    #[test]
+    fn who_lingers_sees_what_is_left_to_it() {
+        crate::sync::explore(5, || {
+            struct Model {
+                sleepers: Sleepers,
+                list: AtomicUsize,
+            }
+            let model = Arc::new(Model { sleepers: Sleepers::new(), list: AtomicUsize::new(0) });
+            let waiter = {
+                let model = Arc::clone(&model);
+                loom::thread::spawn(move || {
+                    let listed = || model.list.load(Ordering::SeqCst) != 0;
+                    if !model.sleepers.lingering(listed) {
+                        let _ = model.sleepers.sleep_unless(listed, None);
+                        assert!(listed());
+                    }
+                })
+            };
+            model.list.fetch_add(1, Ordering::SeqCst);
+            model.sleepers.kick();
+            waiter.join().unwrap();
+        });
+    }
 
     /// Catches a bell that is not rung for a waiter that sleeps elsewhere because one that is about to leave the futex
     /// counts as woken. (The bell here is a futex of its own, as a doorbell eventfd is.)
