@@ -31,6 +31,8 @@ enum Build {
     Plain,
     /// Calls the checking variants in libc (`__read_chk`, `__poll_chk` and so on) where it can.
     Fortified,
+    /// With AddressSanitizer, where the compiler has it.
+    Sanitized,
 }
 
 /// Who runs a program.
@@ -61,13 +63,23 @@ fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
+/// A reason to skip, unless nothing may be skipped.
+fn missing(what: &str) -> Option<PathBuf> {
+    let required = std::env::var_os("WAKESET_REQUIRE_ALL").is_some_and(|v| v == "1");
+    assert!(!required, "{what} is missing, and WAKESET_REQUIRE_ALL is set");
+    eprintln!("skipped: {what} is missing");
+    None
+}
+
 /// Compiles `c/SOURCE.c`. `None`, with a word about it, where there is no compiler.
 fn compile(source: &str, build: Build, to: &str) -> Option<PathBuf> {
     let program = scratch(to);
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"]);
-    if build == Build::Fortified {
-        compiler.arg("-D_FORTIFY_SOURCE=2");
+    match build {
+        Build::Plain => {}
+        Build::Fortified => _ = compiler.arg("-D_FORTIFY_SOURCE=2"),
+        Build::Sanitized => _ = compiler.arg("-fsanitize=address"),
     }
     compiler
         .arg("-pthread")
@@ -77,15 +89,13 @@ fn compile(source: &str, build: Build, to: &str) -> Option<PathBuf> {
     match compiler.output() {
         Ok(output) => {
             let complaints = String::from_utf8_lossy(&output.stderr);
+            if build == Build::Sanitized && complaints.contains("-lasan") {
+                return missing("libasan");
+            }
             assert!(output.status.success(), "cc {source}.c:\n{complaints}");
             Some(program)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let required = std::env::var_os("WAKESET_REQUIRE_ALL").is_some_and(|v| v == "1");
-            assert!(!required, "cc is missing, and WAKESET_REQUIRE_ALL is set");
-            eprintln!("skipped: cc is missing");
-            None
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => missing("cc"),
         Err(error) => panic!("cc: {error}"),
     }
 }
@@ -173,6 +183,7 @@ fn compare_patiently(source: &str, build: Build, arguments: &[&str], patience: D
     let name = match build {
         Build::Plain => source.to_string(),
         Build::Fortified => format!("{source}_fortified"),
+        Build::Sanitized => format!("{source}_sanitized"),
     };
     let Some(program) = compile(source, build, &name) else {
         return;
@@ -367,6 +378,38 @@ fn stress() {
 #[test]
 fn timeouts() {
     compare("timeouts", Build::Plain, &[]);
+}
+
+// ---- where the two are not the same ----
+
+/// Each known difference that a program can see is still there, on both sides: if one is gone, SEMANTICS.md says too much.
+#[test]
+fn differences() {
+    let Some(program) = compile("differences", Build::Plain, "differences") else {
+        return;
+    };
+    for (runner, world) in [(Runner::Kernel, "kernel"), (Runner::Wakeset, "wakeset")] {
+        let outcome = run(&program, &[world], runner, PATIENCE);
+        assert!(
+            outcome.status.success(),
+            "{runner:?}, {}:\n{}{}",
+            outcome.status,
+            unexpected(&outcome),
+            outcome.stderr
+        );
+    }
+}
+
+/// A program built with AddressSanitizer wants its runtime first among the preloaded libraries.
+#[test]
+fn an_address_sanitizer_refuses_to_start() {
+    let Some(program) = compile("timeouts", Build::Sanitized, "timeouts_sanitized") else {
+        return;
+    };
+    assert!(run(&program, &[], Runner::Kernel, PATIENCE).status.success());
+    let outcome = run(&program, &[], Runner::Wakeset, PATIENCE);
+    assert!(!outcome.status.success() && outcome.stdout.is_empty());
+    assert!(outcome.stderr.contains("does not come first"), "{}", outcome.stderr);
 }
 
 // ---- what the programs are good for ----

@@ -144,6 +144,7 @@ pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
     slot.closed.store(false, Ordering::SeqCst);
     slot.has_kernel.store(false, Ordering::SeqCst);
     slot.kernel_edges.store(false, Ordering::SeqCst);
+    slot.turn.store(0, Ordering::Relaxed);
     table::put_set(fd, slot);
     count(Stat::SetsMade, 1);
     escape::recheck_gate(fd);
