@@ -26,6 +26,7 @@ on_both!(
     open_add_signal_wait_close_by_many_threads,
     many_threads_share_one_set,
     numbers_are_used_again_and_again,
+    a_watch_removed_while_its_event_is_held,
 );
 
 fn the_last_close_removes_the_watch<B: Backend>() {
@@ -318,4 +319,22 @@ fn numbers_are_used_again_and_again<B: Backend>() {
         watcher.add(&place, IN, turn);
         assert_eq!(watcher.ready(), []);
     }
+}
+
+/// What epoll(7) advises whoever keeps events: an event in the same batch makes another's descriptor go. Removed and closed, it
+/// is not reported again, also when its number is used again.
+fn a_watch_removed_while_its_event_is_held<B: Backend>() {
+    let set = Set::<B>::new();
+    let mut counters: Vec<_> = (0..4).map(|_| Counter::<B>::new(1)).collect();
+    for (data, counter) in counters.iter().enumerate() {
+        set.add(counter, IN, data as u64);
+    }
+    assert_eq!(set.ready(), [(0, IN), (1, IN), (2, IN), (3, IN)]);
+    // The first event's work: the last descriptor goes.
+    let last = counters.pop().unwrap();
+    let number = last.as_raw_fd();
+    set.remove(&last);
+    drop(last);
+    assert_eq!(set.ready(), [(0, IN), (1, IN), (2, IN)]);
+    assert!(matches!(set.try_remove(&number), Err(ENOENT | EBADF)));
 }

@@ -2,8 +2,8 @@
 
 use crate::backend::Backend;
 use crate::objects::{
-    Counter, ERR, ET, EXCLUSIVE, HUP, IN, LONG, MSG, ONESHOT, OUT, PRI, RDBAND, RDHUP, RDNORM, Report, Set, WAKEUP,
-    WRNORM,
+    Counter, ERR, ET, EXCLUSIVE, HUP, IN, LARGEST, LONG, MSG, ONESHOT, OUT, PRI, RDBAND, RDHUP, RDNORM, Report, Set,
+    WAKEUP, WRNORM,
 };
 use crate::task::{Task, ended};
 use libc::{EINVAL, ENOENT};
@@ -22,6 +22,10 @@ on_both!(
     a_set_without_a_waiter_does_not_take_the_wake,
     the_oldest_watch_is_woken_first,
     added_again_it_goes_behind_the_others,
+    a_waiter_that_asked_for_something_else_does_not_take_the_wake,
+    a_waiter_outside_does_not_take_the_wake,
+    writable_edges_are_exclusive_too,
+    one_set_may_have_both_kinds,
 );
 
 fn goes_with_a_few_bits_only<B: Backend>() {
@@ -254,4 +258,67 @@ fn added_again_it_goes_behind_the_others<B: Backend>() {
         };
         (0..6).map(one_turn).collect()
     });
+}
+
+fn a_waiter_that_asked_for_something_else_does_not_take_the_wake<B: Backend>() {
+    let counter = Counter::<B>::new(0);
+    counter.write(LARGEST);
+    let (out, other) = (Set::new(), exclusive(&counter, ET, 1));
+    out.add(&counter, OUT | EXCLUSIVE, 0);
+    assert_eq!(other.ready(), [(1, IN)]);
+    let tasks = [waiter(&out), waiter(&other)];
+    counter.write(0);
+    let [out, other] = tasks;
+    assert_eq!(other.join(), [(1, IN)]);
+    counter.drain();
+    assert_eq!(out.join(), [(0, OUT)]);
+}
+
+/// Who sleeps on a set around it is no waiter of the set: all exclusive watches are told.
+fn a_waiter_outside_does_not_take_the_wake<B: Backend>() {
+    let counter = Counter::<B>::new(0);
+    let (outer, inner, other) = (Set::new(), exclusive(&counter, 0, 1), exclusive(&counter, 0, 2));
+    outer.add(&inner, IN, 0);
+    let tasks = [waiter(&outer), waiter(&other)];
+    counter.write(1);
+    let [outer, other] = tasks;
+    assert_eq!(outer.join(), [(0, IN)]);
+    assert_eq!(other.join(), [(2, IN)]);
+}
+
+fn writable_edges_are_exclusive_too<B: Backend>() {
+    let counter = Counter::<B>::new(0);
+    counter.write(LARGEST);
+    let sets: Vec<Set<B>> = (0..3)
+        .map(|data| {
+            let set = Set::new();
+            set.add(&counter, OUT | ET | EXCLUSIVE, data);
+            set
+        })
+        .collect();
+    let tasks: Vec<_> = sets.iter().map(waiter).collect();
+    counter.read();
+    assert!((1..3).contains(&ended(&tasks, 1)));
+    for task in tasks {
+        while !task.has_ended() {
+            counter.write(LARGEST);
+            counter.read();
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        assert!(matches!(task.join()[..], [(_, OUT)]));
+    }
+}
+
+/// The same source in one set under two numbers, exclusive under one of them.
+fn one_set_may_have_both_kinds<B: Backend>() {
+    let (set, counter) = (Set::<B>::new(), Counter::new(0));
+    let same = counter.dup();
+    set.add(&counter, IN | EXCLUSIVE, 1);
+    set.add(&same, IN, 2);
+    counter.write(1);
+    let mut got = set.ready();
+    got.sort_unstable();
+    assert_eq!(got, [(1, IN), (2, IN)]);
+    assert_eq!(set.try_modify(&counter, IN, 3), Err(EINVAL));
+    set.modify(&same, IN, 3);
 }

@@ -1,7 +1,7 @@
 //! Level-triggered watches: reported as long as the condition holds.
 
 use crate::backend::Backend;
-use crate::objects::{Counter, ET, IN, LARGEST, OUT, PRI, RDBAND, RDHUP, RDNORM, Set, WAKEUP, WRBAND, WRNORM};
+use crate::objects::{Counter, ET, IN, LARGEST, ONESHOT, OUT, PRI, RDBAND, RDHUP, RDNORM, Set, WAKEUP, WRBAND, WRNORM};
 
 on_both!(
     reported_until_drained,
@@ -19,6 +19,7 @@ on_both!(
     a_removed_watch_is_silent,
     two_sets_see_the_same_source,
     a_thousand_watches_are_all_reported,
+    flags_are_never_reported,
 );
 
 fn reported_until_drained<B: Backend>() {
@@ -193,4 +194,14 @@ fn a_thousand_watches_are_all_reported<B: Backend>() {
     }
     let odd: Vec<_> = (0..1000).filter(|data| data % 2 == 1).map(|data| (data, IN)).collect();
     assert_eq!(set.wait(1001, 0).unwrap(), odd);
+}
+
+/// The input flags are no events: what comes back are events only, whatever else was in the mask.
+fn flags_are_never_reported<B: Backend>() {
+    let (set, counter) = (Set::<B>::new(), Counter::new(1));
+    for flags in [ET, ONESHOT, WAKEUP, ET | ONESHOT | WAKEUP, 1 << 27, 0x0fff_0000] {
+        set.add(&counter, IN | OUT | flags, 1);
+        assert_eq!(set.ready(), [(1, IN | OUT)], "{flags:#x}");
+        set.remove(&counter);
+    }
 }

@@ -1,9 +1,13 @@
 //! Sets that watch counters and the kernel's descriptors together.
 
 use crate::backend::Backend;
-use crate::objects::{Counter, ERR, ET, EXCLUSIVE, Fd, HUP, IN, LONG, ONESHOT, OUT, RDHUP, Set, pipe, socket_pair};
+use crate::objects::{
+    Counter, ERR, ET, EXCLUSIVE, Fd, HUP, IN, LONG, ONESHOT, OUT, PRI, RDHUP, Set, pipe, socket_pair,
+};
 use crate::task::{Task, ended};
 use libc::EINVAL;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -30,6 +34,13 @@ on_both!(
     a_mixed_set_in_a_set,
     a_set_of_pipes_only,
     traffic_of_both_kinds_is_complete,
+    half_a_pipe_read_is_a_level_and_no_edge,
+    the_write_end_of_a_pipe_has_edges_of_its_own,
+    urgent_data_is_an_exceptional_condition,
+    hang_up_leaves_what_was_sent,
+    whatever_can_be_polled_can_be_watched,
+    a_server_as_the_page_has_it,
+    the_same_pipe_under_two_numbers,
 );
 
 /// A set with a counter (data 1) and a pipe's read end (data 2).
@@ -457,4 +468,175 @@ fn traffic_of_both_kinds_is_complete<B: Backend>() {
         send.join();
         assert_eq!(m.ready(), []);
     }
+}
+
+/// The scenario that epoll(7) tells the two kinds of notification apart by: 2 kB written, one of them read.
+fn half_a_pipe_read_is_a_level_and_no_edge<B: Backend>() {
+    for (flags, then) in [(0, vec![(2, IN)]), (ET, vec![])] {
+        let m = mixed::<B>(flags);
+        assert_eq!(m.writer.write(&[0; 2048]), Ok(2048));
+        assert_eq!(m.set.wait(4, LONG), Ok(vec![(2, IN)]));
+        assert_eq!(m.reader.read(&mut [0; 1024]), Ok(1024));
+        assert_eq!(m.set.wait(4, 5), Ok(then));
+        // More of it is news in both.
+        assert_eq!(m.writer.write(&[0; 1]), Ok(1));
+        assert_eq!(m.set.wait(4, LONG), Ok(vec![(2, IN)]));
+    }
+}
+
+fn the_write_end_of_a_pipe_has_edges_of_its_own<B: Backend>() {
+    let (set, counter, (reader, writer)) = (Set::<B>::new(), Counter::new(0), pipe());
+    set.add(&writer, OUT | ET, 1);
+    set.add(&counter, IN | ET, 2);
+    assert_eq!(set.ready(), [(1, OUT)]);
+    while writer.write(&[0; 4096]).is_ok() {}
+    assert_eq!(set.ready(), []);
+    while reader.read(&mut [0; 65536]).is_ok_and(|n| n > 0) {}
+    assert_eq!(set.ready(), [(1, OUT)]);
+    assert_eq!(set.ready(), []);
+}
+
+/// A connected pair of TCP sockets.
+fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (here, listener.accept().unwrap().0)
+}
+
+fn urgent_data_is_an_exceptional_condition<B: Backend>() {
+    let (set, counter) = (Set::<B>::new(), Counter::new(0));
+    let (here, there) = tcp_pair();
+    set.add(&here.as_raw_fd(), PRI, 1);
+    set.add(&counter, IN | PRI | RDHUP, 2);
+    assert_eq!(set.ready(), []);
+    // SAFETY: one byte of a buffer of one.
+    assert_eq!(unsafe { libc::send(there.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) }, 1);
+    assert_eq!(set.wait(4, LONG), Ok(vec![(1, PRI)]));
+    counter.write(1);
+    let mut got = set.ready();
+    got.sort_unstable();
+    assert_eq!(got, [(1, PRI), (2, IN)]);
+}
+
+fn hang_up_leaves_what_was_sent<B: Backend>() {
+    let (set, counter, (reader, writer)) = (Set::<B>::new(), Counter::new(0), pipe());
+    set.add(&reader, IN, 1);
+    set.add(&counter, IN, 2);
+    assert_eq!(writer.write(b"last"), Ok(4));
+    drop(writer);
+    assert_eq!(set.ready(), [(1, IN | HUP)]);
+    assert_eq!(reader.read(&mut [0; 16]), Ok(4));
+    assert_eq!(set.ready(), [(1, HUP)]);
+    assert_eq!(reader.read(&mut [0; 16]), Ok(0));
+}
+
+/// Beside a counter: a timer, signals, a terminal, files of /proc, a process, inotify.
+fn whatever_can_be_polled_can_be_watched<B: Backend>() {
+    let (set, counter) = (Set::<B>::new(), Counter::new(1));
+    set.add(&counter, IN, 0);
+    let soon = libc::itimerspec {
+        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: libc::timespec { tv_sec: 0, tv_nsec: 1 },
+    };
+    let mounts = std::fs::File::open("/proc/self/mounts").unwrap();
+    // SAFETY: valid arguments; each new descriptor is owned here.
+    let (timer, signals, watches, terminal) = unsafe {
+        let mut mask = std::mem::zeroed();
+        libc::sigemptyset(&mut mask);
+        let timer = libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC);
+        assert_eq!(libc::timerfd_settime(timer, 0, &soon, std::ptr::null_mut()), 0);
+        (
+            Fd::<B>::own(timer),
+            Fd::<B>::own(libc::signalfd(-1, &mask, libc::SFD_CLOEXEC)),
+            Fd::<B>::own(libc::inotify_init1(libc::IN_CLOEXEC)),
+            Fd::<B>::own(libc::posix_openpt(libc::O_RDWR | libc::O_CLOEXEC)),
+        )
+    };
+    set.add(&timer, IN, 1);
+    set.add(&signals, IN, 2);
+    set.add(&watches, IN, 3);
+    set.add(&mounts.as_raw_fd(), PRI, 4);
+    if terminal.as_raw_fd() >= 0 {
+        set.add(&terminal, IN, 5);
+    }
+    let mut got = set.ready();
+    while !got.iter().any(|(data, _)| *data == 1) {
+        got = set.wait(8, LONG).unwrap();
+    }
+    got.sort_unstable();
+    assert_eq!(got, [(0, IN), (1, IN)]);
+}
+
+/// The loop of epoll(7): a listener with levels, connections with edges that are read until there is nothing more. A counter
+/// beside them tells it to end.
+fn a_server_as_the_page_has_it<B: Backend>() {
+    const CLIENTS: u64 = 4;
+    const SENT: usize = 40_000;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let (set, stop) = (Set::<B>::new(), Counter::new(0));
+    set.add(&listener.as_raw_fd(), IN, u64::MAX);
+    set.add(&stop, IN, u64::MAX - 1);
+    let server = Task::start(move || {
+        let mut connections: Vec<(TcpStream, usize)> = Vec::new();
+        loop {
+            for (data, events) in set.wait(10, LONG).unwrap() {
+                match data {
+                    u64::MAX => {
+                        let (connection, _) = listener.accept().unwrap();
+                        connection.set_nonblocking(true).unwrap();
+                        set.add(&connection.as_raw_fd(), IN | ET, connections.len() as u64);
+                        connections.push((connection, 0));
+                    }
+                    0..CLIENTS => {
+                        let (connection, total) = &mut connections[data as usize];
+                        assert!(events & IN != 0);
+                        while let Ok(n @ 1..) = connection.read(&mut [0; 1000]) {
+                            *total += n;
+                        }
+                    }
+                    _ => return connections.into_iter().map(|(_, total)| total).collect::<Vec<_>>(),
+                }
+                let all = |(_, total): &(TcpStream, usize)| *total == SENT;
+                if connections.len() as u64 == CLIENTS && connections.iter().all(all) {
+                    stop.write(1);
+                }
+            }
+        }
+    });
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            Task::start(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                for _ in 0..SENT / 1000 {
+                    stream.write_all(&[1; 1000]).unwrap();
+                }
+                // Until the server closes it.
+                let _ = stream.read(&mut [0]);
+            })
+        })
+        .collect();
+    assert_eq!(server.join(), [SENT; CLIENTS as usize]);
+    clients.into_iter().for_each(Task::join);
+}
+
+/// A duplicate is a key of its own, with a mask of its own: of the events of one socket each number gets those it asked for.
+fn the_same_pipe_under_two_numbers<B: Backend>() {
+    let (set, counter, (here, there)) = (Set::<B>::new(), Counter::new(0), socket_pair());
+    let same = here.dup();
+    set.add(&counter, IN, 0);
+    set.add(&here, IN, 1);
+    set.add(&same, OUT, 2);
+    assert_eq!(set.ready(), [(2, OUT)]);
+    there.write(b"x").unwrap();
+    let mut got = set.ready();
+    got.sort_unstable();
+    assert_eq!(got, [(1, IN), (2, OUT)]);
+    drop(here);
+    let mut got = set.ready();
+    got.sort_unstable();
+    assert_eq!(got, [(1, IN), (2, OUT)], "the description is still open");
+    drop(same);
+    assert_eq!(set.ready(), []);
 }

@@ -1,7 +1,8 @@
 //! EPOLL_CTL_MOD: looks again, and reports readiness that is already there.
 
 use crate::backend::Backend;
-use crate::objects::{Counter, ET, IN, LARGEST, OUT, Set};
+use crate::objects::{Counter, ET, IN, LARGEST, ONESHOT, OUT, Set};
+use libc::{EFD_NONBLOCK, EFD_SEMAPHORE};
 
 on_both!(
     reports_what_holds_already,
@@ -12,6 +13,9 @@ on_both!(
     turns_level_to_edge_and_back,
     keeps_its_place_among_the_ready,
     does_not_queue_twice,
+    data_alone_changes_what_is_queued,
+    arms_the_next_unit_of_a_semaphore,
+    disarms_what_is_queued,
 );
 
 fn reports_what_holds_already<B: Backend>() {
@@ -94,5 +98,46 @@ fn does_not_queue_twice<B: Backend>() {
     set.modify(&counter, IN | ET, 8);
     counter.write(1);
     assert_eq!(set.ready(), [(8, IN)]);
+    assert_eq!(set.ready(), []);
+}
+
+fn data_alone_changes_what_is_queued<B: Backend>() {
+    for flags in [0, ET, ONESHOT] {
+        let (set, counter) = (Set::<B>::new(), Counter::new(0));
+        set.add(&counter, IN | flags, 1);
+        counter.write(1);
+        set.modify(&counter, IN | flags, 2);
+        assert_eq!(set.wait(4, 0), Ok(vec![(2, IN)]));
+        set.modify(&counter, IN | flags, 3);
+        assert_eq!(set.wait(4, 0), Ok(vec![(3, IN)]), "re-armed, with other data");
+    }
+}
+
+/// One unit for each look: edge-triggered and one-shot watches are armed again for what a semaphore still holds.
+fn arms_the_next_unit_of_a_semaphore<B: Backend>() {
+    for flags in [ET, ONESHOT, ET | ONESHOT] {
+        let (set, counter) = (Set::<B>::new(), Counter::with_flags(3, EFD_NONBLOCK | EFD_SEMAPHORE));
+        set.add(&counter, IN | flags, 0);
+        for unit in 0..3 {
+            assert_eq!(set.ready(), [(unit, IN)]);
+            assert_eq!(set.ready(), []);
+            assert_eq!(counter.read(), 1);
+            assert_eq!(set.ready(), []);
+            set.modify(&counter, IN | flags, unit + 1);
+        }
+        assert_eq!(set.ready(), []);
+        counter.write(1);
+        assert_eq!(set.ready(), [(3, IN)]);
+    }
+}
+
+fn disarms_what_is_queued<B: Backend>() {
+    let (set, counter) = (Set::<B>::new(), Counter::new(0));
+    set.add(&counter, IN | ET, 1);
+    counter.write(1);
+    set.modify(&counter, 0, 2);
+    assert_eq!(set.ready(), []);
+    set.modify(&counter, IN | ET, 3);
+    assert_eq!(set.ready(), [(3, IN)]);
     assert_eq!(set.ready(), []);
 }

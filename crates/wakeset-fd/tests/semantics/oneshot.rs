@@ -13,6 +13,8 @@ on_both!(
     a_modify_can_end_it,
     a_disarmed_watch_is_still_there,
     with_edges_too,
+    two_sets_have_a_shot_each,
+    a_shot_that_no_longer_holds_is_kept,
 );
 
 fn reports_once<B: Backend>() {
@@ -103,4 +105,30 @@ fn with_edges_too<B: Backend>() {
     set.modify(&counter, IN | ET | ONESHOT, 8);
     assert_eq!(set.ready(), [(8, IN)]);
     assert_eq!(set.ready(), []);
+}
+
+fn two_sets_have_a_shot_each<B: Backend>() {
+    let (sets, counter) = ([Set::<B>::new(), Set::new()], Counter::new(1));
+    for set in &sets {
+        set.add(&counter, IN | ONESHOT, 1);
+    }
+    for set in &sets {
+        assert_eq!(set.ready(), [(1, IN)]);
+        counter.write(1);
+        assert_eq!(set.ready(), []);
+    }
+}
+
+/// Only a report disarms: an event that is gone before anybody looks is not one.
+fn a_shot_that_no_longer_holds_is_kept<B: Backend>() {
+    for flags in [0, ET] {
+        let (set, counter) = (Set::<B>::new(), Counter::new(0));
+        set.add(&counter, IN | ONESHOT | flags, 1);
+        counter.write(1);
+        counter.drain();
+        assert_eq!(set.ready(), []);
+        counter.write(1);
+        assert_eq!(set.ready(), [(1, IN)]);
+        assert_eq!(set.ready(), []);
+    }
 }

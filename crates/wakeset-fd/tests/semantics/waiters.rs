@@ -27,6 +27,9 @@ on_both!(
     no_level_is_lost_under_load,
     no_waiter_sleeps_through_a_modify,
     writers_and_changers_do_not_disturb_each_other,
+    a_set_that_becomes_empty_goes_on_waiting,
+    a_wait_on_an_empty_set_ends_with_its_time,
+    two_sets_of_one_source_wake_a_waiter_each,
 );
 
 fn waiter<B: Backend>(set: &Set<B>, max: usize) -> Task<Vec<Report>> {
@@ -398,4 +401,39 @@ fn writers_and_changers_do_not_disturb_each_other<B: Backend>() {
     until(&sum, TURNS);
     stop();
     assert_eq!(sum.load(Ordering::SeqCst), TURNS);
+}
+
+fn a_set_that_becomes_empty_goes_on_waiting<B: Backend>() {
+    let (set, removed, closed, later) = (Set::<B>::new(), Counter::new(0), Counter::new(0), Counter::new(0));
+    set.add(&removed, IN, 1);
+    set.add(&closed, IN, 2);
+    let task = waiter(&set, 4);
+    set.remove(&removed);
+    drop(closed);
+    removed.write(1);
+    task.until_asleep();
+    assert!(!task.has_ended());
+    set.add(&later, IN, 3);
+    later.write(1);
+    assert_eq!(task.join(), [(3, IN)]);
+}
+
+fn a_wait_on_an_empty_set_ends_with_its_time<B: Backend>() {
+    let set = Set::<B>::new();
+    assert_eq!(set.wait(1, 0), Ok(vec![]));
+    assert_eq!(set.wait(1, 3), Ok(vec![]));
+}
+
+fn two_sets_of_one_source_wake_a_waiter_each<B: Backend>() {
+    for flags in [0, ET, ONESHOT] {
+        let (sets, counter) = ([Set::<B>::new(), Set::new()], Counter::new(0));
+        for set in &sets {
+            set.add(&counter, IN | flags, 1);
+        }
+        let tasks = sets.each_ref().map(|set| waiter(set, 4));
+        counter.write(1);
+        for task in tasks {
+            assert_eq!(task.join(), [(1, IN)]);
+        }
+    }
 }
