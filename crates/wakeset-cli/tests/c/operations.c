@@ -17,6 +17,7 @@
 #include <sys/statfs.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 
 static enum kind { EVENTFD, SEMAPHORE, SET, KINDS } kind;
@@ -272,6 +273,38 @@ static void descriptors(void)
 	must(close(ends[1]));
 }
 
+/* The first system calls of each kind, which libc no longer makes. */
+static void old_calls(void)
+{
+	heading("the calls without flags");
+	int set = must(syscall(SYS_epoll_create, 1)), fd = must(syscall(SYS_eventfd, 7));
+	CALL("epoll_create of no size", "-1 EINVAL", syscall(SYS_epoll_create, 0));
+	number("close-on-exec", 0, fcntl(fd, F_GETFD) | fcntl(set, F_GETFD));
+	number("O_NONBLOCK", 0, fcntl(fd, F_GETFL) & O_NONBLOCK);
+	must(watch_new(set, fd, EPOLLIN, 'e'));
+	show("ready", "e=IN", ready(set));
+	number("its value", 7, take(fd));
+	must(close(set));
+	must(close(fd));
+}
+
+/* The example of eventfd(2): the child adds, the parent takes the sum. */
+static void example(void)
+{
+	heading("the page's example");
+	static const uint64_t numbers[] = {1, 2, 4, 7, 14};
+	int fd = must(eventfd(0, 0)), status;
+	pid_t child = must(fork());
+	if (child == 0) {
+		for (int i = 0; i < 5; i++)
+			must(add(fd, numbers[i]));
+		_exit(0);
+	}
+	must(waitpid(child, &status, 0));
+	number("the sum", 28, take(fd));
+	must(close(fd));
+}
+
 int main(void)
 {
 	signal(SIGIO, SIG_IGN);
@@ -283,5 +316,7 @@ int main(void)
 	}
 	masks();
 	descriptors();
+	old_calls();
+	example();
 	return verdict();
 }
