@@ -9,6 +9,7 @@ mod ctl;
 mod engine;
 mod kernel;
 mod pingpong;
+mod policies;
 mod report;
 mod stress;
 mod wait;
@@ -39,15 +40,15 @@ pub struct Options {
     /// Seconds for each point, both sides and all rounds together
     #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = seconds)]
     secs: f64,
-    /// The ready list of Wakeset's sets; the locked ones exist for this comparison alone
-    #[arg(long, value_enum, default_value = "lock-free")]
-    ready_list: List,
+    /// The ready list of Wakeset's sets, lock-free if missing; the locked ones exist for this comparison alone
+    #[arg(long, value_enum)]
+    ready_list: Option<List>,
     /// Also write the rows to FILE, as a JSON array
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Name {
     /// N producers each add to their own counter, one consumer drains them all
     Stress,
@@ -59,6 +60,8 @@ enum Name {
     Ctl,
     /// Open, add, signal, wait, and close without removing
     Close,
+    /// All ready lists side by side: `stress`, and `wait` with one set that is waited on in turn
+    Policies,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -68,15 +71,9 @@ enum List {
     Rwlock,
 }
 
-impl List {
-    /// What a row says about it; nothing for the one that everybody uses.
-    fn name(self) -> Option<&'static str> {
-        match self {
-            List::LockFree => None,
-            List::Spinlock => Some("spinlock"),
-            List::Rwlock => Some("rwlock"),
-        }
-    }
+/// What a row says about the list it was measured with; nothing for the one that everybody uses.
+fn list_name<R: ReadyList>() -> Option<String> {
+    Some(format!("{:?}", R::POLICY).to_lowercase()).filter(|name| name != "lockfree")
 }
 
 fn thread_count(text: &str) -> Result<usize, String> {
@@ -128,6 +125,9 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
     if is_preloaded() {
         return Err(Failure::own("bench compares with the kernel's epoll: start it without `wakeset run`"));
     }
+    if options.name == Name::Policies && options.ready_list.is_some() {
+        return Err(Failure::own("this benchmark measures every ready list: leave --ready-list out"));
+    }
     let threads = options.threads.as_deref();
     match options.name {
         Name::Stress => measure("stress", stress::points(threads), options),
@@ -135,11 +135,12 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Name::Wait => measure("wait", wait::points(threads), options),
         Name::Ctl => measure("ctl", ctl::points(threads), options),
         Name::Close => measure("close", close::points(threads), options),
+        Name::Policies => policies::policies(options),
     }
 }
 
 fn measure<P: Point>(name: &str, points: Vec<P>, options: &Options) -> Result<(), Failure> {
-    match options.ready_list {
+    match options.ready_list.unwrap_or(List::LockFree) {
         List::LockFree => measure_on::<LockFree, P>(name, points, options),
         List::Spinlock => measure_on::<SpinLock, P>(name, points, options),
         List::Rwlock => measure_on::<RwLock, P>(name, points, options),
@@ -151,10 +152,7 @@ fn measure_on<R: ReadyList, P: Point>(name: &str, points: Vec<P>, options: &Opti
     let need = points.iter().map(Point::descriptors).max().unwrap_or(0);
     let limit = kernel::raise_descriptor_limit(need);
     report.begin(points.iter().flat_map(Point::rows), points.first().map_or("", Point::unit));
-    let progress = ProgressBar::new(points.len() as u64 * u64::from(ROUNDS + 1));
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
-        progress.set_style(style);
-    }
+    let progress = progress_bar(points.len() as u64 * u64::from(ROUNDS + 1));
     for point in &points {
         let runner = Runner {
             point,
@@ -168,8 +166,8 @@ fn measure_on<R: ReadyList, P: Point>(name: &str, points: Vec<P>, options: &Opti
             .map_err(|e| Failure::own(format!("{name} failed at {}: {e}", report::label(&point.rows()[0]))));
         let measured = measured.inspect_err(|_| progress.finish_and_clear())?;
         for mut row in measured.rows(name, point) {
-            if let Some(list) = options.ready_list.name() {
-                row.set_param("ready_list", list);
+            if let Some(list) = list_name::<R>() {
+                row.set_param("ready_list", &list);
             }
             progress.suspend(|| report.add(row));
         }
@@ -184,6 +182,15 @@ fn measure_on<R: ReadyList, P: Point>(name: &str, points: Vec<P>, options: &Opti
     }
     progress.finish_and_clear();
     report.finish()
+}
+
+/// Hidden by itself where stderr is no terminal.
+fn progress_bar(steps: u64) -> ProgressBar {
+    let progress = ProgressBar::new(steps);
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
+        progress.set_style(style);
+    }
+    progress
 }
 
 /// All rounds of one point.

@@ -400,7 +400,8 @@ impl<R: ReadyList> Drop for EventPoll<R> {
 
 impl<R: ReadyList> fmt::Debug for EventPoll<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventPoll").field("watches", &self.len()).finish_non_exhaustive()
+        let (watches, ready_list) = (self.len(), self.core().policy());
+        f.debug_struct("EventPoll").field("watches", &watches).field("ready_list", &ready_list).finish_non_exhaustive()
     }
 }
 

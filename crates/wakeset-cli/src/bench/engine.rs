@@ -96,3 +96,23 @@ impl<R: ReadyList> Backend for Wakeset<R> {
 fn refused(error: Error) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeset::{LockFree, RwLock, SpinLock};
+
+    /// What `--ready-list` names is what the engine's set has, by the engine's own account.
+    #[test]
+    fn sets_have_the_list_that_was_asked_for() {
+        fn list<R: ReadyList>() -> String {
+            let set = Wakeset::<R>::new().create_set().expect("memory for a set");
+            format!("{:?}", *set.object)
+        }
+        for (set, name) in
+            [(list::<LockFree>(), "LockFree"), (list::<SpinLock>(), "SpinLock"), (list::<RwLock>(), "RwLock")]
+        {
+            assert!(set.contains(&format!("ready_list: {name}")), "{set}");
+        }
+    }
+}

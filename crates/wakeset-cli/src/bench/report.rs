@@ -1,5 +1,7 @@
 //! What a benchmark prints, and the JSON it writes.
 
+use std::ffi::CStr;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -59,10 +61,17 @@ impl Spread {
     }
 }
 
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [median, min, max] = [self.median, self.min, self.max].map(table::short);
+        write!(f, "{median} ({min} - {max})")
+    }
+}
+
 /// Prints rows as they come and writes the JSON at the end.
 pub struct Report {
     workload: String,
-    json: Option<File>,
+    json: Json,
     rows: Vec<Row>,
     notes: Vec<String>,
     /// How wide the first column is.
@@ -72,14 +81,8 @@ pub struct Report {
 const SIDE: usize = 27;
 
 impl Report {
-    /// Opens the JSON's file first: to fail after minutes of measuring would lose them.
     pub fn new(workload: &str, json: Option<&Path>) -> Result<Self, Failure> {
-        let json = match json {
-            Some(path) => {
-                Some(File::create(path).map_err(|e| Failure::own(format!("cannot write to {}: {e}", path.display())))?)
-            }
-            None => None,
-        };
+        let json = Json::create(json)?;
         Ok(Report { workload: workload.to_string(), json, rows: Vec::new(), notes: Vec::new(), width: 0 })
     }
 
@@ -101,10 +104,7 @@ impl Report {
 
     pub fn add(&mut self, row: Row) {
         let side = |side: &Option<Spread>| match side {
-            Some(s) => {
-                let [median, min, max] = [s.median, s.min, s.max].map(table::short);
-                format!("{median} ({min} - {max})")
-            }
+            Some(spread) => spread.to_string(),
             None => "-".to_string(),
         };
         let ratio = row.ratio.map_or("-".to_string(), table::number);
@@ -122,22 +122,38 @@ impl Report {
         for note in &self.notes {
             println!("\n{note}");
         }
-        match self.json {
-            Some(file) => write_json(file, &self.rows).map_err(|e| Failure::own(format!("cannot write the JSON: {e}"))),
-            None => Ok(()),
-        }
+        self.json.write(&self.rows)
     }
 }
 
-/// An array with a row on each line.
-fn write_json(mut file: File, rows: &[Row]) -> io::Result<()> {
+/// The file that the rows go to, if one was asked for.
+pub struct Json(Option<File>);
+
+impl Json {
+    /// Opens it first: to fail after minutes of measuring would lose them.
+    pub fn create(path: Option<&Path>) -> Result<Self, Failure> {
+        let create = |path: &Path| {
+            File::create(path).map_err(|e| Failure::own(format!("cannot write to {}: {e}", path.display())))
+        };
+        path.map(create).transpose().map(Json)
+    }
+
+    /// Writes an array with a row on each line.
+    pub fn write(self, rows: &[impl Serialize]) -> Result<(), Failure> {
+        let Some(mut file) = self.0 else { return Ok(()) };
+        array(rows)
+            .and_then(|text| file.write_all(text.as_bytes()))
+            .map_err(|e| Failure::own(format!("cannot write the JSON: {e}")))
+    }
+}
+
+fn array(rows: &[impl Serialize]) -> io::Result<String> {
     let mut text = String::from("[\n");
     for (i, row) in rows.iter().enumerate() {
         text += &serde_json::to_string(row)?;
         text += if i + 1 < rows.len() { ",\n" } else { "\n" };
     }
-    text += "]\n";
-    file.write_all(text.as_bytes())
+    Ok(text + "]\n")
 }
 
 /// Parameters in one line, `threads=2 mode=edge`.
@@ -153,7 +169,7 @@ pub fn label(params: &Params) -> String {
 }
 
 /// The processor, how many of them, and the kernel.
-fn machine() -> String {
+pub fn machine() -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let processors = read("/proc/cpuinfo");
     let model = processors
@@ -161,8 +177,23 @@ fn machine() -> String {
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or(std::env::consts::ARCH, |(_, model)| model);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let kernel = read("/proc/sys/kernel/osrelease");
-    format!("{model}, {cores} cores, Linux {}", kernel.trim())
+    let cores = match cores {
+        1 => "1 core".to_string(),
+        n => format!("{n} cores"),
+    };
+    format!("{model}, {cores}, Linux {}", kernel_release())
+}
+
+/// From uname(2), which needs no /proc: `bench inversion` may be all that runs on a machine.
+fn kernel_release() -> String {
+    // SAFETY: a structure of byte arrays.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: room for the answer.
+    if unsafe { libc::uname(&mut names) } != 0 {
+        return String::new();
+    }
+    let bytes = names.release.map(|c| c as u8);
+    CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -51,6 +51,11 @@ pub fn points(threads: Option<&[usize]>) -> Vec<Wait> {
     points
 }
 
+/// One set that this many threads wait on, level-triggered: what `perf bench epoll wait` measures unless told otherwise.
+pub fn single_queue(threads: usize) -> Wait {
+    Wait { threads, queue: Queue::Shared, mode: MODES[0], nested: 0 }
+}
+
 /// One combination.
 pub struct Wait {
     threads: usize,
