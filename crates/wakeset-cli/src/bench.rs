@@ -7,9 +7,11 @@ mod backend;
 mod close;
 mod ctl;
 mod engine;
+mod inversion;
 mod kernel;
 mod pingpong;
 mod policies;
+mod realtime;
 mod report;
 mod stress;
 mod wait;
@@ -43,6 +45,9 @@ pub struct Options {
     /// The ready list of Wakeset's sets, lock-free if missing; the locked ones exist for this comparison alone
     #[arg(long, value_enum)]
     ready_list: Option<List>,
+    /// `inversion`: whose latency to measure, as in kernel,lock-free; everybody's when this is missing
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
+    policy: Option<Vec<inversion::Policy>>,
     /// Also write the rows to FILE, as a JSON array
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -62,6 +67,8 @@ enum Name {
     Close,
     /// All ready lists side by side: `stress`, and `wait` with one set that is waited on in turn
     Policies,
+    /// How long a real-time thread waits for low-priority threads; `--threads` says how many of those
+    Inversion,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -125,8 +132,11 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
     if is_preloaded() {
         return Err(Failure::own("bench compares with the kernel's epoll: start it without `wakeset run`"));
     }
-    if options.name == Name::Policies && options.ready_list.is_some() {
+    if matches!(options.name, Name::Policies | Name::Inversion) && options.ready_list.is_some() {
         return Err(Failure::own("this benchmark measures every ready list: leave --ready-list out"));
+    }
+    if options.name != Name::Inversion && options.policy.is_some() {
+        return Err(Failure::own("--policy is for bench inversion"));
     }
     let threads = options.threads.as_deref();
     match options.name {
@@ -136,6 +146,7 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Name::Ctl => measure("ctl", ctl::points(threads), options),
         Name::Close => measure("close", close::points(threads), options),
         Name::Policies => policies::policies(options),
+        Name::Inversion => inversion::inversion(options),
     }
 }
 

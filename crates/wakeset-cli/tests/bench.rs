@@ -1,5 +1,7 @@
 //! `wakeset bench`, briefly: that it measures what it says it does. What comes out in time is nobody's pass condition.
 
+use std::collections::HashSet;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -78,4 +80,75 @@ fn policies_takes_no_single_list() {
     let (output, _) = bench("refused", &["policies", "--ready-list", "rwlock"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("--ready-list"), "{}", stderr(&output));
+}
+
+/// Says that a test does not run, and why; a failure where everything has to run.
+fn skip(why: &str) {
+    let required = std::env::var_os("WAKESET_REQUIRE_ALL").is_some_and(|v| v == "1");
+    assert!(!required, "{why}, and WAKESET_REQUIRE_ALL is set");
+    eprintln!("skipped: {why}");
+}
+
+/// One lock that spins is enough to hang a real-time thread, and without one nothing does.
+#[test]
+fn inversion_hangs_who_spins_and_nobody_else() {
+    let (output, rows) = bench("inversion", &["inversion", "--secs", "1", "--threads", "2"]);
+    if output.status.code() == Some(125) && stderr(&output).contains("SCHED_FIFO") {
+        return skip("SCHED_FIFO is not permitted");
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let row = |contended: &str, low: u64, side: &str| {
+        let is_it = |row: &&Value| {
+            let params = &row["params"];
+            params["contended"] == contended && params["low"] == low && params["side"] == side
+        };
+        rows.iter().find(is_it).unwrap_or_else(|| panic!("no {contended} {low} {side} in {rows:?}"))
+    };
+    for low in [0, 2] {
+        for side in ["kernel", "rwlock", "spinlock", "lock-free"] {
+            let row = row("ready list", low, side);
+            assert!(row["calls"].as_u64() > Some(0), "{row}");
+            let times = ["median", "p99", "p999", "worst"].map(|name| row[name].as_f64().unwrap_or(f64::NAN));
+            assert!(times[0] > 0.0 && times.is_sorted(), "{row}");
+            let spins = ["rwlock", "spinlock"].contains(&side);
+            assert_eq!(row["stuck"].as_u64() > Some(0), spins && low > 0, "{row}");
+        }
+    }
+    for side in ["kernel", "wakeset"] {
+        assert_eq!(row("scan lock", 2, side)["stuck"], 0, "{side}");
+    }
+}
+
+#[test]
+fn inversion_measures_only_who_was_asked_for() {
+    let (output, rows) = bench("lock-free", &["inversion", "--secs", "0.1", "--threads", "1", "--policy", "lock-free"]);
+    if output.status.code() == Some(125) && stderr(&output).contains("SCHED_FIFO") {
+        return skip("SCHED_FIFO is not permitted");
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let sides: HashSet<_> = rows.iter().map(|row| row["params"]["side"].as_str().unwrap_or("?")).collect();
+    assert_eq!(sides, HashSet::from(["lock-free", "wakeset"]));
+}
+
+/// Whatever may have been granted to us, this process may not.
+#[test]
+fn inversion_says_what_it_needs() {
+    const CAP_SYS_NICE: libc::c_ulong = 23;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wakeset"));
+    command.args(["bench", "inversion", "--secs", "0.1"]);
+    let give_up_privileges = || {
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: an initialised value, and numbers. The second call fails where there is nothing to give up.
+        unsafe {
+            libc::setrlimit(libc::RLIMIT_RTPRIO, &none);
+            libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0);
+        }
+        Ok(())
+    };
+    // SAFETY: two system calls, which are async-signal-safe.
+    let output = unsafe { command.pre_exec(give_up_privileges) }.output().expect("wakeset runs");
+    assert_eq!(output.status.code(), Some(125));
+    for word in ["SCHED_FIFO", "Operation not permitted", "CAP_SYS_NICE", "ulimit -r"] {
+        assert!(stderr(&output).contains(word), "{}", stderr(&output));
+    }
 }

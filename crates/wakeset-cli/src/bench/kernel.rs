@@ -82,7 +82,8 @@ fn own(fd: RawFd) -> io::Result<OwnedFd> {
     check(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn check(result: i32) -> io::Result<i32> {
+/// The result of a libc call, or the error it left in errno.
+pub fn check(result: i32) -> io::Result<i32> {
     match result {
         r if r >= 0 => Ok(r),
         _ => Err(io::Error::last_os_error()),
