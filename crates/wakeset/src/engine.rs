@@ -1,12 +1,13 @@
 //! The engine: what sets and sources of one world share. Memory that stays in place, limits, and the lock
 //! that only nesting takes.
 
+use crate::counted::Counted;
+use crate::error::Error;
 use crate::lock::ScanLock;
 use crate::pool::Pool;
 use crate::set::SetCore;
 use crate::sync::{AtomicUsize, Ordering};
 use crate::watch::Watch;
-use alloc::sync::Arc;
 use core::fmt;
 
 /// The world in which sets and sources meet. Cheap to clone; clones are the same engine.
@@ -22,7 +23,7 @@ pub struct Engine {
 #[derive(Clone)]
 enum Hold {
     /// One of many; the last one frees it.
-    Counted(Arc<Shared>),
+    Counted(Counted<Shared>),
     /// It stays for good.
     Leaked(&'static Shared),
 }
@@ -47,14 +48,23 @@ impl Engine {
     /// An engine whose sets hold at most `limit` watches together; one more fails with ENOSPC, as
     /// `/proc/sys/fs/epoll/max_user_watches` makes it in Linux.
     pub fn with_watch_limit(limit: usize) -> Self {
-        let shared = Shared {
-            watches: Pool::new(),
-            sets: Pool::new(),
-            nesting: ScanLock::new(()),
-            watched: AtomicUsize::new(0),
-            watch_limit: limit,
-        };
-        Self { hold: Hold::Counted(Arc::new(shared)) }
+        Self { hold: Hold::Counted(Counted::new(Shared::new(limit))) }
+    }
+
+    /// [`new`](Self::new) for who can go on without memory; that one ends the process, as `Box::new` does.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn try_new() -> Result<Self, Error> {
+        Self::try_with_watch_limit(usize::MAX)
+    }
+
+    /// [`with_watch_limit`](Self::with_watch_limit) for who can go on without memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn try_with_watch_limit(limit: usize) -> Result<Self, Error> {
+        Ok(Self { hold: Hold::Counted(Counted::try_new(Shared::new(limit))?) })
     }
 
     /// The same engine, kept for the life of the process.
@@ -64,10 +74,7 @@ impl Engine {
     /// one that stays, they share nothing.
     pub fn leak(self) -> Self {
         match self.hold {
-            Hold::Counted(shared) => {
-                // SAFETY: the count that is given up here is never taken back, so the memory stays.
-                Self { hold: Hold::Leaked(unsafe { &*Arc::into_raw(shared) }) }
-            }
+            Hold::Counted(shared) => Self { hold: Hold::Leaked(shared.leak()) },
             Hold::Leaked(_) => self,
         }
     }
@@ -87,6 +94,16 @@ impl Engine {
 }
 
 impl Shared {
+    fn new(watch_limit: usize) -> Self {
+        Self {
+            watches: Pool::new(),
+            sets: Pool::new(),
+            nesting: ScanLock::new(()),
+            watched: AtomicUsize::new(0),
+            watch_limit,
+        }
+    }
+
     /// Counts one watch in; `false` at the limit. Without a limit nothing is counted, so sets do not share a cache line.
     pub(crate) fn count_in(&self) -> bool {
         if self.watch_limit == usize::MAX {

@@ -17,6 +17,7 @@
 
 extern crate alloc;
 
+mod counted;
 mod counter;
 mod engine;
 mod error;

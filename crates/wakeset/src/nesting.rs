@@ -7,7 +7,6 @@
 use crate::error::Error;
 use crate::set::SetCore;
 use crate::source::Source;
-use crate::sync::Ordering;
 use crate::wait_queue::WaitQueue;
 use alloc::vec::Vec;
 use core::ptr;
@@ -22,7 +21,8 @@ const PATH_LIMITS: [usize; MAX_STEPS + 1] = [1000, 500, 100, 50, 10];
 /// Whether `inner` may be put into `outer`.
 ///
 /// # Errors
-/// [`Error::Loop`] (ELOOP) if `outer` can be reached from `inner`, or the chain through both would have more than five sets.
+/// [`Error::Loop`] (ELOOP) if `outer` can be reached from `inner`, or the chain through both would have more than five sets;
+/// [`Error::NoMemory`].
 pub(crate) fn check_loop(outer: &SetCore, inner: &SetCore) -> Result<(), Error> {
     let below = steps_below(inner, outer, 0)?;
     let above = steps_above(outer, 0)?;
@@ -33,15 +33,15 @@ fn steps_below(set: &SetCore, never: &SetCore, depth: usize) -> Result<usize, Er
     if ptr::eq(set, never) || depth > MAX_STEPS {
         return Err(Error::Loop);
     }
-    let mut inner = Vec::new();
+    let mut inner = Sets::default();
     set.for_each(|_, source, _, _| {
         // SAFETY: a source removes its watches, under the set's lock, before it goes.
         if let Some(set) = unsafe { &*source }.as_set() {
-            inner.push(ptr::from_ref(set));
+            inner.push(set);
         }
     });
     let mut steps = 0;
-    for set in inner {
+    for set in inner.all()? {
         // SAFETY: sets are type-stable.
         steps = steps.max(1 + steps_below(unsafe { &*set }, never, depth + 1)?);
     }
@@ -53,7 +53,7 @@ fn steps_above(set: &SetCore, depth: usize) -> Result<usize, Error> {
         return Err(Error::Loop);
     }
     let mut steps = 0;
-    for outer in sets_watching(&set.queue) {
+    for outer in sets_watching(&set.queue)? {
         // SAFETY: sets are type-stable.
         steps = steps.max(1 + steps_above(unsafe { &*outer }, depth + 1)?);
     }
@@ -63,7 +63,7 @@ fn steps_above(set: &SetCore, depth: usize) -> Result<usize, Error> {
 /// Whether the watch that was just put into the queue of `source` leaves every source it concerns within the path limits.
 ///
 /// # Errors
-/// [`Error::Invalid`] (EINVAL) if not.
+/// [`Error::Invalid`] (EINVAL) if not; [`Error::NoMemory`].
 pub(crate) fn check_paths(source: &dyn Source) -> Result<(), Error> {
     match source.as_set() {
         None => check_paths_of(source.wait_queue()),
@@ -72,19 +72,19 @@ pub(crate) fn check_paths(source: &dyn Source) -> Result<(), Error> {
 }
 
 fn each_leaf(set: &SetCore, f: &mut dyn FnMut(&dyn Source) -> Result<(), Error>) -> Result<(), Error> {
-    let mut inner = Vec::new();
+    let mut inner = Sets::default();
     let mut result = Ok(());
     // Under the set's lock, so that no leaf goes away meanwhile. `f` takes wait queues' own locks only.
     set.for_each(|_, source, _, _| {
         // SAFETY: a source removes its watches, under the set's lock, before it goes.
         let source = unsafe { &*source };
         match source.as_set() {
-            Some(set) => inner.push(ptr::from_ref(set)),
+            Some(set) => inner.push(set),
             None if result.is_ok() => result = f(source),
             None => {}
         }
     });
-    for set in inner {
+    for set in inner.all()? {
         // SAFETY: sets are type-stable.
         result = result.and_then(|()| each_leaf(unsafe { &*set }, f));
     }
@@ -99,10 +99,10 @@ fn count_paths(queue: &WaitQueue, steps: usize, counts: &mut [usize; MAX_STEPS +
     if steps > MAX_STEPS {
         return Err(Error::Invalid);
     }
-    for set in sets_watching(queue) {
+    for set in sets_watching(queue)? {
         // SAFETY: sets are type-stable.
         let outer = unsafe { &(*set).queue };
-        if outer.handles().is_empty() {
+        if !outer.has_watches() {
             if steps > 0 {
                 counts[steps] += 1;
                 if counts[steps] > PATH_LIMITS[steps] {
@@ -117,10 +117,32 @@ fn count_paths(queue: &WaitQueue, steps: usize, counts: &mut [usize; MAX_STEPS +
 }
 
 /// The sets that watch the owner of `queue`, one entry for each watch.
-fn sets_watching(queue: &WaitQueue) -> Vec<*const SetCore> {
-    let set_of = |handle: crate::wait_queue::Handle| {
-        // SAFETY: watches are type-stable.
-        unsafe { &*handle.watch() }.set.load(Ordering::Relaxed).cast_const()
-    };
-    queue.handles().into_iter().map(set_of).collect()
+fn sets_watching(queue: &WaitQueue) -> Result<Vec<*const SetCore>, Error> {
+    let mut sets = Sets::default();
+    queue.each_set(|set| {
+        sets.push(set);
+        !sets.refused
+    });
+    sets.all()
+}
+
+/// Sets gathered under a lock, to be looked at without it.
+#[derive(Default)]
+struct Sets {
+    sets: Vec<*const SetCore>,
+    /// There was no memory for one.
+    refused: bool,
+}
+
+impl Sets {
+    fn push(&mut self, set: *const SetCore) {
+        match self.sets.try_reserve(1) {
+            Ok(()) => self.sets.push(set),
+            Err(_) => self.refused = true,
+        }
+    }
+
+    fn all(self) -> Result<Vec<*const SetCore>, Error> {
+        if self.refused { Err(Error::NoMemory) } else { Ok(self.sets) }
+    }
 }

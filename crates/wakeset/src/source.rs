@@ -1,11 +1,12 @@
 //! What can be watched, and the handle that keeps it open.
 
+use crate::counted::Counted;
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::events::Events;
 use crate::set::SetCore;
 use crate::sync::{AtomicUsize, Ordering, fence};
 use crate::wait_queue::WaitQueue;
-use alloc::sync::Arc;
 use core::fmt;
 use core::ops::Deref;
 
@@ -44,13 +45,22 @@ struct Inner<S: Source> {
 /// Clones share it, as dup(2)ed descriptors do. When the last clone is dropped the source is closed: every
 /// set that watches it forgets it, at once and without a lock wider than one set, and then it is dropped.
 pub struct Description<S: Source> {
-    inner: Arc<Inner<S>>,
+    inner: Counted<Inner<S>>,
 }
 
 impl<S: Source> Description<S> {
     /// Opens `source` for the sets of `engine`.
     pub fn new(engine: &Engine, source: S) -> Self {
-        Self { inner: Arc::new(Inner { open: AtomicUsize::new(1), engine: engine.clone(), source }) }
+        Self { inner: Counted::new(Inner { open: AtomicUsize::new(1), engine: engine.clone(), source }) }
+    }
+
+    /// [`new`](Self::new) for who can go on without memory; that one ends the process, as `Box::new` does.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; `source` is dropped.
+    pub fn try_new(engine: &Engine, source: S) -> Result<Self, Error> {
+        let inner = Inner { open: AtomicUsize::new(1), engine: engine.clone(), source };
+        Ok(Self { inner: Counted::try_new(inner)? })
     }
 
     /// The engine whose sets may watch it.
@@ -63,7 +73,7 @@ impl<S: Source> Clone for Description<S> {
     fn clone(&self) -> Self {
         // Relaxed: whoever clones already holds an open handle.
         self.inner.open.fetch_add(1, Ordering::Relaxed);
-        Self { inner: Arc::clone(&self.inner) }
+        Self { inner: Counted::clone(&self.inner) }
     }
 }
 

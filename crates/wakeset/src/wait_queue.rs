@@ -15,11 +15,11 @@
 use crate::error::Error;
 use crate::events::Events;
 use crate::lock::ScanLock;
+use crate::set::SetCore;
 use crate::state::{GENERATION_BITS, State};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence_after_rmw, full_fence};
 use crate::watch::Watch;
 use alloc::alloc::{Layout, alloc, dealloc};
-use alloc::vec::Vec;
 use core::ptr;
 
 /// A watch as a wait queue knows it: address, generation, exclusive or not; never 0.
@@ -281,15 +281,24 @@ impl WaitQueue {
         self.first.load(Ordering::SeqCst) != 0 || !self.more.load(Ordering::SeqCst).is_null()
     }
 
-    /// The handles that are here now.
-    pub(crate) fn handles(&self) -> Vec<Handle> {
-        let mut handles = Vec::new();
+    /// Whether `f` says so of one of the handles that are here now, none of which goes meanwhile: `f` takes no wait queue's lock.
+    fn any_held(&self, mut f: impl FnMut(Handle) -> bool) -> bool {
+        let mut found = false;
         let _stable = self.membership.lock();
         self.each(|handle, _| {
-            handles.push(handle);
-            true
+            found = f(handle);
+            !found
         });
-        handles
+        found
+    }
+
+    /// Calls `f` with the sets that watch the owner of this queue, one call for each watch, until it says `false`. No set
+    /// comes or goes meanwhile, so `f` takes no wait queue's lock.
+    pub(crate) fn each_set(&self, mut f: impl FnMut(*const SetCore) -> bool) {
+        self.any_held(|handle| {
+            // SAFETY: watches are type-stable.
+            !f(unsafe { &*handle.watch() }.set.load(Ordering::Relaxed).cast_const())
+        });
     }
 
     /// Puts a watch into the queue; the slot it got.
@@ -337,11 +346,7 @@ impl WaitQueue {
     ///
     /// Takes the scan lock of one watching set after the other, never two, and costs O(watches here).
     pub fn close(&self) {
-        self.refuse_watches();
-        for handle in self.handles() {
-            // SAFETY: handles in a queue of this engine lead to type-stable watches.
-            unsafe { crate::set::remove_watch(handle, |_| {}) };
-        }
+        self.hand_over(|_| {});
     }
 
     /// Removes every watch like [`close`](Self::close), calling `take` for each with the scan lock of its set held, so that the
@@ -349,16 +354,18 @@ impl WaitQueue {
     #[doc(hidden)]
     pub fn hand_over(&self, mut take: impl FnMut(crate::set::Leaving)) {
         self.refuse_watches();
-        for handle in self.handles() {
+        // None comes any more, so looking at each slot once is enough, without the lock, which a removal takes.
+        self.each(|handle, _| {
             // SAFETY: handles in a queue of this engine lead to type-stable watches.
             unsafe { crate::set::remove_watch(handle, &mut take) };
-        }
+            true
+        });
     }
 
     /// Whether one of the watches has an edge or a one-shot report that no wait has returned yet.
     #[doc(hidden)]
     pub fn has_pending_edge(&self) -> bool {
-        self.handles().into_iter().any(|handle| {
+        self.any_held(|handle| {
             // SAFETY: watches are type-stable.
             let state = State(unsafe { &*handle.watch() }.state.load(Ordering::SeqCst));
             state.is_queued() && state.flags().intersects(Events::ET | Events::ONESHOT)
@@ -368,7 +375,7 @@ impl WaitQueue {
     /// Whether a watch is here.
     #[doc(hidden)]
     pub fn has_watches(&self) -> bool {
-        !self.handles().is_empty()
+        self.any_held(|_| true)
     }
 
     /// Makes a closed queue usable again, for a descriptor table that uses the memory of a closed object for
