@@ -141,7 +141,7 @@ pub(crate) fn forget_all() {
 pub(crate) struct SlotHead {
     /// `COUNTER` or `SET`: the type of this slot.
     kind: usize,
-    /// The same number's slot of the other kind, 0 for none.
+    /// The next slot of the same number, in a ring; 0 if this is the only one. Changed only by who makes an object under the number.
     sibling: AtomicUsize,
     /// Who uses the slot: 1 for the descriptor, 1 for each call that sleeps in it or may. 0: free.
     users: AtomicU32,
@@ -213,8 +213,8 @@ impl SlotHead {
     }
 }
 
-/// A slot for a new object under `fd`: the vacant one of that number, or fresh memory. (One that a call still
-/// sleeps in is left to that call for good.)
+/// A slot for a new object under `fd`: a free one of that number, or fresh memory. One that a call still sleeps in comes free
+/// when that call is over.
 pub(crate) fn slot_for<S: Slot>(fd: c_int) -> Option<&'static S> {
     let vacant = vacant_slot(fd);
     let mut candidate = vacant;
@@ -235,10 +235,12 @@ pub(crate) fn slot_for<S: Slot>(fd: c_int) -> Option<&'static S> {
         // A ring of up to two: each slot knows the other kind's.
         // SAFETY: as above.
         let head = unsafe { &*(vacant as *const SlotHead) };
-        if head.kind != S::KIND {
-            head.sibling.store(core::ptr::from_ref(slot).addr(), Ordering::Release);
-            slot.head().sibling.store(vacant, Ordering::Release);
-        }
+        let next = match head.sibling.load(Ordering::Acquire) {
+            0 => vacant,
+            next => next,
+        };
+        slot.head().sibling.store(next, Ordering::Release);
+        head.sibling.store(core::ptr::from_ref(slot).addr(), Ordering::Release);
     }
     Some(slot)
 }
