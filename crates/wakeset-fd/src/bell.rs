@@ -8,18 +8,18 @@
 use crate::escape;
 use crate::section::Section;
 use crate::set::FdSet;
+use crate::stats::Stat;
 use crate::sys;
 use crate::table;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::Ordering;
 use libc::{EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, epoll_event};
-
-/// Bells that no set uses, by number; -1 marks an empty place.
-static SPARE: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 
 /// Numbers to stay above if the limit allows, so that the program's own come out as they would without us.
 const ABOVE: usize = 400;
+/// Else a number this near the limit, which the program comes to last.
+const NEAR: usize = 16;
 
 /// The data that marks the bell's event: an address the program cannot have. Odd, so it is no object's.
 pub(crate) fn cookie(set: &FdSet) -> u64 {
@@ -60,12 +60,12 @@ pub(crate) fn install_held(set: &FdSet) -> bool {
         // Moved meanwhile: the caller will see.
         return true;
     }
-    let Some(bell) = spare().or_else(make) else { return false };
+    let Some(bell) = table::take_spare_bell().or_else(make) else { return false };
     // From here on a waiter may get its event.
     set.bell.store(GONE, Ordering::SeqCst);
     let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };
     if sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, bell, &raw const event).is_err() {
-        keep(bell);
+        table::spare_bell(bell);
         return false;
     }
     set.set.set_bell(Some((ring, bell as usize)));
@@ -83,7 +83,7 @@ pub(crate) fn remove_held(set: &FdSet) {
     if bell >= 0 {
         set.set.set_bell(None);
         let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, bell, ptr::null());
-        keep(bell);
+        table::spare_bell(bell);
     }
 }
 
@@ -94,14 +94,14 @@ pub(crate) fn give_back(set: &FdSet) {
         set.set.set_bell(None);
         // The kernel epoll may live on for a moment, in a wait of another thread.
         let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, bell, ptr::null());
-        keep(bell);
+        table::spare_bell(bell);
     }
 }
 
 fn make() -> Option<c_int> {
     let low = sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).ok()?;
-    let high = sys::fcntl(low, libc::F_DUPFD_CLOEXEC, ABOVE);
-    if high.is_ok() {
+    let high = duplicate(low);
+    if high.is_some() {
         let _ = sys::close(low);
     }
     let bell = high.unwrap_or(low);
@@ -109,21 +109,17 @@ fn make() -> Option<c_int> {
     Some(bell)
 }
 
-fn spare() -> Option<c_int> {
-    SPARE.iter().map(|place| place.swap(-1, Ordering::SeqCst)).find(|bell| *bell >= 0)
+/// A duplicate under a number that the program is not likely to want.
+fn duplicate(bell: c_int) -> Option<c_int> {
+    let above = |number| sys::fcntl(bell, libc::F_DUPFD_CLOEXEC, number).ok();
+    above(ABOVE).or_else(|| {
+        let limit = sys::number_limit();
+        (limit.saturating_sub(NEAR)..limit).rev().find_map(above)
+    })
 }
 
-fn keep(bell: c_int) {
-    let put = |place: &AtomicI32| place.compare_exchange(-1, bell, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-    // With all places taken the bell stays open and unused.
-    let _ = SPARE.iter().any(put);
-}
-
-/// Forgets the spare bells, and closes the numbers: a forked child has its own.
+/// Closes all bells: a forked child has its own.
 pub(crate) fn forget_all() {
-    for place in &SPARE {
-        place.store(-1, Ordering::SeqCst);
-    }
     for fd in table::numbers() {
         if matches!(table::get(fd), table::Entry::Bell) {
             let _ = sys::close(fd);
@@ -141,12 +137,20 @@ pub(crate) fn make_way(fd: c_int) {
     if !matches!(table::get(fd), table::Entry::Bell) {
         return;
     }
-    let Ok(new) = sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, ABOVE) else { return };
-    table::put_bell(new);
-    table::clear_bell(fd);
-    for place in &SPARE {
-        let _ = place.compare_exchange(fd, new, Ordering::SeqCst, Ordering::SeqCst);
-    }
+    let Some(new) = duplicate(fd).or_else(|| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).ok()) else {
+        // No number is left but this one, which is the program's: its set does without.
+        for number in table::numbers() {
+            if let table::Entry::Set(set) = table::get(number)
+                && set.bell.load(Ordering::SeqCst) == fd
+            {
+                escape::fd_held(number, Stat::MovedLimit);
+            }
+        }
+        table::forget_bell(fd);
+        let _ = sys::close(fd);
+        return;
+    };
+    table::renumber_bell(fd, new);
     for number in table::numbers() {
         if let table::Entry::Set(set) = table::get(number)
             && set.bell.compare_exchange(fd, new, Ordering::SeqCst, Ordering::SeqCst).is_ok()

@@ -1,35 +1,34 @@
 //! The one engine of the process.
 
-extern crate alloc;
-use alloc::boxed::Box;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use wakeset::Engine;
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(ptr::null_mut());
 
-/// The engine; made when first asked for.
-pub(crate) fn get() -> &'static Engine {
+/// The engine; made when first asked for. `None` when there is no memory for it.
+pub(crate) fn get() -> Option<&'static Engine> {
     let engine = ENGINE.load(Ordering::Acquire);
     if engine.is_null() {
         return make();
     }
     // SAFETY: engines here are leaked.
-    unsafe { &*engine }
+    Some(unsafe { &*engine })
 }
 
 #[cold]
-fn make() -> &'static Engine {
-    let engine = Box::into_raw(Box::new(Engine::new().leak()));
-    match ENGINE.compare_exchange(ptr::null_mut(), engine, Ordering::AcqRel, Ordering::Acquire) {
+fn make() -> Option<&'static Engine> {
+    // Whoever is second leaves what it made behind: once, and one engine that holds nothing.
+    let engine = crate::memory::leak_with(|| Some(Engine::try_new().ok()?.leak()))?;
+    match ENGINE.compare_exchange(
+        ptr::null_mut(),
+        ptr::from_ref(engine).cast_mut(),
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    ) {
+        Ok(_) => Some(engine),
         // SAFETY: leaked.
-        Ok(_) => unsafe { &*engine },
-        Err(first) => {
-            // SAFETY: just made and shown to nobody.
-            drop(unsafe { Box::from_raw(engine) });
-            // SAFETY: leaked.
-            unsafe { &*first }
-        }
+        Err(first) => Some(unsafe { &*first }),
     }
 }
 

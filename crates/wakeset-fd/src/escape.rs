@@ -21,16 +21,15 @@
 //!
 //! Locks, in the order taken: moves, then one scan lock at a time.
 
-extern crate alloc;
 use crate::bell;
 use crate::count::count;
 use crate::counter::{FdCounter, whereabouts};
+use crate::moving::Moving;
 use crate::section::Section;
 use crate::set::FdSet;
 use crate::stats::Stat;
 use crate::sys;
 use crate::table::{self, Entry, Slot};
-use alloc::vec::Vec;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +37,7 @@ use libc::{EPOLL_CTL_ADD, epoll_event};
 use wakeset::{Events, Leaving, ScanGuard, ScanLock, Source};
 
 /// Serializes moves, and what must not happen during one.
-static MOVES: Lazy = Lazy::new();
+static MOVES: ScanLock<()> = ScanLock::new(());
 
 /// Not 0: new objects are the kernel's from the start. Counts forks under way; the top bit stays once set.
 static GATE: AtomicU32 = AtomicU32::new(0);
@@ -46,7 +45,7 @@ const FOR_GOOD: u32 = 1 << 31;
 
 /// Takes the lock under which objects move.
 pub(crate) fn hold_moves() -> ScanGuard<'static, ()> {
-    MOVES.get().lock()
+    MOVES.lock()
 }
 
 /// Waits until the moves under way are over.
@@ -77,8 +76,7 @@ pub fn everything(reason: Stat) {
 }
 
 fn everything_held(reason: Stat) {
-    let all: Vec<c_int> = table::numbers().collect();
-    move_batch(&all, reason);
+    move_batch(&mut table::numbers(), reason);
 }
 
 /// Opens the gate again.
@@ -106,76 +104,49 @@ pub fn fd(fd: c_int, reason: Stat) -> bool {
     }
     let _section = Section::enter();
     let _moving = hold_moves();
-    move_batch(&[fd], reason);
+    fd_held(fd, reason);
     true
 }
 
-/// An object that is being moved: its number is kept from being closed.
-struct Moving<S: Slot>(&'static S);
-
-impl<S: Slot> Moving<S> {
-    /// Begins a move of the object that `fd` stands for, if it still does.
-    fn begin(fd: c_int, slot: &'static S) -> Option<Self> {
-        slot.head().set_moving(true);
-        let moving = Self(slot);
-        // Behind the mark: either the closer sees the mark or we see that he has been here.
-        table::stands_for(fd, slot).then_some(moving)
-    }
-}
-
-impl<S: Slot> Drop for Moving<S> {
-    fn drop(&mut self) {
-        self.0.head().set_moving(false);
-    }
+/// [`fd`] for a caller that holds the moves lock.
+pub(crate) fn fd_held(fd: c_int, reason: Stat) {
+    move_batch(&mut core::iter::once(fd), reason);
 }
 
 /// Moves the objects that these numbers stand for, and what has to move with them. The caller holds the moves lock.
-fn move_batch(numbers: &[c_int], reason: Stat) {
-    let mut sets = Vec::new();
-    let mut counters = Vec::new();
-    for &fd in numbers {
-        match table::get(fd) {
-            Entry::Counter(slot) => counters.extend(Moving::begin(fd, slot)),
-            Entry::Set(slot) => begin_set(fd, slot, &mut sets),
-            Entry::Kernel | Entry::Bell => {}
-        }
+fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
+    let mut sets = Moving::none();
+    let mut counters = Moving::none();
+    for fd in numbers {
+        begin(fd, &mut counters, &mut sets);
     }
     loop {
         // What the sets watch moves too; it may be watched by several.
-        let mut inner = 0;
-        while let Some(set) = sets.get(inner) {
-            let mut watched = Vec::new();
-            set.0.set.for_each(|fd, _, _, _| watched.push(fd));
-            for fd in watched {
-                match table::get(fd) {
-                    Entry::Counter(slot) if !slot.head().is_moving() => counters.extend(Moving::begin(fd, slot)),
-                    Entry::Set(slot) => begin_set(fd, slot, &mut sets),
-                    _ => {}
-                }
-            }
-            inner += 1;
+        let mut next = sets.first();
+        while let Some(set) = next {
+            set.set.for_each(|fd, _, _, _| begin(fd, &mut counters, &mut sets));
+            next = Moving::after(set);
         }
-        let mut touched = Vec::new();
-        move_counters(core::mem::take(&mut counters), reason, &mut touched);
+        let mut touched = Touched::none();
+        move_counters(core::mem::replace(&mut counters, Moving::none()), reason, &mut touched);
         // Inner sets before the sets around them: begun in the other order.
-        for set in sets.iter().rev() {
-            if set.0.set.is_empty() {
-                set.0.set.wait_queue().hand_over(|watch| to_kernel_half(watch, false, &mut touched));
+        for set in sets.rev() {
+            if set.set.is_empty() {
+                set.set.wait_queue().hand_over(|watch| to_kernel_half(watch, false, &mut touched));
             }
         }
-        for owner in touched {
+        while let Some(owner) = touched.pop() {
             if owner.set.wait_queue().has_watches() {
                 begin_set(owner.fd(), owner, &mut sets);
             }
         }
         // An add that had begun before the set was marked may have come in between; and a closing thread may be at work.
-        if sets.iter().all(|set| set.0.set.is_empty() && !set.0.set.wait_queue().has_watches()) {
+        if sets.iter().all(|set| set.set.is_empty() && !set.set.wait_queue().has_watches()) {
             break;
         }
         sys::sched_yield();
     }
-    for moving in sets {
-        let set = moving.0;
+    for set in sets.iter() {
         set.has_kernel.store(true, Ordering::SeqCst);
         bell::remove_held(set);
         set.set.kick_all();
@@ -184,21 +155,59 @@ fn move_batch(numbers: &[c_int], reason: Stat) {
     }
 }
 
-/// Marks a set as going into the kernel, once.
-fn begin_set(fd: c_int, slot: &'static FdSet, sets: &mut Vec<Moving<FdSet>>) {
-    if slot.in_kernel.load(Ordering::SeqCst) {
-        return;
-    }
-    if let Some(moving) = Moving::begin(fd, slot) {
-        // Adds to this set wait for us from here on.
-        slot.in_kernel.store(true, Ordering::SeqCst);
-        sets.push(moving);
+/// Begins the move of what a number stands for, once.
+fn begin(fd: c_int, counters: &mut Moving<FdCounter>, sets: &mut Moving<FdSet>) {
+    match table::get(fd) {
+        Entry::Counter(slot) => drop(counters.begin(fd, slot)),
+        Entry::Set(slot) => begin_set(fd, slot, sets),
+        Entry::Kernel | Entry::Bell => {}
     }
 }
 
-fn move_counters(counters: Vec<Moving<FdCounter>>, reason: Stat, touched: &mut Vec<&'static FdSet>) {
+/// Marks a set as going into the kernel, once.
+fn begin_set(fd: c_int, slot: &'static FdSet, sets: &mut Moving<FdSet>) {
+    if !slot.in_kernel.load(Ordering::SeqCst) && sets.begin(fd, slot) {
+        // Adds to this set wait for us from here on.
+        slot.in_kernel.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The sets whose kernel half a move has changed, each once, linked through themselves. Whoever has this holds the moves lock.
+struct Touched(usize);
+
+impl Touched {
+    /// The end of the list: no address.
+    const END: usize = 1;
+
+    const fn none() -> Self {
+        Self(Self::END)
+    }
+
+    fn push(&mut self, set: &'static FdSet) {
+        if set.next_touched.load(Ordering::Relaxed) == 0 {
+            set.next_touched.store(self.0, Ordering::Relaxed);
+            self.0 = ptr::from_ref(set).addr();
+        }
+    }
+
+    fn first(&self) -> Option<&'static FdSet> {
+        (self.0 != Self::END).then(|| FdSet::of_owner(self.0))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'static FdSet> + use<> {
+        core::iter::successors(self.first(), |set| Self(set.next_touched.load(Ordering::Relaxed)).first())
+    }
+
+    fn pop(&mut self) -> Option<&'static FdSet> {
+        let set = self.first()?;
+        self.0 = set.next_touched.swap(0, Ordering::Relaxed);
+        Some(set)
+    }
+}
+
+fn move_counters(counters: Moving<FdCounter>, reason: Stat, touched: &mut Touched) {
     let mut watched = false;
-    for Moving(slot) in &counters {
+    for slot in counters.iter() {
         slot.counter_queue().refuse_watches();
         slot.place.store(whereabouts::MOVING, Ordering::SeqCst);
         slot.counter.seal_with(|value| slot.carried.store(value, Ordering::SeqCst));
@@ -206,7 +215,7 @@ fn move_counters(counters: Vec<Moving<FdCounter>>, reason: Stat, touched: &mut V
     }
     // Before anybody is woken: who sleeps now is not between a counter and its watches.
     let quiet = watched && sys::others_sleep();
-    for Moving(slot) in &counters {
+    for slot in counters.iter() {
         slot.counter.wake_sealed();
         let value = slot.carried.load(Ordering::SeqCst);
         if value > 0 {
@@ -216,23 +225,23 @@ fn move_counters(counters: Vec<Moving<FdCounter>>, reason: Stat, touched: &mut V
     }
     // Counters whose edges are all reported go first: see `take_reported_edge`.
     for pending in [false, true] {
-        for Moving(slot) in &counters {
+        for slot in counters.iter() {
             if slot.counter_queue().has_pending_edge() == pending {
                 slot.counter_queue().hand_over(|watch| to_kernel_half(watch, quiet, touched));
             }
         }
     }
-    for Moving(slot) in &counters {
+    for slot in counters.iter() {
         // A watch that became pending between the two rounds.
         slot.counter_queue().hand_over(|watch| to_kernel_half(watch, quiet, touched));
     }
-    for Moving(slot) in &counters {
+    for slot in counters.iter() {
         slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
         sys::futex_wake(&slot.place, u32::MAX >> 1);
         count(reason, 1);
-        leave_table(slot.fd(), *slot);
+        leave_table(slot.fd(), slot);
     }
-    for owner in touched {
+    for owner in touched.iter() {
         // Edges come from the kernel from now on, and nobody knows which have been reported.
         if owner.moved_edges.swap(false, Ordering::SeqCst) {
             owner.kernel_edges.store(true, Ordering::SeqCst);
@@ -248,7 +257,7 @@ fn leave_table<S: Slot>(fd: c_int, slot: &'static S) {
 }
 
 /// Puts a watch that leaves user space into the kernel half of its set. `quiet`: nobody is between a counter and its watches.
-fn to_kernel_half(watch: Leaving, quiet: bool, touched: &mut Vec<&'static FdSet>) {
+fn to_kernel_half(watch: Leaving, quiet: bool, touched: &mut Touched) {
     let set = FdSet::of_owner(watch.owner);
     if set.closed.load(Ordering::SeqCst) {
         // A thread still waits in it, and will not hear of this source again.
@@ -324,35 +333,9 @@ fn complain(epfd: c_int, fd: c_int, error: sys::Errno) {
     );
 }
 
-/// A lock that a `static` can hold and a forked child can replace.
-struct Lazy(core::sync::atomic::AtomicPtr<ScanLock<()>>);
-
-impl Lazy {
-    const fn new() -> Self {
-        Self(core::sync::atomic::AtomicPtr::new(ptr::null_mut()))
-    }
-
-    fn get(&self) -> &'static ScanLock<()> {
-        let lock = self.0.load(Ordering::Acquire);
-        if !lock.is_null() {
-            // SAFETY: locks here are leaked.
-            return unsafe { &*lock };
-        }
-        let fresh = ptr::from_ref(alloc::boxed::Box::leak(alloc::boxed::Box::new(ScanLock::new(())))).cast_mut();
-        match self.0.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: leaked just now.
-            Ok(_) => unsafe { &*fresh },
-            // SAFETY: leaked by whoever was first; our own is lost, once.
-            Err(first) => unsafe { &*first },
-        }
-    }
-
-    fn replace(&self) {
-        self.0.store(ptr::null_mut(), Ordering::Release);
-    }
-}
-
 /// In a forked child: the lock may be held by a thread that does not exist.
 pub(crate) fn replace_lock() {
-    MOVES.replace();
+    // SAFETY: a forked child has one thread, which comes from a fork it prepared with the lock held, or from one by hand, which
+    // does not go on with anything it had begun.
+    unsafe { MOVES.free_in_child() };
 }

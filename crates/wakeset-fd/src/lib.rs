@@ -32,6 +32,7 @@ mod engine;
 pub mod escape;
 pub mod fork;
 mod memory;
+mod moving;
 pub mod section;
 pub mod set;
 pub mod stats;

@@ -14,7 +14,7 @@ use crate::verdict::Verdict::{self, Done, Kernel};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event, timespec};
 use wakeset::{Deadline, Error, Event, EventPoll, Events, SetCore, Source, Timeout, WaitQueue, Woken};
@@ -39,6 +39,8 @@ pub(crate) struct FdSet {
     pub(crate) kernel_edges: AtomicBool,
     /// An edge-triggered or one-shot watch has just moved to the kernel half; for the mover.
     pub(crate) moved_edges: AtomicBool,
+    /// The next of the sets whose kernel half a move has changed, and whether this is one of them; the mover's.
+    pub(crate) next_touched: AtomicUsize,
     /// The doorbell in the kernel half, -1 for none.
     pub(crate) bell: AtomicI32,
     /// Counts the waits that had both halves to look at.
@@ -54,7 +56,7 @@ unsafe impl Slot for FdSet {
     }
 
     fn allocate(head: SlotHead) -> Option<&'static Self> {
-        let set = EventPoll::new(engine::get()).ok()?;
+        let set = EventPoll::new(engine::get()?).ok()?;
         let slot = crate::memory::leak(Self {
             head,
             set,
@@ -63,6 +65,7 @@ unsafe impl Slot for FdSet {
             has_kernel: AtomicBool::new(false),
             kernel_edges: AtomicBool::new(false),
             moved_edges: AtomicBool::new(false),
+            next_touched: AtomicUsize::new(0),
             bell: AtomicI32::new(-1),
             turn: AtomicU32::new(0),
         })?;
@@ -248,6 +251,8 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
             Err(Error::Closed) => escape::wait_for_moves(),
             // Not here: perhaps it has just moved.
             Err(Error::NotWatched) if has_moved(fd, source) => {}
+            // No memory of ours for it: the kernel may have some.
+            Err(Error::NoMemory) => drop(escape::fd(fd, Stat::MovedLimit)),
             Err(error) => return Done(Err(errno(error))),
         }
     }

@@ -82,6 +82,15 @@ pub(crate) fn poll_now(fd: c_int, events: i16) -> i16 {
     }
 }
 
+/// RLIMIT_NOFILE: one above the highest number that may be given out; 0 where it cannot be told.
+pub(crate) fn number_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    match raw!(prlimit64, 0, libc::RLIMIT_NOFILE, 0, &raw mut limit) {
+        Ok(_) => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
+        Err(_) => 0,
+    }
+}
+
 /// Sleeps until a signal handler has run: EINTR.
 pub(crate) fn pause() -> Result<c_int, Errno> {
     wait_for_nothing(None, ptr::null(), SIGSET_BYTES)

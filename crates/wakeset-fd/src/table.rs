@@ -5,7 +5,8 @@
 //! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `BELL` when an object is made under this number |
 //! | slot, `COUNTER` / `SET` | an in-process object | `VACANT` when it is closed or moves into the kernel |
 //! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `BELL` |
-//! | `BELL` | a doorbell of ours, which the program does not know | 0 when the program needs the number |
+//! | `BELL` | a doorbell of ours, which the program does not know | `SPARE_BELL` when its set is gone; 0 when the program needs the number |
+//! | `SPARE_BELL` | a doorbell that no set uses | `BELL` when a set needs one; 0 as above |
 //!
 //! **Reclamation.** A thread may read an entry, stop, and go on after another closed the descriptor. So slots are type-stable and
 //! each is used again only under *the same number*: what the late thread then touches is the object its number stands
@@ -13,6 +14,7 @@
 //! has exactly one descriptor: a second one (dup, fork, SCM_RIGHTS…) moves it into the kernel.
 
 use crate::counter::FdCounter;
+use crate::moving::Links;
 use crate::set::FdSet;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -23,12 +25,17 @@ const NUMBERS: usize = 1 << 20;
 static TABLE: [AtomicUsize; NUMBERS] = [const { AtomicUsize::new(0) }; NUMBERS];
 /// One above the highest number that ever stood for something of ours.
 static END: AtomicI32 = AtomicI32::new(0);
+/// How many entries are `SPARE_BELL`, at least at rest.
+static SPARE_BELLS: AtomicU32 = AtomicU32::new(0);
+/// Where one was found last.
+static LAST_BELL: AtomicI32 = AtomicI32::new(0);
 
 const TAG: usize = 7;
 const COUNTER: usize = 1;
 const SET: usize = 2;
 const VACANT: usize = 3;
 const BELL: usize = 4;
+const SPARE_BELL: usize = 5;
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +63,7 @@ pub(crate) fn get(fd: c_int) -> Entry {
         COUNTER => Entry::Counter(unsafe { &*((word & !TAG) as *const FdCounter) }),
         // SAFETY: as above.
         SET => Entry::Set(unsafe { &*((word & !TAG) as *const FdSet) }),
-        BELL => Entry::Bell,
+        BELL | SPARE_BELL => Entry::Bell,
         _ => Entry::Kernel,
     }
 }
@@ -95,8 +102,46 @@ pub(crate) fn put_bell(fd: c_int) {
     put(fd, BELL);
 }
 
-pub(crate) fn clear_bell(fd: c_int) {
-    put(fd, 0);
+/// A bell is no more.
+pub(crate) fn forget_bell(fd: c_int) {
+    if place(fd).is_some_and(|place| place.swap(0, Ordering::SeqCst) == SPARE_BELL) {
+        let _ = count_spare_bell_out();
+    }
+}
+
+fn count_spare_bell_out() -> Result<u32, u32> {
+    SPARE_BELLS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |spare| spare.checked_sub(1))
+}
+
+/// A set no longer uses a bell.
+pub(crate) fn spare_bell(fd: c_int) {
+    let Some(place) = place(fd) else { return };
+    if place.compare_exchange(BELL, SPARE_BELL, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+        SPARE_BELLS.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A bell that no set uses, for one that will. Looks through the table, and only if there is one.
+pub(crate) fn take_spare_bell() -> Option<c_int> {
+    count_spare_bell_out().ok()?;
+    // The latest one taken lay among the others, most likely.
+    let (begin, end) = (LAST_BELL.load(Ordering::Relaxed), END.load(Ordering::SeqCst));
+    let found = (begin..end).chain(0..begin.min(end)).find(|fd| {
+        place(*fd).is_some_and(|place| {
+            place.load(Ordering::Relaxed) == SPARE_BELL
+                && place.compare_exchange(SPARE_BELL, BELL, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        })
+    });
+    if let Some(fd) = found {
+        LAST_BELL.store(fd, Ordering::Relaxed);
+    }
+    found
+}
+
+/// A bell has another number: spare or not, as it was.
+pub(crate) fn renumber_bell(fd: c_int, new: c_int) {
+    let Some(old) = place(fd) else { return };
+    put(new, old.swap(0, Ordering::SeqCst));
 }
 
 /// Makes the entry of an object vacant; whether it was this call that did.
@@ -133,6 +178,8 @@ pub(crate) fn forget_all() {
         }
     }
     END.store(0, Ordering::SeqCst);
+    SPARE_BELLS.store(0, Ordering::SeqCst);
+    LAST_BELL.store(0, Ordering::SeqCst);
 }
 
 /// What every slot begins with, so that a vacant entry can be asked what memory it has.
@@ -150,6 +197,8 @@ pub(crate) struct SlotHead {
     /// Somebody moves the object and uses its number meanwhile: a close waits. Set before the mover looks whether the number
     /// still stands for the object, and looked at by the closer after he has seen to it that it does not.
     moving: AtomicU32,
+    /// Its place among those that move with it; the mover's.
+    pub(crate) links: Links,
 }
 
 /// A slot: [`SlotHead`] at its beginning, and aligned so that its address has room for a tag.
@@ -178,6 +227,7 @@ impl SlotHead {
             users: AtomicU32::new(1),
             fd: AtomicI32::new(fd),
             moving: AtomicU32::new(0),
+            links: Links::new(),
         }
     }
 
@@ -232,7 +282,6 @@ pub(crate) fn slot_for<S: Slot>(fd: c_int) -> Option<&'static S> {
     }
     let slot = S::allocate(SlotHead::new(S::KIND, fd))?;
     if vacant != 0 {
-        // A ring of up to two: each slot knows the other kind's.
         // SAFETY: as above.
         let head = unsafe { &*(vacant as *const SlotHead) };
         let next = match head.sibling.load(Ordering::Acquire) {

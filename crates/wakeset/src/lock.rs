@@ -165,8 +165,23 @@ unsafe impl<T: Send> Send for ScanLock<T> {}
 
 impl<T> ScanLock<T> {
     /// A free lock around `value`.
+    #[cfg(not(any(loom, shuttle)))]
+    pub const fn new(value: T) -> Self {
+        Self { raw: RawLock::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// A free lock around `value`.
+    #[cfg(any(loom, shuttle))]
     pub fn new(value: T) -> Self {
         Self { raw: RawLock::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// Frees the lock, whoever holds it: for a forked child, where the holder may be a thread that does not exist.
+    ///
+    /// # Safety
+    /// This is the only thread, and it holds no guard of this lock that it still drops or uses.
+    pub unsafe fn free_in_child(&self) {
+        self.raw.0.word().store(FREE, Ordering::Release);
     }
 
     /// Takes the lock, sleeping if need be.
