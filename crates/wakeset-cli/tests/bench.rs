@@ -89,33 +89,43 @@ fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
-/// One lock that spins is enough to hang a real-time thread, and without one nothing does.
+/// A lock that spins hangs a real-time thread whose holder it has interrupted; without one nothing does. What the kernel does depends
+/// on the kernel.
 #[test]
 fn inversion_hangs_who_spins_and_nobody_else() {
-    let (output, rows) = bench("inversion", &["inversion", "--secs", "1", "--threads", "2"]);
-    if output.status.code() == Some(125) && stderr(&output).contains("SCHED_FIFO") {
-        return skip("SCHED_FIFO is not permitted");
-    }
-    assert!(output.status.success(), "{}", stderr(&output));
-    let row = |contended: &str, low: u64, side: &str| {
-        let is_it = |row: &&Value| {
-            let params = &row["params"];
-            params["contended"] == contended && params["low"] == low && params["side"] == side
-        };
-        rows.iter().find(is_it).unwrap_or_else(|| panic!("no {contended} {low} {side} in {rows:?}"))
-    };
-    for low in [0, 2] {
-        for side in ["kernel", "rwlock", "spinlock", "lock-free"] {
-            let row = row("ready list", low, side);
-            assert!(row["calls"].as_u64() > Some(0), "{row}");
-            let times = ["median", "p99", "p999", "worst"].map(|name| row[name].as_f64().unwrap_or(f64::NAN));
-            assert!(times[0] > 0.0 && times.is_sorted(), "{row}");
-            let spins = ["rwlock", "spinlock"].contains(&side);
-            assert_eq!(row["stuck"].as_u64() > Some(0), spins && low > 0, "{row}");
+    // Whether a holder is ever interrupted with the lock is chance, and less likely the less the low threads get to run.
+    const ATTEMPTS: usize = 5;
+    for attempt in 1..=ATTEMPTS {
+        let (output, rows) = bench("inversion", &["inversion", "--secs", "1", "--threads", "2"]);
+        if output.status.code() == Some(125) && stderr(&output).contains("SCHED_FIFO") {
+            return skip("SCHED_FIFO is not permitted");
         }
-    }
-    for side in ["kernel", "wakeset"] {
-        assert_eq!(row("scan lock", 2, side)["stuck"], 0, "{side}");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let stuck = |contended: &str, low: u64, side: &str| {
+            let is_it = |row: &&Value| {
+                let params = &row["params"];
+                params["contended"] == contended && params["low"] == low && params["side"] == side
+            };
+            let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("no {contended} {low} {side} in {rows:?}"));
+            let times = ["median", "p99", "p999", "worst"].map(|name| row[name].as_f64().unwrap_or(f64::NAN));
+            assert!(row["calls"].as_u64() > Some(0) && times[0] > 0.0 && times.is_sorted(), "{row}");
+            row["stuck"].as_u64().unwrap_or_else(|| panic!("{row}")) > 0
+        };
+        for low in [0, 2] {
+            for contended in ["ready list", "scan lock"] {
+                stuck(contended, low, "kernel");
+            }
+            assert!(!stuck("ready list", low, "lock-free"));
+            for side in ["not lent", "wakeset"] {
+                assert!(!stuck("scan lock", low, side), "{side}");
+            }
+        }
+        let spinners = ["rwlock", "spinlock"];
+        assert!(!spinners.iter().any(|side| stuck("ready list", 0, side)), "with nobody to hold the lock");
+        if spinners.iter().all(|side| stuck("ready list", 2, side)) {
+            return;
+        }
+        assert!(attempt < ATTEMPTS, "who spins was not hung in any of {ATTEMPTS} runs");
     }
 }
 
@@ -127,7 +137,7 @@ fn inversion_measures_only_who_was_asked_for() {
     }
     assert!(output.status.success(), "{}", stderr(&output));
     let sides: HashSet<_> = rows.iter().map(|row| row["params"]["side"].as_str().unwrap_or("?")).collect();
-    assert_eq!(sides, HashSet::from(["lock-free", "wakeset"]));
+    assert_eq!(sides, HashSet::from(["lock-free", "not lent", "wakeset"]));
 }
 
 /// Whatever may have been granted to us, this process may not.

@@ -87,11 +87,12 @@ impl fmt::Display for Contended {
     }
 }
 
-/// One column: a policy, and for the scan lock whether the consumer lends its priority.
-#[derive(Clone, Copy, PartialEq)]
+/// One column.
+#[derive(Clone, Copy)]
 struct Side {
     name: &'static str,
     policy: Policy,
+    /// Whether a thread that waits for a scan lock lends its priority to the holder, as it does but for this comparison.
     inherit: bool,
 }
 
@@ -101,8 +102,9 @@ const READY_LIST_SIDES: [Side; 4] = [
     Side { name: "spinlock", policy: Policy::Spinlock, inherit: true },
     Side { name: "lock-free", policy: Policy::LockFree, inherit: true },
 ];
-const SCAN_LOCK_SIDES: [Side; 2] = [
+const SCAN_LOCK_SIDES: [Side; 3] = [
     Side { name: "kernel", policy: Policy::Kernel, inherit: true },
+    Side { name: "not lent", policy: Policy::LockFree, inherit: false },
     Side { name: "wakeset", policy: Policy::LockFree, inherit: true },
 ];
 
@@ -133,6 +135,7 @@ pub fn inversion(options: &Options) -> Result<(), Failure> {
         table::number(LATE.as_secs_f64() * 1e6),
         table::number(STUCK.as_secs_f64() * 1e6)
     );
+    println!("not lent: Wakeset without priority inheritance on the scan lock");
     let mut rows = Vec::new();
     for (contended, sides) in tables.iter().filter(|(_, sides)| !sides.is_empty()) {
         println!("\n{}", Row::headings(*contended));
@@ -281,6 +284,7 @@ impl Scenario {
             for (side, turns) in sides.iter().zip(&mut turns) {
                 let params = params([("low", self.low.into()), ("side", side.name.into())]);
                 progress.set_message(format!("{} {}", self.contended, label(&params)));
+                wakeset::set_priority_inheritance(side.inherit);
                 let more = match side.policy {
                     Policy::Kernel => self.run(&Kernel, slice, round)?,
                     Policy::Rwlock => self.run(&Wakeset::<RwLock>::new(), slice, round)?,
