@@ -5,8 +5,8 @@
 //! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `BELL` when an object is made under this number |
 //! | slot, `COUNTER` / `SET` | an in-process object | `VACANT` when it is closed or moves into the kernel |
 //! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `BELL` |
-//! | `BELL` | a doorbell of ours, which the program does not know | `SPARE_BELL` when its set is gone; 0 when the program needs the number |
-//! | `SPARE_BELL` | a doorbell that no set uses | `BELL` when a set needs one; 0 as above |
+//! | 0 or slot, `BELL` | a doorbell of ours, which the program does not know | `SPARE_BELL` when its set is gone; 0 or `VACANT` when the program needs the number |
+//! | 0 or slot, `SPARE_BELL` | a doorbell that no set uses | `BELL` when a set needs one; 0 or `VACANT` as above |
 //!
 //! **Reclamation.** A thread may read an entry, stop, and go on after another closed the descriptor. So slots are type-stable and
 //! each is used again only under *the same number*: what the late thread then touches is the object its number stands
@@ -98,13 +98,22 @@ pub(crate) fn put_set(fd: c_int, set: &'static FdSet) {
     put(fd, core::ptr::from_ref(set).addr() | SET);
 }
 
+/// Changes the tag of an entry from one of `from`; whether it had one. The slot of an entry stays.
+fn retag(fd: c_int, from: &[usize], to: usize) -> Option<usize> {
+    let place = place(fd)?;
+    let change = |word: usize| {
+        from.contains(&(word & TAG)).then_some(if word & !TAG == 0 && to == VACANT { 0 } else { word & !TAG | to })
+    };
+    place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).ok().map(|before| before & TAG)
+}
+
 pub(crate) fn put_bell(fd: c_int) {
-    put(fd, BELL);
+    put(fd, vacant_slot(fd) | BELL);
 }
 
 /// A bell is no more.
 pub(crate) fn forget_bell(fd: c_int) {
-    if place(fd).is_some_and(|place| place.swap(0, Ordering::SeqCst) == SPARE_BELL) {
+    if retag(fd, &[BELL, SPARE_BELL], VACANT) == Some(SPARE_BELL) {
         let _ = count_spare_bell_out();
     }
 }
@@ -115,8 +124,7 @@ fn count_spare_bell_out() -> Result<u32, u32> {
 
 /// A set no longer uses a bell.
 pub(crate) fn spare_bell(fd: c_int) {
-    let Some(place) = place(fd) else { return };
-    if place.compare_exchange(BELL, SPARE_BELL, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+    if retag(fd, &[BELL], SPARE_BELL).is_some() {
         SPARE_BELLS.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -126,12 +134,7 @@ pub(crate) fn take_spare_bell() -> Option<c_int> {
     count_spare_bell_out().ok()?;
     // The latest one taken lay among the others, most likely.
     let (begin, end) = (LAST_BELL.load(Ordering::Relaxed), END.load(Ordering::SeqCst));
-    let found = (begin..end).chain(0..begin.min(end)).find(|fd| {
-        place(*fd).is_some_and(|place| {
-            place.load(Ordering::Relaxed) == SPARE_BELL
-                && place.compare_exchange(SPARE_BELL, BELL, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        })
-    });
+    let found = (begin..end).chain(0..begin.min(end)).find(|fd| retag(*fd, &[SPARE_BELL], BELL).is_some());
     if let Some(fd) = found {
         LAST_BELL.store(fd, Ordering::Relaxed);
     }
@@ -140,8 +143,9 @@ pub(crate) fn take_spare_bell() -> Option<c_int> {
 
 /// A bell has another number: spare or not, as it was.
 pub(crate) fn renumber_bell(fd: c_int, new: c_int) {
-    let Some(old) = place(fd) else { return };
-    put(new, old.swap(0, Ordering::SeqCst));
+    if let Some(tag) = retag(fd, &[BELL, SPARE_BELL], VACANT) {
+        put(new, vacant_slot(new) | tag);
+    }
 }
 
 /// Makes the entry of an object vacant; whether it was this call that did.

@@ -33,7 +33,8 @@ thread_local! {
     /// Only one is refused, and then there is memory again.
     static ONE_REFUSAL: Cell<bool> = const { Cell::new(false) };
     static REFUSED: Cell<usize> = const { Cell::new(0) };
-    static TAKEN: Cell<usize> = const { Cell::new(0) };
+    /// What was taken on rations, less what was given back.
+    static LIVE: Cell<isize> = const { Cell::new(0) };
 }
 
 // SAFETY: hands everything on to the system's allocator, or refuses it.
@@ -47,13 +48,16 @@ unsafe impl GlobalAlloc for Rationed {
                 return std::ptr::null_mut();
             }
             RATION.set(left - 1);
-            TAKEN.set(TAKEN.get() + 1);
+            LIVE.set(LIVE.get() + 1);
         }
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        if RATIONED.get() {
+            LIVE.set(LIVE.get() - 1);
+        }
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -331,6 +335,39 @@ fn doorbells_are_used_again() {
     assert!(counts.iter().all(|count| *count == counts[0]), "numbers open after each round: {counts:?}");
 }
 
+/// A doorbell may take a number that has memory for an object of the program's. The number gets it back with the next object.
+#[test]
+fn a_doorbell_leaves_a_number_its_memory() {
+    let live = in_child(|| {
+        let pipe = pipe_with_a_byte();
+        let mut s = Script::<Wakeset>::new();
+        let (set, counter) = (s.set(), s.counter(0));
+        leave_numbers(1);
+        let mut live = Vec::new();
+        for _ in 0..10 {
+            // The last number there is, for an object and then for a bell.
+            let last = s.counter(0);
+            assert!(last > counter, "{}", s.log);
+            s.close(last);
+            s.add(set, counter, EPOLLIN, 1);
+            s.add(set, pipe[0], EPOLLIN, 2);
+            assert!(open_numbers().contains(&last), "there is no bell");
+            // The set goes, and dup2 takes the number from the bell that it leaves.
+            let next = s.counter(0);
+            assert_eq!(next, -1, "a number was left");
+            rationed(|| Wakeset::close(set)).unwrap();
+            assert_eq!(s.set(), set);
+            rationed(|| Wakeset::dup2(pipe[0], last)).unwrap();
+            rationed(|| Wakeset::close(last)).unwrap();
+            live.push(LIVE.get());
+        }
+        format!("{live:?}")
+    });
+    let live = live.unwrap();
+    let counts: Vec<&str> = live.trim_matches(['[', ']']).split(", ").collect();
+    assert_eq!(counts[2], counts[9], "allocations there are, after each round: {live}");
+}
+
 /// A number whose object is closed while a call sleeps in it has memory for the next object all the same, and gets the first one's
 /// back when the call is over.
 #[test]
@@ -355,7 +392,7 @@ fn memory_of_an_object_closed_under_a_call_is_used_again() {
             let next = rationed(|| Wakeset::eventfd(0, libc::EFD_CLOEXEC)).unwrap();
             assert_eq!(next, blocking, "the script is about one number");
             rationed(|| Wakeset::close(next)).unwrap();
-            live.push(TAKEN.get());
+            live.push(LIVE.get());
             // SAFETY: the thread has not been joined; SIGUSR1 has a handler that does nothing.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
@@ -372,7 +409,7 @@ fn memory_of_an_object_closed_under_a_call_is_used_again() {
     });
     let live = live.unwrap();
     let counts: Vec<&str> = live.trim_matches(['[', ']']).split(", ").collect();
-    assert_eq!(counts[2], counts[19], "allocations so far, after each round: {live}");
+    assert_eq!(counts[2], counts[19], "allocations there are, after each round: {live}");
 }
 
 extern "C" fn nothing(_: c_int) {}
