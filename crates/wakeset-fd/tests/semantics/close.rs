@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::objects::{Counter, ET, Fd, IN, LONG, OUT, Set, ctl, pipe};
 use crate::task::Task;
-use libc::{EBADF, EEXIST, ENOENT, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
+use libc::{EBADF, EEXIST, ENOENT, EPERM, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use std::os::fd::AsRawFd;
 
 on_both!(
@@ -336,5 +336,7 @@ fn a_watch_removed_while_its_event_is_held<B: Backend>() {
     set.remove(&last);
     drop(last);
     assert_eq!(set.ready(), [(0, IN), (1, IN), (2, IN)]);
-    assert!(matches!(set.try_remove(&number), Err(ENOENT | EBADF)));
+    // Another test may have the number by now, also for a file that cannot be watched.
+    let removed = set.try_remove(&number);
+    assert!(matches!(removed, Err(ENOENT | EBADF | EPERM)), "{removed:?}");
 }
