@@ -360,6 +360,8 @@ impl WaitQueue {
             unsafe { crate::set::remove_watch(handle, &mut take) };
             true
         });
+        // Whoever emptied a slot just before we looked may still hold the lock, which goes with the source.
+        drop(self.membership.lock());
     }
 
     /// Whether one of the watches has an edge or a one-shot report that no wait has returned yet.
