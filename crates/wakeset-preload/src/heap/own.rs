@@ -1,0 +1,77 @@
+//! A heap in memory from mmap(2), behind a lock that keeps signal handlers out.
+
+use core::cell::UnsafeCell;
+use syscalls::{Sysno, syscall};
+use talc::base::Talc;
+use talc::base::binning::Binning;
+use talc::source::Source;
+use talc::sync::TalcLock;
+use wakeset_fd::section;
+
+/// How much is mapped at a time, at least. Pages are touched only when used.
+const CHUNK: usize = 256 << 10;
+
+#[global_allocator]
+static HEAP: TalcLock<HeapLock, Mapped, talc::DefaultBinning> = TalcLock::new(Mapped);
+
+/// Memory from mmap(2), never returned.
+#[derive(Debug)]
+struct Mapped;
+
+// SAFETY: `acquire` touches the heap it is given and nothing else.
+unsafe impl Source for Mapped {
+    fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: core::alloc::Layout) -> Result<(), ()> {
+        let size = (layout.size() + layout.align()).saturating_mul(2).max(CHUNK).next_multiple_of(4096);
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh private mapping at an address of the kernel's choice.
+        let base = unsafe { syscall!(Sysno::mmap, 0, size, protection, flags, -1_isize, 0) }.map_err(drop)?;
+        // SAFETY: nobody else knows this memory.
+        unsafe { talc.claim(base as *mut u8, size) }.map(drop).ok_or(())
+    }
+}
+
+/// [`section::SectionLock`] as the allocator wants it.
+struct HeapLock(section::SectionLock);
+
+// SAFETY: a lock that one thread holds at a time.
+unsafe impl lock_api::RawMutex for HeapLock {
+    #[allow(clippy::declare_interior_mutable_const, reason = "what the trait asks for")]
+    const INIT: Self = Self(section::SectionLock::new());
+    type GuardMarker = lock_api::GuardNoSend;
+
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    unsafe fn unlock(&self) {
+        self.0.unlock();
+    }
+}
+
+type Guard = lock_api::MutexGuard<'static, HeapLock, Talc<Mapped, talc::DefaultBinning>>;
+
+/// The guard that is held across a fork.
+struct Held(UnsafeCell<Option<Guard>>);
+// SAFETY: only touched by the thread that holds the guard.
+unsafe impl Sync for Held {}
+static HELD: Held = Held(UnsafeCell::new(None));
+
+/// Locks the heap across a fork.
+pub(crate) fn hold() {
+    let guard = HEAP.lock();
+    // SAFETY: see `Held`.
+    unsafe { *HELD.0.get() = Some(guard) };
+}
+
+/// Unlocks it, in the parent and in the child.
+///
+/// # Safety
+/// This thread, or the one it was forked from, has called [`hold`].
+pub(crate) unsafe fn release() {
+    // SAFETY: see `Held`.
+    drop(unsafe { (*HELD.0.get()).take() });
+}
