@@ -366,6 +366,21 @@ fn bells() {
 }
 
 #[test]
+fn exhaustion() {
+    compare("exhaustion", Build::Plain, &[]);
+}
+
+/// It is our heap that runs out: what there is no memory for is the kernel's, and the rest stays.
+#[test]
+fn exhaustion_moves_what_there_is_no_memory_for() {
+    let Some(totals) = counts("exhaustion", &[]) else {
+        return;
+    };
+    let made = count(&totals, "/made");
+    assert!((100..3000).contains(&made), "{made} of 3000 objects began in user space");
+}
+
+#[test]
 fn realtime() {
     compare("realtime", Build::Plain, &[]);
 }
