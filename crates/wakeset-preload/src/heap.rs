@@ -8,6 +8,15 @@ mod own;
 #[cfg(not(wakeset_libc_heap))]
 pub(crate) use own::{hold, release};
 
+#[cfg(all(debug_assertions, not(wakeset_libc_heap)))]
+mod rationed;
+#[cfg(all(debug_assertions, not(wakeset_libc_heap)))]
+pub(crate) use rationed::start;
+
+/// There is nothing to ask the environment for.
+#[cfg(any(not(debug_assertions), wakeset_libc_heap))]
+pub(crate) fn start() {}
+
 #[cfg(wakeset_libc_heap)]
 #[global_allocator]
 static HEAP: std::alloc::System = std::alloc::System;

@@ -9,6 +9,7 @@ use wakeset_fd::{cancel, section};
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
+    crate::heap::start();
     crate::statistics::start();
     crate::hooks::signal::take_faults();
     section::set_flush(crate::hooks::signal::deliver_deferred);

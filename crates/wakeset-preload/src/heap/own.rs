@@ -11,12 +11,12 @@ use wakeset_fd::section;
 /// How much is mapped at a time, at least. Pages are touched only when used.
 const CHUNK: usize = 256 << 10;
 
-#[global_allocator]
-static HEAP: TalcLock<HeapLock, Mapped, talc::DefaultBinning> = TalcLock::new(Mapped);
+#[cfg_attr(not(debug_assertions), global_allocator)]
+pub(super) static HEAP: TalcLock<HeapLock, Mapped, talc::DefaultBinning> = TalcLock::new(Mapped);
 
 /// Memory from mmap(2), never returned.
 #[derive(Debug)]
-struct Mapped;
+pub(super) struct Mapped;
 
 // SAFETY: `acquire` touches the heap it is given and nothing else.
 unsafe impl Source for Mapped {
@@ -31,7 +31,7 @@ unsafe impl Source for Mapped {
 }
 
 /// [`section::SectionLock`] as the allocator wants it.
-struct HeapLock(section::SectionLock);
+pub(super) struct HeapLock(section::SectionLock);
 
 // SAFETY: a lock that one thread holds at a time.
 unsafe impl lock_api::RawMutex for HeapLock {
