@@ -87,15 +87,21 @@ pub(crate) fn remove_held(set: &FdSet) {
     }
 }
 
-/// Keeps the bell of a closed set for the next one. Nobody uses the set any more.
+/// Keeps the bell of a set whose number is about to be closed for the next one. Waits may still be in the set, and one of them may
+/// have taken the bell's event and not looked at it yet.
 pub(crate) fn give_back(set: &FdSet) {
-    let bell = set.bell.swap(NEVER, Ordering::SeqCst);
+    let bell = set.bell.swap(GONE, Ordering::SeqCst);
     if bell >= 0 {
         set.set.set_bell(None);
         // The kernel epoll may live on for a moment, in a wait of another thread.
         let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, bell, ptr::null());
         table::spare_bell(bell);
     }
+}
+
+/// For a new set, in which no wait has begun yet.
+pub(crate) fn begin_without(set: &FdSet) {
+    set.bell.store(NEVER, Ordering::SeqCst);
 }
 
 fn make() -> Option<c_int> {
@@ -163,4 +169,23 @@ pub(crate) fn make_way(fd: c_int) {
         }
     }
     let _ = sys::close(fd);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Entry, Using};
+
+    /// The wait took the bell's event for one of the program's: the close had made the set forget that it ever had a bell.
+    #[test]
+    fn a_wait_knows_the_bell_of_a_set_closed_meanwhile() {
+        let fd = crate::epoll_create1(0).unwrap();
+        let Entry::Set(set) = table::get(fd) else { panic!("{fd} is a kernel epoll") };
+        assert!(!has_ever_been_in(set));
+        let wait = Using::begin(fd, set).unwrap();
+        assert!(install(&wait));
+        crate::close(fd).unwrap();
+        assert!(has_ever_been_in(&wait));
+        drop(wait);
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) struct FdSet {
     pub(crate) moved_edges: AtomicBool,
     /// The next of the sets whose kernel half a move has changed, and whether this is one of them; the mover's.
     pub(crate) next_touched: AtomicUsize,
-    /// The doorbell in the kernel half, -1 for none.
+    /// The doorbell in the kernel half, below 0 for none.
     pub(crate) bell: AtomicI32,
     /// Counts the waits that had both halves to look at.
     turn: AtomicU32,
@@ -148,6 +148,7 @@ pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
     slot.has_kernel.store(false, Ordering::SeqCst);
     slot.kernel_edges.store(false, Ordering::SeqCst);
     slot.turn.store(0, Ordering::Relaxed);
+    bell::begin_without(slot);
     table::put_set(fd, slot);
     count(Stat::SetsMade, 1);
     escape::recheck_gate(fd);
