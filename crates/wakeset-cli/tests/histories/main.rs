@@ -1,0 +1,136 @@
+//! Histories: threads act on shared sets and sources at random, each writes down what it did and when, and what Linux guarantees
+//! is checked on what they wrote.
+//!
+//! The same rounds run on the kernel, where a rule that claims too much fails; on Wakeset by number; on the engine's own
+//! types; and, under `wakeset run`, on the preload library, which then answers for the kernel.
+//!
+//! | file | what |
+//! |---|---|
+//! | `plan` | what a round consists of |
+//! | `round` | its threads, and the watchdog: no waiter sleeps while something is ready |
+//! | `log`, `clock` | the history |
+//! | `check` | the rules |
+//! | `wrong` | histories made up to break each rule |
+//! | `world` | who answers the calls |
+//! | `faulty` | a world with one thing wrong, which rounds have to notice |
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `WAKESET_HISTORIES_SECS` | seconds for each of the four, 1 if unset |
+//! | `WAKESET_HISTORIES_SEED` | what the rounds' seeds are drawn from; the time if unset. Printed at the beginning |
+//! | `WAKESET_HISTORIES_ROUNDS` | instead of seconds, so many rounds, all of the seed given, which a failure prints of its round |
+//!
+//! A seed fixes what the threads set out to do, not how they are scheduled: a failure may take many repetitions to come back.
+//! `ci/histories` is the long form.
+
+/// The calls are those of the tests of single statements.
+#[path = "../../../wakeset-fd/tests/semantics/backend.rs"]
+#[allow(dead_code, reason = "histories use some of the calls")]
+mod backend;
+mod check;
+mod clock;
+mod faulty;
+mod log;
+mod plan;
+mod random;
+mod round;
+mod world;
+mod wrong;
+
+/// For [`backend`]: histories have no bad pointers.
+mod faults {
+    pub fn recover() {}
+}
+
+use backend::{Kernel, Wakeset};
+use plan::Plan;
+use random::Random;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use world::{Bare, World};
+
+/// One at a time: numbers are the process's.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn take_turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn variable(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    let (digits, base) = value.strip_prefix("0x").map_or((value.as_str(), 10), |hex| (hex, 16));
+    Some(u64::from_str_radix(digits, base).unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+fn histories<W: World>() {
+    let _turn = take_turn();
+    let time = Duration::from_secs(variable("WAKESET_HISTORIES_SECS").unwrap_or(1));
+    let given = variable("WAKESET_HISTORIES_SEED");
+    let by_clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+    let first = given.unwrap_or_else(by_clock);
+    println!("{}: seed {first:#x}", W::NAME);
+    let mut seeds = Random::new(first, 0);
+    let repeat = variable("WAKESET_HISTORIES_ROUNDS");
+    let begin = Instant::now();
+    let (mut rounds, mut calls, mut reports) = (0u64, 0, 0);
+    while repeat.map_or(begin.elapsed() < time, |n| rounds < n) {
+        let seed = match (repeat, given) {
+            (Some(_), Some(seed)) => seed,
+            _ => seeds.next(),
+        };
+        let plan = Plan::draw::<W>(&mut Random::new(seed, 0));
+        let shown = format!("seed {seed:#x} on {}, round {rounds}: {plan:?}", W::NAME);
+        let outcome = match round::run::<W>(plan, seed) {
+            Ok(outcome) => outcome,
+            Err(hang) => panic!("{hang}{shown}"),
+        };
+        let violations = check::check(&outcome);
+        for violation in &violations {
+            eprintln!("broken: {}\n  {}", violation.rule, violation.text);
+        }
+        assert!(violations.is_empty(), "{shown}");
+        rounds += 1;
+        calls += outcome.log.calls.len();
+        reports += outcome.log.reports.len();
+    }
+    println!(
+        "{}: {rounds} rounds, {calls} calls, {reports} reports in {:.1} s, nothing broken",
+        W::NAME,
+        begin.elapsed().as_secs_f64()
+    );
+}
+
+#[test]
+fn kernel() {
+    histories::<Kernel>();
+}
+
+#[test]
+fn wakeset() {
+    histories::<Wakeset>();
+}
+
+#[test]
+fn engine() {
+    histories::<Bare>();
+}
+
+/// This very program once more, with the preload library in the kernel's place.
+#[test]
+fn interposed() {
+    let _turn = take_turn();
+    let own = std::env::current_exe().expect("our own path");
+    let output = Command::new(env!("CARGO_BIN_EXE_wakeset"))
+        .args(["run", "--"])
+        .arg(own)
+        .args(["--exact", "kernel", "--nocapture"])
+        .env_remove("LD_PRELOAD")
+        .output()
+        .expect("it starts");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success() && text.contains("1 passed"), "under `wakeset run`, {}:\n{text}", output.status);
+    let own_lines = text.lines().filter(|line| line.starts_with("kernel: ") || line.contains("... kernel: "));
+    own_lines.for_each(|line| println!("interposed {}", line.trim_start_matches("test kernel ... ")));
+}
