@@ -693,6 +693,10 @@ impl SetCore {
                 return true;
             }
         }
+        // What became ready before comes before it.
+        if self.collect(scan) {
+            self.incoming.call_attention();
+        }
         // SAFETY: as above; we turned QUEUED on.
         unsafe { scan.pending.push_back(watch) };
         if cfg!(wakeset_mutant = "hint_after_mark") {

@@ -12,6 +12,7 @@ on_both!(
     takes_back_a_report_that_nobody_has_seen,
     turns_level_to_edge_and_back,
     keeps_its_place_among_the_ready,
+    comes_behind_what_became_ready_before,
     does_not_queue_twice,
     data_alone_changes_what_is_queued,
     arms_the_next_unit_of_a_semaphore,
@@ -89,6 +90,17 @@ fn keeps_its_place_among_the_ready<B: Backend>() {
     });
     set.modify(&counters[0], IN, 9);
     assert_eq!(set.ready(), [(9, IN), (1, IN), (2, IN)]);
+}
+
+fn comes_behind_what_became_ready_before<B: Backend>() {
+    let (set, written) = (Set::<B>::new(), Counter::new(0));
+    let (changed, added) = (Counter::new(1), Counter::new(1));
+    set.add(&written, IN, 1);
+    set.add(&changed, 0, 2);
+    written.write(1);
+    set.modify(&changed, IN, 2);
+    set.add(&added, IN, 3);
+    assert_eq!(set.ready(), [(1, IN), (2, IN), (3, IN)]);
 }
 
 fn does_not_queue_twice<B: Backend>() {
