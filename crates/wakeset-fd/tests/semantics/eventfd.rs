@@ -18,6 +18,7 @@ on_both!(
     a_write_of_nothing_always_fits,
     two_to_the_64_less_one_is_no_number,
     short_buffers_are_refused,
+    a_short_buffer_outside_user_memory_is_efault,
     a_longer_read_is_fine,
     a_read_into_more_than_user_memory_takes_nothing,
     values_are_in_native_byte_order,
@@ -111,6 +112,18 @@ fn short_buffers_are_refused<B: Backend>() {
     // Also when the read would have blocked.
     assert_eq!(counter.fd().read(&mut [0; 7]), Err(EINVAL));
     assert_eq!(Counter::<B>::blocking(0).fd().read(&mut [0; 7]), Err(EINVAL));
+}
+
+fn a_short_buffer_outside_user_memory_is_efault<B: Backend>() {
+    let counter = Counter::<B>::new(1);
+    let fd = counter.as_raw_fd();
+    for (address, errno) in [(1 << 63, EFAULT), (0, EINVAL)] {
+        let nowhere = ptr::without_provenance_mut::<u8>(address);
+        // SAFETY: addresses that cannot be reached, and less than a counter takes.
+        let got = unsafe { [B::read(fd, nowhere, 7), B::write(fd, nowhere, 7)] };
+        assert_eq!(got, [Err(errno); 2], "{address:#x}");
+    }
+    assert_eq!(counter.read(), 1);
 }
 
 fn a_longer_read_is_fine<B: Backend>() {
