@@ -57,6 +57,9 @@ pub fn dup(fd: c_int) -> Result<c_int, Errno> {
 /// # Errors
 /// As fcntl(2).
 pub fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno> {
+    if descriptor::is_hidden(fd) {
+        return Err(Errno::EBADF);
+    }
     let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
     let flags = if nonblocking { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
     sys::fcntl(fd, libc::F_SETFL, flags as usize)?;

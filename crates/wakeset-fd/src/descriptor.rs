@@ -102,10 +102,14 @@ pub fn before_dup(fd: c_int) -> Verdict<c_int> {
 
 /// Before dup2(2) or dup3(2) from `old` to `new` with `flags`: the object at `new` is closed by it.
 pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
+    if flags & !libc::O_CLOEXEC != 0 {
+        // EINVAL, before anything is looked up.
+        return Kernel;
+    }
     if matches!(table::get(old), Entry::Bell) {
         return Done(Err(Errno::EBADF));
     }
-    let valid = old != new && flags & !libc::O_CLOEXEC == 0 && sys::fcntl(old, libc::F_GETFD, 0).is_ok();
+    let valid = old != new && sys::fcntl(old, libc::F_GETFD, 0).is_ok();
     if !valid {
         // An error, or nothing to do.
         return Kernel;

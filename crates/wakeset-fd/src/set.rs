@@ -168,8 +168,10 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
     loop {
         let target = table::get(fd);
         let set = match table::get(epfd) {
+            // Closed, to the program; the kernel knows what comes before EBADF.
+            _ if matches!(target, Entry::Bell) => return Done(sys::epoll_ctl(epfd, op, -1, event)),
+            Entry::Bell => return Done(sys::epoll_ctl(-1, op, fd, event)),
             Entry::Set(set) => set,
-            Entry::Bell => return Done(Err(Errno::EBADF)),
             Entry::Kernel => {
                 // A kernel epoll can only watch what the kernel knows.
                 if adds && matches!(target, Entry::Counter(_) | Entry::Set(_)) {
@@ -179,9 +181,6 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
             }
             Entry::Counter(_) => return Kernel,
         };
-        if matches!(target, Entry::Bell) {
-            return Done(Err(Errno::EBADF));
-        }
         let asked = match op {
             EPOLL_CTL_DEL => Event::default(),
             // SAFETY: any bits are an event.
@@ -341,7 +340,8 @@ pub unsafe fn epoll_wait(
     loop {
         let set = match table::get(epfd) {
             Entry::Set(set) => set,
-            Entry::Bell => return Done(Err(Errno::EBADF)),
+            // SAFETY: the caller's contract.
+            Entry::Bell => return Done(unsafe { wait_on_closed(events, room, limit, mask) }),
             Entry::Kernel | Entry::Counter(_) => return Kernel,
         };
         let most_events = c_int::MAX / size_of::<epoll_event>() as c_int;
@@ -386,6 +386,22 @@ pub unsafe fn epoll_wait(
             count(Stat::Events, n as usize);
         }
         return Done(result);
+    }
+}
+
+/// What the kernel says to a wait on a closed number: EBADF, unless something else is wrong that it sees first.
+///
+/// # Safety
+/// As [`epoll_wait`].
+unsafe fn wait_on_closed(events: *mut epoll_event, room: c_int, limit: Limit, mask: Mask) -> Result<c_int, Errno> {
+    match limit {
+        Limit::Milliseconds(milliseconds) => sys::epoll_pwait(-1, events, room, milliseconds, mask.set, mask.bytes),
+        Limit::Timespec(limit) if limit.is_null() => sys::epoll_pwait2(-1, events, room, None, mask.set, mask.bytes),
+        // SAFETY: any bits are a timespec.
+        Limit::Timespec(limit) => match unsafe { user::load(limit) } {
+            Some(limit) => sys::epoll_pwait2(-1, events, room, Some(&limit), mask.set, mask.bytes),
+            None => Err(Errno::EFAULT),
+        },
     }
 }
 

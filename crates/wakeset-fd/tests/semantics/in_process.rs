@@ -1,11 +1,14 @@
 //! That the other tests' `wakeset::` half is about Wakeset: what they use lives in user space, and only leaves it where it
 //! should. These run beside them, in the same process.
 
-use crate::backend::Wakeset;
-use crate::objects::{Counter, ET, EXCLUSIVE, IN, ONESHOT, Set, pipe};
+use crate::backend::{Backend, Errno, Kernel, KernelSigset, Wakeset};
+use crate::objects::{Counter, ET, EXCLUSIVE, IN, ONESHOT, Set, ctl, pipe};
 use crate::task::Task;
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD, c_int, epoll_event, timespec};
 use std::os::fd::AsRawFd;
-use wakeset_fd::descriptor::is_in_process;
+use std::ptr;
+use wakeset_fd::Verdict;
+use wakeset_fd::descriptor::{before_dup_to, is_hidden, is_in_process};
 
 fn here(object: &impl AsRawFd) -> bool {
     is_in_process(object.as_raw_fd())
@@ -52,4 +55,51 @@ fn a_second_descriptor_moves_the_object_into_the_kernel() {
     let same = set.dup();
     assert!(!here(&set) && !here(&same));
     assert_eq!(same.ready(), [(1, IN)]);
+}
+
+/// What calls say of a number that is not open, also where something else is wrong with them.
+fn said_of<B: Backend>(number: c_int, other: c_int) -> Vec<Result<(), Errno>> {
+    let mut said = vec![
+        B::close(number),
+        B::dup(number).map(drop),
+        B::dup2(number, other).map(drop),
+        B::set_nonblocking(number, true),
+        ctl::<B>(number, EPOLL_CTL_ADD, other, IN, 1),
+        ctl::<B>(number, 7, other, IN, 1),
+        ctl::<B>(other, EPOLL_CTL_ADD, number, IN, 1),
+        ctl::<B>(-1, EPOLL_CTL_ADD, number, IN, 1),
+    ];
+    let mut events = [epoll_event { events: 0, u64: 0 }; 2];
+    let (events, nowhere): (_, *const timespec) = (events.as_mut_ptr(), ptr::without_provenance(8));
+    let no_time = timespec { tv_sec: 0, tv_nsec: -1 };
+    let no_mask: *const KernelSigset = ptr::null();
+    // SAFETY: what the calls ask for, or addresses that cannot be reached.
+    unsafe {
+        said.push(B::epoll_ctl(number, EPOLL_CTL_ADD, other, ptr::null_mut()));
+        said.push(B::epoll_ctl(other, EPOLL_CTL_MOD, number, ptr::null_mut()));
+        for room in [2, 0, -1, c_int::MAX] {
+            said.push(B::epoll_wait(number, events, room, 0).map(drop));
+        }
+        said.push(B::epoll_wait(number, ptr::without_provenance_mut(1 << 63), 2, 0).map(drop));
+        for limit in [ptr::null(), ptr::from_ref(&no_time), nowhere] {
+            said.push(B::epoll_pwait2(number, events, 2, limit, no_mask).map(drop));
+        }
+    }
+    said
+}
+
+#[test]
+fn a_doorbell_looks_closed_whatever_else_is_wrong() {
+    let (set, counter, (reader, _writer)) = (Set::<Wakeset>::new(), Counter::new(0), pipe());
+    set.add(&counter, IN, 1);
+    set.add(&reader, IN, 2);
+    let plain = Counter::<Kernel>::new(0);
+    let bell = (400..2000).find(|fd| is_hidden(*fd)).expect("the set has a doorbell");
+    assert_eq!(said_of::<Wakeset>(bell, set.as_raw_fd()), said_of::<Kernel>(-1, Set::<Kernel>::new().as_raw_fd()));
+    assert_eq!(said_of::<Wakeset>(bell, counter.as_raw_fd()), said_of::<Kernel>(-1, plain.as_raw_fd()));
+    assert_eq!(said_of::<Wakeset>(bell, -1), said_of::<Kernel>(-1, -1));
+    // dup3(2) looks at its flags before it looks at numbers: the kernel is to say so.
+    assert!(matches!(before_dup_to(bell, 5, 1), Verdict::Kernel));
+    assert!(matches!(before_dup_to(bell, 5, 0), Verdict::Done(Err(_))));
+    assert!(here(&set) && here(&counter), "what was refused moved something");
 }
