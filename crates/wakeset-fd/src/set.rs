@@ -296,6 +296,10 @@ fn add_kernel_watch(
         escape::fd(set.fd(), Stat::MovedLimit);
         return None;
     }
+    if matches!(table::get(fd), Entry::Bell) {
+        // The number was closed, and the bell has just got it.
+        return None;
+    }
     let result = sys::epoll_ctl(set.fd(), op, fd, event);
     if result.is_ok() {
         set.note_kernel_watch();

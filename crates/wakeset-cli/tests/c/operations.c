@@ -253,6 +253,22 @@ static void count_descriptors(int counts[WAYS])
 	}
 }
 
+/* A closed number stays one also while a set of both kinds, which this would make of a set, takes it for itself. */
+static void closed_numbers(void)
+{
+	heading("closed numbers are watched");
+	int sets[40], refused = 0, fd = must(eventfd(0, 0));
+	for (int i = 0; i < 40; i++) {
+		sets[i] = must(epoll_create1(0));
+		must(watch_new(sets[i], fd, EPOLLIN, 'e'));
+		refused += watch_new(sets[i], 400 + i, EPOLLIN, 'c') == -1 && errno == EBADF;
+	}
+	number("EBADF, of 40", 40, refused);
+	for (int i = 0; i < 40; i++)
+		must(close(sets[i]));
+	must(close(fd));
+}
+
 /* A set of both kinds makes no number answer but those that the program asked for. */
 static void descriptors(void)
 {
@@ -308,6 +324,7 @@ static void example(void)
 int main(void)
 {
 	signal(SIGIO, SIG_IGN);
+	closed_numbers();
 	for (kind = EVENTFD; kind < KINDS; kind++) {
 		heading(names[kind]);
 		transfer();
