@@ -136,6 +136,10 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
             }
         }
         while let Some(owner) = touched.pop() {
+            // Edges come from the kernel from now on, and nobody knows which have been reported.
+            if owner.moved_edges.swap(false, Ordering::SeqCst) {
+                owner.kernel_edges.store(true, Ordering::SeqCst);
+            }
             if owner.set.wait_queue().has_watches() {
                 begin_set(owner.fd(), owner, &mut sets);
             }
@@ -194,10 +198,6 @@ impl Touched {
         (self.0 != Self::END).then(|| FdSet::of_owner(self.0))
     }
 
-    fn iter(&self) -> impl Iterator<Item = &'static FdSet> + use<> {
-        core::iter::successors(self.first(), |set| Self(set.next_touched.load(Ordering::Relaxed)).first())
-    }
-
     fn pop(&mut self) -> Option<&'static FdSet> {
         let set = self.first()?;
         self.0 = set.next_touched.swap(0, Ordering::Relaxed);
@@ -240,12 +240,6 @@ fn move_counters(counters: Moving<FdCounter>, reason: Stat, touched: &mut Touche
         sys::futex_wake(&slot.place, u32::MAX >> 1);
         count(reason, 1);
         leave_table(slot.fd(), slot);
-    }
-    for owner in touched.iter() {
-        // Edges come from the kernel from now on, and nobody knows which have been reported.
-        if owner.moved_edges.swap(false, Ordering::SeqCst) {
-            owner.kernel_edges.store(true, Ordering::SeqCst);
-        }
     }
 }
 

@@ -4,6 +4,7 @@
  *
  * What each case would catch:
  *   edges before a second move      a move that takes for reported an edge of a watch that moved before it
+ *   edges before a nested move      the same of a set that moved before it
  *   moves inside nested sets        a set that gets its first watch in the kernel, unnoticed by the sets around it
  *   a close during a move           a move that goes on with a number that stands for another file by now
  *   a write during a move           a move that takes for reported the edge of a write that comes while it is made
@@ -56,6 +57,30 @@ static void show_second_move(enum way way)
 	must(close(first));
 	must(close(second));
 	must(close(set));
+}
+
+static void show_second_move_beside_a_set(enum way way)
+{
+	int outer = new_set(), inner = new_set(), inside = new_counter(), beside = new_counter();
+	struct epoll_event events[4];
+	int found = 0;
+	printf("by %s\n", names[way]);
+	must(watch_new(inner, inside, EPOLLIN, 'i'));
+	must(watch_new(outer, inner, EPOLLIN | EPOLLET, 'a'));
+	must(watch_new(outer, beside, EPOLLIN | EPOLLET, 'b'));
+	must(add(beside, 1));
+	show("the counter's edge", "b=IN", ordered(outer, 4, 0));
+	move(inner, way);
+	must(add(inside, 1));
+	move(beside, way);
+	int count = must(epoll_wait(outer, events, 4, 200));
+	for (int i = 0; i < count; i++)
+		found |= events[i].data.u64 == 'a';
+	yes("an edge of the set, from before the counter moved", found);
+	must(close(outer));
+	must(close(inner));
+	must(close(inside));
+	must(close(beside));
 }
 
 static void show_nested(enum way way)
@@ -200,6 +225,9 @@ int main(void)
 	heading("edges before a second move");
 	for (enum way way = POLL; way < WAYS; way++)
 		show_second_move(way);
+	heading("edges before a nested move");
+	for (enum way way = POLL; way < WAYS; way++)
+		show_second_move_beside_a_set(way);
 	heading("moves inside nested sets");
 	for (enum way way = POLL; way < WAYS; way++)
 		show_nested(way);
