@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `run` | `run.rs`: preloads the interposer into a program |
 //! | `bench` | `bench.rs`: the same workloads on the kernel and on the engine |
+//! | `soak` | `soak.rs`: a mixed load that demands exact counts and flat memory |
 //! | `demo` | `demo.rs`: one program, plain and under `run`, and what changed |
 //!
 //! `main` is the C one: Rust's own start-up code ignores SIGPIPE and opens `/dev/null` on closed
@@ -14,6 +15,7 @@
 mod bench;
 mod demo;
 mod run;
+mod soak;
 mod table;
 
 use std::ffi::OsString;
@@ -35,6 +37,8 @@ enum Command {
     Run(run::Options),
     /// Measure the kernel and Wakeset in one run, alternating
     Bench(bench::Options),
+    /// Put on a mixed load for as long as asked; fail if a count is not exact or memory grows
+    Soak(soak::Options),
     /// See in half a minute what Wakeset does for an ordinary program
     Demo,
     /// The demo's program: N producers, each ADDS times adding to an eventfd, one consumer
@@ -57,6 +61,7 @@ enum Command {
 const OWN_FAILURE: i32 = 125;
 
 /// An error with the exit status it leads to.
+#[derive(Debug)]
 struct Failure {
     status: i32,
     message: String,
@@ -74,6 +79,7 @@ fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let result = match Arguments::parse_from(arguments).command {
         Command::Run(options) => run::run(options),
         Command::Bench(options) => bench::bench(&options).map(|()| 0),
+        Command::Soak(options) => soak::soak(&options),
         Command::Demo => demo::demo().map(|()| 0),
         Command::Stress { producers, adds } => demo::program::stress(producers, adds).map(|()| 0),
         Command::Pingpong { rounds } => demo::program::pingpong(rounds).map(|()| 0),
