@@ -312,6 +312,10 @@ impl<W: World> Actor<W> {
             Err(_) if self.shared.plan.targets[set].mortal => return true,
             reports => reports.expect("a set that stays"),
         };
+        if self.shared.plan.style == Style::OneWake {
+            // So that others who are woken find it too.
+            std::thread::sleep(Duration::from_micros(500));
+        }
         for (data, _) in reports {
             self.take(set, data);
         }
