@@ -9,7 +9,7 @@ use crate::escape;
 use crate::section::Section;
 use crate::set::FdSet;
 use crate::stats::Stat;
-use crate::sys;
+use crate::sys::{self, Errno};
 use crate::table;
 use core::ffi::c_int;
 use core::ptr;
@@ -42,9 +42,12 @@ pub(crate) fn ring(fd: usize) {
 }
 
 /// Gives the set a bell if it has none; `false` if there is no descriptor left for it.
-pub(crate) fn install(set: &FdSet) -> bool {
+///
+/// # Errors
+/// As epoll_ctl(2) for `EPOLL_CTL_ADD`: ENOSPC, ENOMEM. The kernel grants no watch to the bell, nor would it to anything that moved.
+pub(crate) fn install(set: &FdSet) -> Result<bool, Errno> {
     if set.bell.load(Ordering::SeqCst) >= 0 {
-        return true;
+        return Ok(true);
     }
     let _section = Section::enter();
     let _moving = escape::hold_moves();
@@ -52,21 +55,21 @@ pub(crate) fn install(set: &FdSet) -> bool {
 }
 
 /// [`install`] for a caller that holds the moves lock.
-pub(crate) fn install_held(set: &FdSet) -> bool {
+pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
     if set.bell.load(Ordering::SeqCst) >= 0 {
-        return true;
+        return Ok(true);
     }
     if set.in_kernel.load(Ordering::SeqCst) {
         // Moved meanwhile: the caller will see.
-        return true;
+        return Ok(true);
     }
-    let Some(bell) = table::take_spare_bell().or_else(make) else { return false };
+    let Some(bell) = table::take_spare_bell().or_else(make) else { return Ok(false) };
     // From here on a waiter may get its event.
     set.bell.store(GONE, Ordering::SeqCst);
     let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };
-    if sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, bell, &raw const event).is_err() {
+    if let Err(error) = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, bell, &raw const event) {
         table::spare_bell(bell);
-        return false;
+        return Err(error);
     }
     set.set.set_bell(Some((ring, bell as usize)));
     set.bell.store(bell, Ordering::SeqCst);
@@ -74,7 +77,7 @@ pub(crate) fn install_held(set: &FdSet) -> bool {
         // Whoever pushed before there was a bell found none to ring.
         ring(bell as usize);
     }
-    true
+    Ok(true)
 }
 
 /// Takes the bell out of a set that has moved into the kernel. The caller holds the moves lock.

@@ -23,6 +23,9 @@ use wakeset::{Deadline, Error, Event, EventPoll, Events, SetCore, Source, Timeou
 /// ready watch of either is looked at again at the latest in this many waits.
 pub const STARVATION_BOUND: u32 = 2;
 
+/// How long a wait sleeps in the kernel half at a time when nobody can ring: the kernel has no watch left for a bell.
+const WITHOUT_BELL: Duration = Duration::from_millis(5);
+
 /// An epoll set. Its number belongs to a real kernel epoll, which is its kernel half.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -220,12 +223,20 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
         let result = match op {
             EPOLL_CTL_ADD => {
                 // Somebody may sleep in the kernel half only; from now on we may have to wake him.
-                let has_bell = !set.has_kernel.load(Ordering::SeqCst)
-                    || if nesting.is_some() { bell::install_held(&set) } else { bell::install(&set) };
-                if !has_bell {
-                    drop(nesting);
-                    escape::fd(fd, Stat::MovedLimit);
-                    continue;
+                let bell = match set.has_kernel.load(Ordering::SeqCst) {
+                    false => Ok(true),
+                    true if nesting.is_some() => bell::install_held(&set),
+                    true => bell::install(&set),
+                };
+                match bell {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        drop(nesting);
+                        escape::fd(fd, Stat::MovedLimit);
+                        continue;
+                    }
+                    // There are no watches left, or no memory for one.
+                    Err(error) => return Done(Err(error)),
                 }
                 // SAFETY: slots are never freed, and their queues are closed when the object ends.
                 unsafe { set.set.add_source(fd, source, asked) }
@@ -240,9 +251,16 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
                 if adds && set.in_kernel.load(Ordering::SeqCst) {
                     // The set went into the kernel while we were at it, perhaps without this watch: its source follows.
                     escape::fd(fd, Stat::MovedNestedKernel);
-                } else if adds && set.has_kernel.load(Ordering::SeqCst) && !bell::install(&set) {
-                    // The set got a kernel half while we were at it, and no descriptor is left for a bell.
-                    escape::fd(fd, Stat::MovedLimit);
+                } else if adds && set.has_kernel.load(Ordering::SeqCst) {
+                    // The set got a kernel half while we were at it.
+                    match bell::install(&set) {
+                        Ok(true) => {}
+                        Ok(false) => drop(escape::fd(fd, Stat::MovedLimit)),
+                        Err(error) => {
+                            let _ = set.set.remove_source(fd, address);
+                            return Done(Err(error));
+                        }
+                    }
                 }
                 count(Stat::SyscallsAvoided, 1);
                 return Done(Ok(()));
@@ -291,10 +309,17 @@ fn add_kernel_watch(
         escape::fd(set.fd(), Stat::MovedNestedKernel);
         return None;
     }
-    if !set.set.is_empty() && !bell::install_held(set) {
-        drop(_moving);
-        escape::fd(set.fd(), Stat::MovedLimit);
-        return None;
+    if !set.set.is_empty() {
+        match bell::install_held(set) {
+            Ok(true) => {}
+            Ok(false) => {
+                drop(_moving);
+                escape::fd(set.fd(), Stat::MovedLimit);
+                return None;
+            }
+            // What the program asks for would be refused as well.
+            Err(error) => return Some(Done(Err(error))),
+        }
     }
     if matches!(table::get(fd), Entry::Bell) {
         // The number was closed, and the bell has just got it.
@@ -544,31 +569,35 @@ impl Wait<'_> {
         }
         // Nothing here. What is ready in the kernel half ends the sleep at once.
         let install_bell = !set.set.is_empty() || !set.has_kernel.load(Ordering::SeqCst);
-        if install_bell && !bell::install(set) {
+        let bell = if install_bell { bell::install(set) } else { Ok(true) };
+        if bell == Ok(false) {
             escape::fd(set.fd(), Stat::MovedLimit);
             return None;
         }
+        // The kernel refuses a bell, and would refuse what moved: look here again and again.
+        let bounded = bell.is_err();
         set.set.enter_elsewhere();
         // After the count: what was added or pushed before is seen here, what comes later rings.
         let result = if set.set.may_be_ready()
             || set.in_kernel.load(Ordering::SeqCst)
-            || (!set.set.is_empty() && set.bell.load(Ordering::SeqCst) < 0)
+            || (!bounded && !set.set.is_empty() && set.bell.load(Ordering::SeqCst) < 0)
         {
             None
         } else {
+            let until = if bounded { until.at_most(WITHOUT_BELL) } else { until };
             Some(cancel::point(|| self.sleep_in_kernel(until)))
         };
         set.set.leave_elsewhere();
         let result = result?;
-        let timed_out = result == Ok(0);
-        let rung = result.is_ok() && !timed_out;
+        let timed_out = result == Ok(0) && (!bounded || until.left() == Some(Duration::ZERO));
+        let rung = result.is_ok_and(|found| found > 0);
         let total = self.kernel_and_here(result);
         if rung {
             count(Stat::Wakes, 1);
             count(Stat::SpuriousWakes, usize::from(total == Ok(0)));
         }
         match total {
-            // Only the bell, and somebody else was faster.
+            // Only the bell, and somebody else was faster; or the end of a bounded sleep.
             Ok(0) if !timed_out && !self.faulted.get() => None,
             total => Some(total),
         }
@@ -656,6 +685,12 @@ struct Until {
 }
 
 impl Until {
+    /// The same, or `limit` from now if that is earlier.
+    fn at_most(self, limit: Duration) -> Self {
+        let left = self.left().map_or(limit, |left| left.min(limit));
+        Self { deadline: Some(Deadline::of(Timeout::After(left))), ..self }
+    }
+
     /// How much time is left; `None` for no limit.
     fn left(self) -> Option<Duration> {
         match (self.deadline, self.timeout) {

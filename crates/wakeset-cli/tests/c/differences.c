@@ -493,6 +493,38 @@ static void closed_under_a_wait(void)
 	must(close(copy));
 }
 
+/* In a child: the kernel refuses watches from here on. */
+static void refused_in_a_move(void)
+{
+	int status = -1;
+	heading("refused_in_a_move");
+	pid_t child = must(fork());
+	if (child == 0) {
+		char line[200] = "";
+		int set = must(epoll_create1(0)), lines[2];
+		int a = must(eventfd(0, EFD_NONBLOCK)), b = must(eventfd(0, EFD_NONBLOCK)), c = must(eventfd(1, 0));
+		must(watch_new(set, a, EPOLLIN, 'a'));
+		must(watch_new(set, b, EPOLLIN, 'b'));
+		must(pipe2(lines, O_NONBLOCK));
+		must(dup2(lines[1], 2));
+		must(add(a, 2));
+		refuse(SYS_epoll_ctl, EPOLL_CTL_ADD, ENOSPC);
+		differs("one more eventfd", "-1 ENOSPC", "0", outcome(watch_new(set, c, EPOLLIN, 'c')));
+		epoll_ctl(set, EPOLL_CTL_DEL, c, NULL);
+		show("all as it was", "a=IN", ready(set));
+		int copy = must(dup(a));
+		differs("one duplicated", "a=IN", "none", ready(set));
+		differs("its watch changed", "0", "-1 ENOENT", outcome(watch(set, EPOLL_CTL_MOD, a, EPOLLIN, 'a')));
+		differs("said on stderr", "no", "yes", read(lines[0], line, sizeof line - 1) > 0 && strstr(line, "lost") ? "yes" : "no");
+		number("what it holds", 2, take(copy));
+		must(add(b, 1));
+		show("the other one", "b=IN", ready(set));
+		exit(verdict());
+	}
+	must(waitpid(child, &status, 0));
+	number("status", 0, status);
+}
+
 int main(int argc, char **argv)
 {
 	wakeset = argc > 1 && strcmp(argv[1], "wakeset") == 0;
@@ -511,5 +543,6 @@ int main(int argc, char **argv)
 	taken_by_another_process();
 	raw_close();
 	closed_under_a_wait();
+	refused_in_a_move();
 	return verdict();
 }

@@ -1,7 +1,8 @@
 /* What runs out under load: memory (RLIMIT_AS, lowered from inside) and descriptor numbers (RLIMIT_NOFILE, lowered from inside and,
- * by another process, from outside). Each call succeeds or fails as without us, and what was made before works on. */
+ * by another process, from outside), and by what the whole system has, by a filter that says so: ENFILE, ENOSPC, ENOMEM. Each call succeeds or fails as without us, and what was made before works on. */
 #include "show.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -207,11 +208,106 @@ static void numbers(int from_outside)
 	}
 }
 
+static void *write_late(void *counter)
+{
+	usleep(50000);
+	must(add(*(int *)counter, 1));
+	return NULL;
+}
+
+/* The system has no more watches, or memory for them, for what the kernel is asked for; what there is works on. */
+static void watches(int error, const char *name)
+{
+	printf("-- no more watches: %s\n", name);
+	int set = must(epoll_create1(0)), mixed = must(epoll_create1(0)), kernel = must(epoll_create1(0)), ends[2];
+	int a = must(eventfd(0, EFD_NONBLOCK)), b = must(eventfd(0, EFD_NONBLOCK));
+	char refused[16];
+	sprintf(refused, "-1 %s", name);
+	must(pipe(ends));
+	must(watch_new(set, a, EPOLLIN, 'a'));
+	must(watch_new(mixed, a, EPOLLIN, 'a'));
+	must(watch_new(mixed, ends[0], EPOLLIN, 'p'));
+	must(watch_new(kernel, ends[0], EPOLLIN, 'p'));
+	refuse(SYS_epoll_ctl, EPOLL_CTL_ADD, error);
+	/* A set of eventfds, and the first descriptor of another kind. */
+	show("a pipe to eventfds", refused, outcome(watch_new(set, ends[0], EPOLLIN, 'p')));
+	show("an eventfd to a pipe", refused, outcome(watch_new(kernel, b, EPOLLIN, 'b')));
+	show("not there", "-1 ENOENT", outcome(epoll_ctl(kernel, EPOLL_CTL_DEL, b, NULL)));
+	must(add(a, 1));
+	must(write(ends[1], "x", 1));
+	show("the eventfds", "a=IN", ready(set));
+	show("both", "a=IN p=IN", ready(mixed));
+	show("the pipe", "p=IN", ready(kernel));
+	must(take(a));
+	must(read(ends[0], refused, 1));
+	show("empty", "none", ready(set));
+	/* A wait with a signal mask sleeps in the kernel half, for which there is no doorbell. */
+	for (int i = 0; i < 3; i++) {
+		struct epoll_event event = {0, {0}};
+		sigset_t mask;
+		pthread_t writer;
+		sigemptyset(&mask);
+		must(pthread_create(&writer, NULL, write_late, &a));
+		number("a wait with a mask", 1, epoll_pwait(i < 2 ? set : mixed, &event, 1, 20000, &mask));
+		number("hears of the eventfd", 'a', event.data.u64);
+		pthread_join(writer, NULL);
+		must(take(a));
+		number("and one in vain", 0, epoll_pwait(set, &event, 1, 30, &mask));
+	}
+	must(watch(set, EPOLL_CTL_MOD, a, EPOLLOUT, 'A'));
+	show("changed", "A=OUT", ready(set));
+	must(epoll_ctl(set, EPOLL_CTL_DEL, a, NULL));
+	must(epoll_ctl(mixed, EPOLL_CTL_DEL, a, NULL));
+	show("removed", "none", ready(set));
+	show("from both", "none", ready(mixed));
+}
+
+/* The system has no more files. */
+static void files(void)
+{
+	printf("-- no more files\n");
+	int set = must(epoll_create1(0)), a = must(eventfd(0, EFD_NONBLOCK)), ends[2];
+	must(pipe(ends));
+	must(watch_new(set, a, EPOLLIN, 'a'));
+	refuse(SYS_eventfd2, -1, ENFILE);
+	refuse(SYS_epoll_create1, -1, ENFILE);
+	show("eventfd", "-1 ENFILE", outcome(eventfd(1, 0)));
+	show("epoll_create1", "-1 ENFILE", outcome(epoll_create1(0)));
+	/* It needs a doorbell, which is a file. */
+	must(watch_new(set, ends[0], EPOLLIN, 'p'));
+	must(add(a, 1));
+	must(write(ends[1], "x", 1));
+	show("both", "a=IN p=IN", ready(set));
+	int twin = must(dup(a));
+	number("the duplicate", 1, take(twin));
+	show("one", "p=IN", ready(set));
+}
+
+static void in_child(void (*part)(int, const char *), int error, const char *name)
+{
+	int status = -1;
+	pid_t child = must(fork());
+	if (child == 0) {
+		alarm(40);
+		if (part)
+			part(error, name);
+		else
+			files();
+		exit(verdict());
+	}
+	waitpid(child, &status, 0);
+	number("status", 0, status);
+}
+
 int main(void)
 {
 	limit(RLIMIT_NOFILE, 2 * MANY + 200);
 	memory();
 	numbers(0);
 	numbers(1);
+	limit(RLIMIT_NOFILE, 1000);
+	in_child(watches, ENOSPC, "ENOSPC");
+	in_child(watches, ENOMEM, "ENOMEM");
+	in_child(NULL, 0, NULL);
 	return verdict();
 }

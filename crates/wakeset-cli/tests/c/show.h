@@ -11,17 +11,21 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -368,6 +372,23 @@ static inline int count_back(struct waiter *waiters, int count)
 	for (int i = 0; i < count; i++)
 		back += atomic_load(&waiters[i].back);
 	return back;
+}
+
+/* From here on the kernel refuses each call of this number with this errno, if its second argument is that; -1 for any. What a
+ * shortage does that is the whole system's. For good, so in a child. */
+__attribute__((unused)) static void refuse(int call, long argument, int error)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | (argument < 0 ? BPF_JGE : BPF_JEQ) | BPF_K, argument < 0 ? 0 : argument, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	must(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
 }
 
 #endif
