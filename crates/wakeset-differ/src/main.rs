@@ -1,0 +1,285 @@
+//! `wakeset-differ`: see the library.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use std::time::Duration;
+use wakeset_differ::compare::{self, Extent, Pair, Setup};
+use wakeset_differ::generate::Profile;
+use wakeset_differ::program::Program;
+use wakeset_differ::regression;
+use wakeset_differ::shrink::shrink;
+use wakeset_differ::worker;
+use wakeset_differ::worker::Role;
+use wakeset_differ::world::{Bug, Side};
+
+/// Runs random programs of epoll and eventfd calls on the kernel and on Wakeset, and compares every outcome
+#[derive(Parser)]
+#[command(version)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run programs until enough operations were compared, or two sides differ
+    Run(Run),
+    /// Run the programs of these seeds, each alone, and print where the sides differ
+    Replay {
+        /// The side to compare with the kernel
+        #[arg(long, default_value = "api", value_parser = side)]
+        side: Side,
+        #[arg(required = true, value_parser = seed)]
+        seeds: Vec<u64>,
+    },
+    /// Print the program of a seed
+    Show {
+        /// The side it is for
+        #[arg(long, default_value = "api", value_parser = side)]
+        side: Side,
+        #[arg(value_parser = seed)]
+        seed: u64,
+    },
+    /// Put each of a list of bugs into a side, and see that it is found
+    Prove {
+        /// The side
+        #[arg(long, default_value = "api", value_parser = side)]
+        side: Side,
+        /// One bug instead of all
+        #[arg(long, value_parser = bug)]
+        bug: Option<Bug>,
+        /// Where to begin; random if not given
+        #[arg(long, value_parser = seed)]
+        seed: Option<u64>,
+        /// Operations within which it has to be found
+        #[arg(long, default_value_t = 2_000_000)]
+        ops: u64,
+    },
+    /// What the other commands start
+    #[command(hide = true)]
+    Worker {
+        #[arg(long, value_parser = side)]
+        side: Side,
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+        #[arg(long, default_value_t = 0)]
+        blocks: u64,
+        #[arg(long, default_value_t = worker::BLOCK)]
+        len: u64,
+        #[arg(long)]
+        engine_programs: bool,
+        #[arg(long, value_parser = bug)]
+        bug: Option<Bug>,
+        #[arg(long)]
+        count: bool,
+        #[arg(long)]
+        given: bool,
+    },
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// The side to compare with the kernel: api, interposed, engine, engine-spinlock, engine-rwlock, several with commas, both (api and interposed), or all
+    #[arg(long, default_value = "both", value_parser = sides)]
+    side: Sides,
+    /// Where to begin; random if not given
+    #[arg(long, value_parser = seed)]
+    seed: Option<u64>,
+    /// Operations to compare, of all sides together
+    #[arg(long)]
+    ops: Option<u64>,
+    /// Seconds to take, for all sides together
+    #[arg(long)]
+    secs: Option<u64>,
+    /// Pairs of processes at a time
+    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, |n| n.get() as u32))]
+    jobs: u32,
+}
+
+#[derive(Clone)]
+struct Sides(Vec<Side>);
+
+fn side(name: &str) -> Result<Side, String> {
+    Side::of_name(name).ok_or_else(|| format!("there is no side {name}"))
+}
+
+fn bug(name: &str) -> Result<Bug, String> {
+    Bug::of_name(name).ok_or_else(|| {
+        let known: Vec<_> = Bug::NAMES.iter().map(|(name, _)| *name).collect();
+        format!("there is no bug {name}; there are {}", known.join(", "))
+    })
+}
+
+fn sides(names: &str) -> Result<Sides, String> {
+    if names == "both" {
+        return Ok(Sides(vec![Side::Api, Side::Interposed]));
+    }
+    if names == "all" {
+        return Ok(Sides(Side::NAMES.iter().map(|(_, side)| *side).filter(|side| *side != Side::Kernel).collect()));
+    }
+    names.split(',').map(side).collect::<Result<_, _>>().map(Sides)
+}
+
+fn seed(text: &str) -> Result<u64, std::num::ParseIntError> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let done = match options.command {
+        Command::Run(options) => run(&options),
+        Command::Replay { side, seeds } => replay(side, &seeds),
+        Command::Show { side, seed } => {
+            let mut program = Program::default();
+            worker::program_of(seed, worker::profile_of(side), &mut program);
+            println!("{program:#?}");
+            Ok(true)
+        }
+        Command::Prove { side, bug, seed, ops } => prove(side, bug, seed, ops),
+        Command::Worker { side, first, blocks, len, engine_programs, bug, count, given } => {
+            let profile = if engine_programs { Profile::Engine } else { Profile::Everything };
+            let role = Role { side, profile, bug };
+            if given {
+                worker::run_given(role).map(|()| true)
+            } else {
+                worker::run_blocks(role, first, blocks, len, count).map(|()| true)
+            }
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("wakeset-differ: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn setup() -> std::io::Result<Setup> {
+    Setup::new(std::env::current_exe()?)
+}
+
+/// Whether nothing differed.
+fn run(options: &Run) -> std::io::Result<bool> {
+    let setup = setup()?;
+    let seed = options.seed.unwrap_or_else(|| fastrand::Rng::new().u64(..));
+    let sides = &options.side.0;
+    let n = sides.len() as u64;
+    let extent = Extent {
+        operations: options.ops.map(|ops| ops.div_ceil(n)),
+        time: match (options.ops, options.secs) {
+            (None, None) => Some(Duration::from_secs(10)),
+            (_, secs) => secs.map(|secs| Duration::from_secs_f64(secs as f64 / n as f64)),
+        },
+        jobs: options.jobs,
+    };
+    let mut agreed = true;
+    for &side in sides {
+        println!("kernel and {}: seed {seed:#x}, {} jobs", side.name(), options.jobs);
+        let pair = Pair::new(side);
+        // Spread, so that runs of neighbouring seeds do not share programs.
+        let first = fastrand::Rng::with_seed(seed).u64(..);
+        let outcome = compare::run(&setup, pair, first, extent)?;
+        let seconds = outcome.time.as_secs_f64();
+        println!(
+            "{} operations of {} programs compared in {seconds:.1} s ({:.0} ns each), {} not made; {}",
+            outcome.operations,
+            outcome.programs,
+            seconds * 1e9 / outcome.operations.max(1) as f64,
+            outcome.skipped,
+            match outcome.diverging.len() {
+                0 => "no divergence".to_string(),
+                n => format!("{n} blocks DIVERGE"),
+            }
+        );
+        outcome.coverage.print();
+        for divergence in outcome.diverging {
+            agreed = false;
+            report(&setup, pair, &compare::find(&setup, pair, divergence)?)?;
+        }
+    }
+    Ok(agreed)
+}
+
+fn replay(side: Side, seeds: &[u64]) -> std::io::Result<bool> {
+    let setup = setup()?;
+    let pair = Pair::new(side);
+    let mut agreed = true;
+    for &seed in seeds {
+        let mut program = Program::default();
+        worker::program_of(seed, pair.profile, &mut program);
+        let programs = [program];
+        if compare::differs(&setup, pair, &programs)? {
+            agreed = false;
+            report(&setup, pair, &programs)?;
+        } else {
+            println!("{seed:#x}: {} operations, no divergence", programs[0].ops.len());
+        }
+    }
+    Ok(agreed)
+}
+
+/// Whether every bug is found.
+fn prove(side: Side, only: Option<Bug>, seed: Option<u64>, ops: u64) -> std::io::Result<bool> {
+    let seed = seed.unwrap_or_else(|| fastrand::Rng::new().u64(..));
+    println!("bugs in {}: seed {seed:#x}, {ops} operations for each", side.name());
+    let mut found = true;
+    for (name, bug) in Bug::NAMES.into_iter().filter(|(_, bug)| only.is_none_or(|only| only == *bug)) {
+        let setup = Setup { bug: Some(bug), ..setup()? };
+        // The engine's programs have no bad pointers.
+        let side = if bug == Bug::EventsLostToFault && side != Side::Interposed { Side::Api } else { side };
+        let pair = Pair::new(side);
+        let first = fastrand::Rng::with_seed(seed).u64(..);
+        let extent = Extent { operations: Some(ops), time: None, jobs: 1 };
+        let outcome = compare::run(&setup, pair, first, extent)?;
+        let seconds = outcome.time.as_secs_f64();
+        match outcome.diverging.first() {
+            Some(divergence) => {
+                let programs = compare::find(&setup, pair, *divergence)?;
+                let small = smallest(&setup, pair, &programs);
+                let small = small.map_or("not shrunk: it depends on more".to_string(), |small| {
+                    format!("shrunk to {} operations", small.ops.len())
+                });
+                println!("found    {name}: within {seconds:.1} s; {small}");
+            }
+            None => {
+                found = false;
+                println!("MISSED   {name}: {} operations in {seconds:.1} s", outcome.operations);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The smallest program that makes the sides differ as these do, one after the other; nothing if they no longer do.
+fn smallest(setup: &Setup, pair: Pair, programs: &[Program]) -> Option<Program> {
+    let joined = wakeset_differ::program::join(programs);
+    let differs = |program: &Program| compare::differs(setup, pair, std::slice::from_ref(program)).unwrap_or(false);
+    differs(&joined).then(|| shrink(joined, differs))
+}
+
+/// Shrinks what differs, and prints it.
+fn report(setup: &Setup, pair: Pair, programs: &[Program]) -> std::io::Result<()> {
+    let Some(small) = smallest(setup, pair, programs) else {
+        println!("it does not differ when it is run again");
+        return Ok(());
+    };
+    let one = std::slice::from_ref(&small);
+    let expected = setup.trace(Side::Kernel, pair.profile, one)?;
+    let got = setup.trace(pair.side, pair.profile, one)?;
+    let by_number = if small.by_number { " (calls by syscall(2))" } else { "" };
+    println!("shrunk to {} operations{by_number}:", small.ops.len());
+    match expected {
+        Ok(expected) => {
+            println!("{}", regression::listing(&expected, &got, pair.side.name()));
+            println!("{}", regression::body("found_by_a_random_program", &expected));
+            println!("tests/found/….json:\n{}", serde_json::to_string(&small)?);
+        }
+        Err(error) => println!("{small:#?}\nThe kernel's side ended: {error}"),
+    }
+    Ok(())
+}

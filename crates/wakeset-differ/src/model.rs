@@ -1,0 +1,475 @@
+//! What is known of a program's descriptors from the outcomes so far, the same on every side: as much as it takes to say what
+//! the next outcome may not depend on (SEMANTICS.md, Known differences), and not to call what would block for ever.
+
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+const ET: u32 = libc::EPOLLET as u32;
+const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
+const IN: u32 = libc::EPOLLIN as u32;
+const RDNORM: u32 = libc::EPOLLRDNORM as u32;
+
+/// Numbers that are followed; programs' objects get no higher ones.
+const NUMBERS: usize = 400;
+/// Descriptions that may be open at once.
+const DESCRIPTIONS: usize = 64;
+/// Watches that a set may have.
+const WATCHES: usize = 24;
+const NOBODY: u8 = u8::MAX;
+
+/// What a description is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An eventfd.
+    Counter,
+    /// An epoll set.
+    Set,
+    /// Something that Wakeset leaves to the kernel.
+    Other,
+}
+
+/// How much of the order of a set's events is defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// All of it.
+    Whole,
+    /// Known difference 1: the order of in-process watches, and the order of kernel watches.
+    Halves,
+    /// None: watches have moved from one half to the other, which keeps what is ready but not since when.
+    None,
+}
+
+/// A watch that a move may make report once more (known difference 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    set: u8,
+    /// The number half of the watch's key.
+    pub number: i32,
+    /// What it asks for.
+    pub events: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    number: i32,
+    description: u8,
+    events: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Description {
+    kind: Kind,
+    /// Descriptors.
+    refs: u8,
+    /// In the kernel by now.
+    moved: bool,
+    nonblocking: bool,
+    semaphore: bool,
+    value: u64,
+    /// Of a set: it has, or had, a watch in the kernel.
+    has_kernel: bool,
+    /// Of a set: it may hold edges in the kernel.
+    kernel_edges: bool,
+    /// Of a set: watches have moved.
+    scrambled: bool,
+    watches: Vec<Watch>,
+}
+
+impl Description {
+    const fn none() -> Self {
+        Self {
+            kind: Kind::Other,
+            refs: 0,
+            moved: false,
+            nonblocking: true,
+            semaphore: false,
+            value: 0,
+            has_kernel: false,
+            kernel_edges: false,
+            scrambled: false,
+            watches: Vec::new(),
+        }
+    }
+
+    fn is_in_process(&self) -> bool {
+        self.kind != Kind::Other && !self.moved
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Model {
+    numbers: [u8; NUMBERS],
+    open: Vec<i32>,
+    descriptions: Vec<Description>,
+    live: u64,
+    rearm: Vec<(u32, Moved)>,
+    /// Objects move.
+    moves: bool,
+}
+
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (next < 64).then_some(next as usize)
+    })
+}
+
+impl Model {
+    /// Without anything open. `moves`: objects may have to move into the kernel, which the engine by itself does not know.
+    pub fn new(moves: bool) -> Self {
+        Self {
+            moves,
+            numbers: [NOBODY; NUMBERS],
+            open: Vec::new(),
+            descriptions: vec![Description::none(); DESCRIPTIONS],
+            live: 0,
+            rearm: Vec::new(),
+        }
+    }
+
+    fn at(&self, number: i32) -> Option<usize> {
+        let place = *self.numbers.get(usize::try_from(number).ok()?)?;
+        (place != NOBODY).then_some(usize::from(place))
+    }
+
+    fn is_set(&self, description: usize) -> bool {
+        self.descriptions[description].kind == Kind::Set
+    }
+
+    /// The number that was opened first of those still open.
+    pub fn first_open(&self) -> Option<i32> {
+        self.open.first().copied()
+    }
+
+    /// Whether a number is open.
+    pub fn is_open(&self, number: i32) -> bool {
+        self.at(number).is_some()
+    }
+
+    /// What a number stands for.
+    pub fn kind(&self, number: i32) -> Option<Kind> {
+        Some(self.descriptions[self.at(number)?].kind)
+    }
+
+    /// Whether `n` more descriptions can be followed.
+    pub fn has_room(&self, n: u32) -> bool {
+        self.live.count_zeros() >= n
+    }
+
+    fn give_number(&mut self, number: i32, description: usize) {
+        self.numbers[number as usize] = description as u8;
+        self.descriptions[description].refs += 1;
+        self.open.push(number);
+    }
+
+    /// A new description at `number`.
+    pub fn made(&mut self, number: i32, kind: Kind) {
+        let place = self.live.trailing_ones() as usize;
+        self.live |= 1 << place;
+        let watches = std::mem::take(&mut self.descriptions[place].watches);
+        self.descriptions[place] = Description { kind, watches, ..Description::none() };
+        self.give_number(number, place);
+    }
+
+    /// A new eventfd at `number`.
+    pub fn made_counter(&mut self, number: i32, initial: u32, flags: i32) {
+        self.made(number, Kind::Counter);
+        if let Some(place) = self.at(number) {
+            let counter = &mut self.descriptions[place];
+            counter.value = u64::from(initial);
+            counter.nonblocking = flags & libc::EFD_NONBLOCK != 0;
+            counter.semaphore = flags & libc::EFD_SEMAPHORE != 0;
+        }
+    }
+
+    /// `new` is another number of what `old` stands for, and of nothing else any more.
+    pub fn duplicated(&mut self, old: i32, new: i32) {
+        self.closed(new);
+        if let Some(place) = self.at(old) {
+            self.give_number(new, place);
+        }
+    }
+
+    /// A number has been closed.
+    pub fn closed(&mut self, number: i32) {
+        let Some(place) = self.at(number) else { return };
+        self.numbers[number as usize] = NOBODY;
+        self.open.retain(|open| *open != number);
+        self.descriptions[place].refs -= 1;
+        if self.descriptions[place].refs > 0 {
+            return;
+        }
+        self.live &= !(1 << place);
+        self.descriptions[place].watches.clear();
+        for set in bits(self.live) {
+            self.descriptions[set].watches.retain(|watch| usize::from(watch.description) != place);
+        }
+    }
+
+    // Counters.
+
+    /// Whether a write of `value` would sleep.
+    pub fn write_blocks(&self, number: i32, value: u64) -> bool {
+        self.at(number).map(|place| &self.descriptions[place]).is_some_and(|it| {
+            it.kind == Kind::Counter && !it.nonblocking && value < u64::MAX && it.value > u64::MAX - 1 - value
+        })
+    }
+
+    /// Whether a read would sleep.
+    pub fn read_blocks(&self, number: i32) -> bool {
+        self.at(number)
+            .map(|place| &self.descriptions[place])
+            .is_some_and(|it| it.kind == Kind::Counter && !it.nonblocking && it.value == 0)
+    }
+
+    /// A write has been done.
+    pub fn wrote(&mut self, number: i32, value: u64) {
+        if let Some(place) = self.at(number) {
+            let counter = &mut self.descriptions[place];
+            counter.value = counter.value.saturating_add(value);
+        }
+    }
+
+    /// A read has taken something.
+    pub fn has_read(&mut self, number: i32) {
+        if let Some(place) = self.at(number) {
+            let counter = &mut self.descriptions[place];
+            counter.value = if counter.semaphore { counter.value.saturating_sub(1) } else { 0 };
+        }
+    }
+
+    /// `O_NONBLOCK` has been turned on or off.
+    pub fn set_nonblocking(&mut self, number: i32, on: bool) {
+        if let Some(place) = self.at(number) {
+            self.descriptions[place].nonblocking = on;
+        }
+    }
+
+    // Sets.
+
+    /// What to ask for instead. A set tells those around it of IN only, so whether a watch that asks for RDNORM alone is told depends on
+    /// whether it happened to be on the ready list still; what happens to be there does not survive a move.
+    pub fn asked(&self, target: i32, events: u32) -> u32 {
+        let alone = self.moves && events & RDNORM != 0 && self.kind(target) == Some(Kind::Set);
+        if alone { events | IN } else { events }
+    }
+
+    /// Whether the set takes no more watches here: no program of use needs so many.
+    pub fn is_full(&self, set: i32) -> bool {
+        self.at(set).is_some_and(|set| self.descriptions[set].watches.len() >= WATCHES)
+    }
+
+    /// Before an epoll_ctl that passes a readable event (`readable`): what it moves, whatever comes of it.
+    pub fn before_ctl(&mut self, epfd: i32, op: i32, number: i32, events: u32, readable: bool) {
+        let adds = op == libc::EPOLL_CTL_ADD;
+        let target = self.at(number);
+        let in_process = |model: &Self, place: usize| model.descriptions[place].is_in_process();
+        let target_in_process = target.is_some_and(|target| in_process(self, target));
+        let Some(set) = self.at(epfd).filter(|set| in_process(self, *set)) else {
+            if adds && target_in_process {
+                self.move_one(target);
+            }
+            return;
+        };
+        if !self.is_set(set) || (op != libc::EPOLL_CTL_DEL && !readable) || target == Some(set) {
+            return;
+        }
+        if let Some(target) = target.filter(|_| target_in_process) {
+            if adds && self.is_set(target) && self.descriptions[target].has_kernel {
+                self.move_one(Some(target));
+                // To the kernel's half, then; which is the rest of this function.
+            } else {
+                return;
+            }
+        }
+        let asked = if op == libc::EPOLL_CTL_DEL { 0 } else { events };
+        self.descriptions[set].kernel_edges |= asked & (ET | ONESHOT) != 0;
+        if adds && !self.descriptions[set].has_kernel && self.has_watchers(set) {
+            self.move_one(Some(set));
+        }
+    }
+
+    /// A watch has been added.
+    pub fn added(&mut self, epfd: i32, number: i32, events: u32) {
+        let (Some(set), Some(target)) = (self.at(epfd), self.at(number)) else { return };
+        let in_kernel = !self.descriptions[target].is_in_process();
+        let it = &mut self.descriptions[set];
+        it.has_kernel |= in_kernel;
+        it.watches.push(Watch { number, description: target as u8, events });
+    }
+
+    fn find(&mut self, epfd: i32, number: i32) -> Option<(usize, usize)> {
+        let (set, target) = (self.at(epfd)?, self.at(number)?);
+        let is_it = |watch: &Watch| watch.number == number && usize::from(watch.description) == target;
+        Some((set, self.descriptions[set].watches.iter().position(is_it)?))
+    }
+
+    /// A watch asks for something else.
+    pub fn modified(&mut self, epfd: i32, number: i32, events: u32) {
+        if let Some((set, watch)) = self.find(epfd, number) {
+            self.descriptions[set].watches[watch].events = events;
+        }
+    }
+
+    /// A watch has been removed.
+    pub fn removed(&mut self, epfd: i32, number: i32) {
+        if let Some((set, watch)) = self.find(epfd, number) {
+            self.descriptions[set].watches.swap_remove(watch);
+        }
+    }
+
+    /// How much of the order of the set's events is defined.
+    pub fn order(&self, epfd: i32) -> Order {
+        let Some(set) = self.at(epfd).map(|set| &self.descriptions[set]) else { return Order::Whole };
+        if set.scrambled {
+            return Order::None;
+        }
+        if set.moved || !set.has_kernel {
+            return Order::Whole;
+        }
+        let here = set.watches.iter().filter(|it| self.descriptions[usize::from(it.description)].is_in_process());
+        match here.count() {
+            0 => Order::Whole,
+            here if here == set.watches.len() => Order::Whole,
+            _ => Order::Halves,
+        }
+    }
+
+    /// Data that tells which watch an event is of: the description in the low byte.
+    pub fn data(&self, number: i32, rest: u64) -> u64 {
+        rest << 8 | self.at(number).map_or(u64::from(NOBODY), |place| place as u64)
+    }
+
+    /// Whether an event with such data is of the in-process half.
+    pub fn is_of_in_process(&self, data: u64) -> bool {
+        self.descriptions.get((data & 0xff) as usize).is_some_and(Description::is_in_process)
+    }
+
+    /// Whether a wait on the set cannot but find something.
+    pub fn is_certainly_ready(&self, epfd: i32) -> bool {
+        let Some(set) = self.at(epfd).filter(|set| self.is_set(*set)) else { return false };
+        self.descriptions[set].watches.iter().any(|watch| {
+            let target = &self.descriptions[usize::from(watch.description)];
+            watch.events & (ET | ONESHOT) == 0
+                && watch.events & IN != 0
+                && target.kind == Kind::Counter
+                && target.value > 0
+        })
+    }
+
+    /// Whether a set watches what the number stands for.
+    pub fn is_watched(&self, number: i32) -> bool {
+        self.at(number).is_some_and(|description| self.has_watchers(description))
+    }
+
+    fn has_watchers(&self, description: usize) -> bool {
+        let watches_it = |set: usize| {
+            self.descriptions[set].watches.iter().any(|watch| usize::from(watch.description) == description)
+        };
+        bits(self.live).any(watches_it)
+    }
+
+    // Moves.
+
+    /// What `number` stands for is about to be in the kernel.
+    pub fn moves(&mut self, number: i32) {
+        self.move_one(self.at(number));
+    }
+
+    /// Everything is.
+    pub fn everything_moves(&mut self) {
+        self.move_all(self.live);
+    }
+
+    fn move_one(&mut self, description: Option<usize>) {
+        if let Some(description) = description {
+            self.move_all(1 << description);
+        }
+    }
+
+    fn move_all(&mut self, mut todo: u64) {
+        if !self.moves {
+            return;
+        }
+        let mut moved = 0_u64;
+        let edges_before =
+            bits(self.live).filter(|it| self.descriptions[*it].kernel_edges).fold(0, |m, it| m | 1 << it);
+        loop {
+            let Some(next) = bits(todo & !moved).find(|it| self.descriptions[*it].is_in_process()) else { break };
+            moved |= 1 << next;
+            self.descriptions[next].moved = true;
+            if self.is_set(next) {
+                let it = &mut self.descriptions[next];
+                it.has_kernel = true;
+                it.scrambled |= !it.watches.is_empty();
+                for watch in &it.watches {
+                    todo |= 1 << watch.description;
+                }
+            }
+            for set in bits(self.live) {
+                let its = |watch: &Watch| usize::from(watch.description) == next;
+                if !self.descriptions[set].watches.iter().any(its) {
+                    continue;
+                }
+                let it = &mut self.descriptions[set];
+                it.has_kernel = true;
+                it.scrambled = true;
+                if self.has_watchers(set) {
+                    todo |= 1 << set;
+                }
+            }
+        }
+        if moved == 0 {
+            return;
+        }
+        // One counter alone: its edges are told apart, unless the kernel half may hold others.
+        let alone = moved.is_power_of_two() && !self.is_set(moved.trailing_zeros() as usize);
+        for set in bits(self.live) {
+            for i in 0..self.descriptions[set].watches.len() {
+                let watch = self.descriptions[set].watches[i];
+                if moved & (1 << watch.description) == 0 {
+                    continue;
+                }
+                let it = &mut self.descriptions[set];
+                it.kernel_edges |= watch.events & (ET | ONESHOT) != 0;
+                if watch.events & ET != 0 && !(alone && edges_before & (1 << set) == 0) {
+                    // Armed anew it is ready from now on here, and from the move on there.
+                    it.scrambled = true;
+                    let depth = self.depth(set);
+                    self.rearm.push((depth, Moved { set: set as u8, number: watch.number, events: watch.events }));
+                }
+            }
+        }
+        // From the end: inner sets before those around them.
+        self.rearm.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+    }
+
+    /// How many sets are below this one, one in the other.
+    fn depth(&self, set: usize) -> u32 {
+        let inner = self.descriptions[set].watches.iter().map(|watch| usize::from(watch.description));
+        inner.filter(|inner| self.is_set(*inner)).map(|inner| 1 + self.depth(inner)).max().unwrap_or(0)
+    }
+
+    /// A watch that may have been told twice, with a number of its set: to be armed anew, on all sides.
+    pub fn next_to_rearm(&mut self) -> Option<(i32, Moved)> {
+        while let Some((_, moved)) = self.rearm.pop() {
+            let set = usize::from(moved.set);
+            let there = self.live & (1 << set) != 0
+                && self.descriptions[set].watches.iter().any(|watch| {
+                    watch.number == moved.number && self.at(moved.number) == Some(usize::from(watch.description))
+                });
+            let number = self.open.iter().find(|number| self.at(**number) == Some(set));
+            if let (true, Some(number)) = (there, number) {
+                return Some((*number, moved));
+            }
+        }
+        None
+    }
+}
+
+impl Moved {
+    /// Whether it can only be armed anew by removing and adding it.
+    pub fn is_exclusive(self) -> bool {
+        self.events & EXCLUSIVE != 0
+    }
+}

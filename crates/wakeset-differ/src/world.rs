@@ -1,0 +1,70 @@
+//! Who answers the calls. All sides take them in the form of syscall(2): a number and up to six arguments.
+
+mod api;
+mod engine;
+mod interposed;
+mod kernel;
+mod wrong;
+
+pub use api::Api;
+pub use engine::Rust;
+pub use interposed::{Interposed, is_preloaded};
+pub use kernel::Kernel;
+pub use syscalls::Sysno;
+pub use wrong::{Bug, Wrong};
+
+/// Where a worker runs programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The kernel, by raw system calls.
+    Kernel,
+    /// The functions of the crate `wakeset-fd`.
+    Api,
+    /// libc's functions, which the preload library has replaced.
+    Interposed,
+    /// The crate `wakeset` alone, without any descriptors.
+    Engine,
+    /// The same with its spinlocked ready list.
+    EngineSpinLock,
+    /// The same with its read-write-locked ready list.
+    EngineRwLock,
+}
+
+impl Side {
+    /// All of them, with the names they have on the command line.
+    pub const NAMES: [(&str, Self); 6] = [
+        ("kernel", Self::Kernel),
+        ("api", Self::Api),
+        ("interposed", Self::Interposed),
+        ("engine", Self::Engine),
+        ("engine-spinlock", Self::EngineSpinLock),
+        ("engine-rwlock", Self::EngineRwLock),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, side)| *side == self).map_or("", |(name, _)| name)
+    }
+
+    /// The side of that name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, side)| *side)
+    }
+}
+
+/// A side that takes calls.
+pub trait World {
+    /// Makes a call; the result or a negative errno.
+    ///
+    /// # Safety
+    /// The arguments are as that call wants them. Addresses that cannot be accessed are fine.
+    unsafe fn call(&mut self, number: Sysno, arguments: [usize; 6]) -> isize;
+
+    /// A program begins. `by_number`: by way of syscall(2), if there is a choice.
+    fn begin(&mut self, by_number: bool) {
+        let _ = by_number;
+    }
+
+    /// A child comes and goes.
+    fn fork(&mut self) {}
+}

@@ -1,0 +1,193 @@
+//! Wakeset's engine alone: descriptions behind a table of numbers that is all there is of descriptors.
+
+use super::{Sysno, World};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
+use std::fmt;
+use wakeset::{
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, ReadyList, Source, Timeout,
+};
+
+/// What a number stands for.
+enum Object<R: ReadyList> {
+    Counter(Description<Counter>),
+    Set(Description<EventPoll<R>>),
+}
+
+impl<R: ReadyList> Clone for Object<R> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Counter(counter) => Self::Counter(counter.clone()),
+            Self::Set(set) => Self::Set(set.clone()),
+        }
+    }
+}
+
+/// The crate `wakeset`, with one of its ready lists.
+pub struct Rust<R: ReadyList> {
+    engine: Engine,
+    numbers: Vec<Option<Object<R>>>,
+    /// The lowest number there is.
+    first: usize,
+}
+
+impl<R: ReadyList> fmt::Debug for Rust<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rust").finish_non_exhaustive()
+    }
+}
+
+/// The first number that a worker's programs get.
+const FIRST: usize = 3;
+const MOST_EVENTS: c_int = c_int::MAX / size_of::<epoll_event>() as c_int;
+
+type Outcome = Result<isize, c_int>;
+
+fn errno(error: Error) -> c_int {
+    error.errno()
+}
+
+impl<R: ReadyList + 'static> Rust<R> {
+    /// An engine of its own.
+    #[allow(clippy::new_without_default, reason = "an engine is not a value")]
+    pub fn new() -> Self {
+        Self::with_first_number(FIRST)
+    }
+
+    /// The same, with numbers from `first` on.
+    pub fn with_first_number(first: usize) -> Self {
+        Self { engine: Engine::new(), numbers: (0..first + 1024).map(|_| None).collect(), first }
+    }
+
+    fn at(&self, number: usize) -> Result<&Object<R>, c_int> {
+        let number = number as c_int;
+        let place = usize::try_from(number).ok().and_then(|number| self.numbers.get(number));
+        place.and_then(Option::as_ref).ok_or(libc::EBADF)
+    }
+
+    fn put(&mut self, object: Object<R>) -> Outcome {
+        let number =
+            (self.first..self.numbers.len()).find(|number| self.numbers[*number].is_none()).ok_or(libc::EMFILE)?;
+        self.numbers[number] = Some(object);
+        Ok(number as isize)
+    }
+
+    fn eventfd(&mut self, initial: u32, flags: c_int) -> Outcome {
+        let known = libc::EFD_SEMAPHORE | libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+        if flags & !known != 0 {
+            return Err(libc::EINVAL);
+        }
+        let counter = Counter::new(initial.into(), CounterFlags::from_bits_truncate(flags as u32));
+        let counter = Object::Counter(Description::new(&self.engine, counter));
+        self.put(counter)
+    }
+
+    fn epoll_create1(&mut self, flags: c_int) -> Outcome {
+        if flags & !libc::EPOLL_CLOEXEC != 0 {
+            return Err(libc::EINVAL);
+        }
+        let set = EventPoll::with_ready_list(&self.engine).map_err(errno)?;
+        let set = Object::Set(Description::new(&self.engine, set));
+        self.put(set)
+    }
+
+    fn set(&self, number: usize) -> Result<&Description<EventPoll<R>>, c_int> {
+        match self.at(number)? {
+            Object::Set(set) => Ok(set),
+            Object::Counter(_) => Err(libc::EINVAL),
+        }
+    }
+
+    fn epoll_ctl(&self, epfd: usize, op: c_int, fd: usize, event: epoll_event) -> Outcome {
+        self.at(epfd)?;
+        let target = self.at(fd)?;
+        let set = self.set(epfd)?;
+        if matches!(target, Object::Set(target) if std::ptr::eq(&**target, &**set)) {
+            return Err(libc::EINVAL);
+        }
+        let event = Event::new(Events::from_bits_retain(event.events), event.u64);
+        match target {
+            Object::Counter(counter) => Self::change(set, op, fd as i32, counter, event),
+            Object::Set(inner) => Self::change(set, op, fd as i32, inner, event),
+        }
+    }
+
+    fn change<S: Source + 'static>(
+        set: &EventPoll<R>,
+        op: c_int,
+        fd: i32,
+        source: &Description<S>,
+        event: Event,
+    ) -> Outcome {
+        match op {
+            EPOLL_CTL_ADD => set.add(fd, source, event),
+            EPOLL_CTL_MOD => set.modify(fd, source, event),
+            EPOLL_CTL_DEL => set.remove(fd, source),
+            _ => return Err(libc::EINVAL),
+        }
+        .map(|()| 0)
+        .map_err(errno)
+    }
+
+    unsafe fn wait(&self, epfd: usize, events: *mut epoll_event, room: c_int, milliseconds: c_int) -> Outcome {
+        self.at(epfd)?;
+        if room <= 0 || room > MOST_EVENTS {
+            return Err(libc::EINVAL);
+        }
+        let set = self.set(epfd)?;
+        let mut place = events;
+        let found = set.wait_with(room as usize, Timeout::from_millis(milliseconds), &mut |event| {
+            let event = epoll_event { events: event.events.bits(), u64: event.data };
+            // SAFETY: the caller gives memory for what there is.
+            unsafe {
+                place.write_unaligned(event);
+                place = place.add(1);
+            }
+            true
+        });
+        found.map(|n| n as isize).map_err(errno)
+    }
+}
+
+impl<R: ReadyList + 'static> World for Rust<R> {
+    unsafe fn call(&mut self, number: Sysno, [a, b, c, d, ..]: [usize; 6]) -> isize {
+        // SAFETY: the caller's contract: programs for this side pass good addresses only.
+        let outcome = unsafe {
+            match number {
+                Sysno::eventfd2 => self.eventfd(a as u32, b as c_int),
+                Sysno::epoll_create1 => self.epoll_create1(a as c_int),
+                Sysno::epoll_ctl => self.epoll_ctl(a, b as c_int, c, (d as *const epoll_event).read_unaligned()),
+                Sysno::epoll_wait => self.wait(a, b as *mut epoll_event, c as c_int, d as c_int),
+                Sysno::read => self.at(a).and_then(|object| match object {
+                    Object::Counter(counter) => {
+                        counter.read().map(|value| (b as *mut u64).write_unaligned(value)).map_err(errno).map(|()| 8)
+                    }
+                    Object::Set(_) => Err(libc::EINVAL),
+                }),
+                Sysno::write => self.at(a).and_then(|object| match object {
+                    Object::Counter(counter) => {
+                        counter.write((b as *const u64).read_unaligned()).map_err(errno).map(|()| 8)
+                    }
+                    Object::Set(_) => Err(libc::EINVAL),
+                }),
+                Sysno::close => self.at(a).map(drop).map(|()| {
+                    self.numbers[a] = None;
+                    0
+                }),
+                Sysno::dup => self.at(a).cloned().and_then(|object| self.put(object)),
+                Sysno::fcntl | Sysno::ioctl => self.at(a).map(|object| {
+                    if let Object::Counter(counter) = object {
+                        let on = if number == Sysno::ioctl {
+                            *(c as *const c_int) != 0
+                        } else {
+                            c as c_int & libc::O_NONBLOCK != 0
+                        };
+                        counter.set_nonblocking(on);
+                    }
+                    0
+                }),
+                _ => unreachable!("a call that programs for this side do not make"),
+            }
+        };
+        outcome.unwrap_or_else(|errno| -(errno as isize))
+    }
+}

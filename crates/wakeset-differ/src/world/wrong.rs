@@ -1,0 +1,191 @@
+//! A side with a bug put in front of it, so that it can be shown that the comparison finds it. A checker that cannot fail proves nothing.
+
+use super::{Sysno, World};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
+use std::collections::{HashMap, HashSet};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// `EPOLLONESHOT` does not disarm.
+    OneshotStays,
+    /// `EPOLLET` is ignored.
+    EdgeIsLevel,
+    /// A second ADD succeeds, instead of EEXIST.
+    AddTwice,
+    /// MOD and DEL of what is not watched say EINVAL, instead of ENOENT.
+    WrongErrno,
+    /// DEL succeeds, and the watch stays.
+    EventAfterRemoval,
+    /// The first two events of a wait come in the other order.
+    OutOfOrder,
+    /// What was reported goes to the front of the ready list, not to its end.
+    ReportedGoesFirst,
+    /// One wait in 256, by the data of its last event, does not return that event.
+    EventLost,
+    /// MOD leaves the data as it was.
+    OldData,
+    /// A full counter takes a write, and drops it.
+    FullCounterTakesWrites,
+    /// EFAULT of a wait takes the events with it.
+    EventsLostToFault,
+}
+
+impl Bug {
+    /// All of them, with the names they have on the command line.
+    pub const NAMES: [(&str, Self); 11] = [
+        ("oneshot-stays", Self::OneshotStays),
+        ("edge-is-level", Self::EdgeIsLevel),
+        ("add-twice", Self::AddTwice),
+        ("wrong-errno", Self::WrongErrno),
+        ("event-after-removal", Self::EventAfterRemoval),
+        ("out-of-order", Self::OutOfOrder),
+        ("reported-goes-first", Self::ReportedGoesFirst),
+        ("event-lost", Self::EventLost),
+        ("old-data", Self::OldData),
+        ("full-counter-takes-writes", Self::FullCounterTakesWrites),
+        ("events-lost-to-fault", Self::EventsLostToFault),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, bug)| *bug == self).map_or("", |(name, _)| name)
+    }
+
+    /// The bug of that name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, bug)| *bug)
+    }
+}
+
+/// A side, and perhaps a bug.
+#[derive(Debug)]
+pub struct Wrong<W> {
+    side: W,
+    bug: Bug,
+    /// By set and target: the data of the ADD.
+    data: HashMap<(usize, usize), u64>,
+    /// By set: what its last wait reported.
+    reported: HashMap<usize, HashSet<u64>>,
+}
+
+impl<W: World> Wrong<W> {
+    /// `side`, with this bug.
+    pub fn new(side: W, bug: Bug) -> Self {
+        Self { side, bug, data: HashMap::new(), reported: HashMap::new() }
+    }
+
+    /// The event at an address that may not be there.
+    fn load(address: usize) -> Option<epoll_event> {
+        let mut event = epoll_event { events: 0, u64: 0 };
+        let len = size_of::<epoll_event>();
+        let to = libc::iovec { iov_base: (&raw mut event).cast(), iov_len: len };
+        let from = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
+        // SAFETY: it writes to `event` only, and what it cannot read it says.
+        let got = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
+        (got == len as isize).then_some(event)
+    }
+
+    /// epoll_ctl(2) with another event.
+    unsafe fn with_event(&mut self, mut all: [usize; 6], event: epoll_event) -> isize {
+        all[3] = (&raw const event).addr();
+        // SAFETY: the caller's contract; `event` outlives the call.
+        unsafe { self.side.call(Sysno::epoll_ctl, all) }
+    }
+
+    unsafe fn epoll_ctl(&mut self, all: [usize; 6]) -> isize {
+        let (op, key) = (all[1] as c_int, (all[0], all[2]));
+        let event = if op == EPOLL_CTL_DEL { None } else { Self::load(all[3]) };
+        // SAFETY: the caller's contract, for all below.
+        unsafe {
+            let result = match (self.bug, event) {
+                (Bug::OneshotStays, Some(mut event)) => {
+                    event.events &= !(libc::EPOLLONESHOT as u32);
+                    self.with_event(all, event)
+                }
+                (Bug::EdgeIsLevel, Some(mut event)) => {
+                    event.events &= !(libc::EPOLLET as u32);
+                    self.with_event(all, event)
+                }
+                (Bug::OldData, Some(mut event)) if op == EPOLL_CTL_MOD => {
+                    event.u64 = self.data.get(&key).copied().unwrap_or(event.u64);
+                    self.with_event(all, event)
+                }
+                (Bug::EventAfterRemoval, None) if op == EPOLL_CTL_DEL => {
+                    // A change in its place: it says the same of what is not watched, and the watch stays.
+                    let mut change = all;
+                    change[1] = EPOLL_CTL_MOD as usize;
+                    let data = self.data.get(&key).copied().unwrap_or(0);
+                    self.with_event(change, epoll_event { events: libc::EPOLLIN as u32, u64: data })
+                }
+                _ => self.side.call(Sysno::epoll_ctl, all),
+            };
+            if let (EPOLL_CTL_ADD, 0, Some(event)) = (op, result, event) {
+                self.data.insert(key, event.u64);
+            }
+            match self.bug {
+                Bug::AddTwice if result == -(libc::EEXIST as isize) => 0,
+                Bug::WrongErrno if result == -(libc::ENOENT as isize) => -(libc::EINVAL as isize),
+                _ => result,
+            }
+        }
+    }
+
+    unsafe fn wait(&mut self, number: Sysno, all: [usize; 6]) -> isize {
+        // SAFETY: the caller's contract.
+        let result = unsafe { self.side.call(number, all) };
+        if result == -(libc::EFAULT as isize) && self.bug == Bug::EventsLostToFault {
+            let mut lost = [epoll_event { events: 0, u64: 0 }; 64];
+            // SAFETY: room for 64 events.
+            unsafe { self.side.call(Sysno::epoll_wait, [all[0], lost.as_mut_ptr().addr(), 64, 0, 0, 0]) };
+        }
+        if result <= 0 {
+            return result;
+        }
+        let n = result as usize;
+        // SAFETY: so many events have been written there.
+        let mut events: Vec<_> =
+            (0..n).map(|i| unsafe { (all[1] as *const epoll_event).add(i).read_unaligned() }).collect();
+        match self.bug {
+            Bug::OutOfOrder if n >= 2 => events.swap(0, 1),
+            Bug::ReportedGoesFirst => {
+                let before = self.reported.entry(all[0]).or_default();
+                // Stable.
+                events.sort_by_key(|event| !before.contains(&{ event.u64 }));
+                *before = events.iter().map(|event| event.u64).collect();
+            }
+            Bug::EventLost if events.last().is_some_and(|event| event.u64 >> 8 & 0xff == 0) => return result - 1,
+            _ => {}
+        }
+        for (i, event) in events.into_iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { (all[1] as *mut epoll_event).add(i).write_unaligned(event) };
+        }
+        result
+    }
+}
+
+impl<W: World> World for Wrong<W> {
+    unsafe fn call(&mut self, number: Sysno, all: [usize; 6]) -> isize {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match number {
+                Sysno::epoll_ctl => self.epoll_ctl(all),
+                Sysno::epoll_wait | Sysno::epoll_pwait | Sysno::epoll_pwait2 => self.wait(number, all),
+                Sysno::write if self.bug == Bug::FullCounterTakesWrites => match self.side.call(number, all) {
+                    result if result == -(libc::EAGAIN as isize) => all[2] as isize,
+                    result => result,
+                },
+                _ => self.side.call(number, all),
+            }
+        }
+    }
+
+    fn begin(&mut self, by_number: bool) {
+        self.side.begin(by_number);
+    }
+
+    fn fork(&mut self) {
+        self.side.fork();
+    }
+}

@@ -1,0 +1,86 @@
+//! A slice of what `wakeset-differ run` does at length: every side agrees with the kernel on random programs and on those that once
+//! differed, and a side with a bug does not.
+
+use std::path::Path;
+use wakeset_differ::compare::{self, Extent, Pair, Setup};
+use wakeset_differ::program::{Program, join};
+use wakeset_differ::shrink::shrink;
+use wakeset_differ::world::{Bug, Side};
+
+fn setup() -> Setup {
+    Setup::new(env!("CARGO_BIN_EXE_wakeset-differ").into()).unwrap()
+}
+
+/// Always the same programs, so that a failure stays.
+fn agrees(side: Side) {
+    let extent = Extent { operations: Some(40_000), time: None, jobs: 1 };
+    let outcome = compare::run(&setup(), Pair::new(side), 1, extent).unwrap();
+    assert!(outcome.diverging.is_empty(), "wakeset-differ run --side {} shrinks it", side.name());
+    assert!(outcome.operations >= 40_000);
+}
+
+#[test]
+fn the_rust_api_agrees() {
+    agrees(Side::Api);
+}
+
+#[test]
+fn the_interposer_agrees() {
+    agrees(Side::Interposed);
+}
+
+#[test]
+fn every_ready_list_agrees() {
+    for side in [Side::Engine, Side::EngineSpinLock, Side::EngineRwLock] {
+        agrees(side);
+    }
+}
+
+/// The kernel's outcomes on one path and the other are the same: nothing depends on when a program runs, or on what ran before.
+#[test]
+fn the_kernel_agrees_with_itself() {
+    agrees(Side::Kernel);
+}
+
+#[test]
+fn every_bug_is_found() {
+    for (name, bug) in Bug::NAMES {
+        let setup = Setup { bug: Some(bug), ..setup() };
+        let extent = Extent { operations: Some(200_000), time: None, jobs: 1 };
+        // The engine's programs have no bad pointers.
+        let side = if bug == Bug::EventsLostToFault { Side::Api } else { Side::Engine };
+        let outcome = compare::run(&setup, Pair::new(side), 1, extent).unwrap();
+        assert!(!outcome.diverging.is_empty(), "{name} is not found in {} operations", outcome.operations);
+    }
+}
+
+#[test]
+fn a_divergence_is_found_again_and_shrunk() {
+    let setup = Setup { bug: Some(Bug::AddTwice), ..setup() };
+    let pair = Pair::new(Side::Engine);
+    let extent = Extent { operations: Some(40_000), time: None, jobs: 1 };
+    let outcome = compare::run(&setup, pair, 1, extent).unwrap();
+    let programs = compare::find(&setup, pair, outcome.diverging[0]).unwrap();
+    assert_eq!(programs.len(), 1);
+    let differs = |program: &Program| compare::differs(&setup, pair, std::slice::from_ref(program)).unwrap();
+    let small = shrink(join(&programs), differs);
+    // A set, a counter, and ADD twice.
+    assert_eq!(small.ops.len(), 4, "{small:?}");
+}
+
+/// Programs that made a side differ before the bug was mended, in `tests/found`, as `wakeset-differ run` prints them.
+#[test]
+fn what_was_found_once_stays_mended() {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/found");
+    let mut n = 0;
+    for entry in std::fs::read_dir(found).unwrap() {
+        let path = entry.unwrap().path();
+        let program: Program = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        for side in [Side::Api, Side::Interposed] {
+            let programs = std::slice::from_ref(&program);
+            assert!(!compare::differs(&setup(), Pair::new(side), programs).unwrap(), "{path:?}, {}", side.name());
+        }
+        n += 1;
+    }
+    assert!(n > 0, "there are none");
+}
