@@ -39,5 +39,6 @@ mod mixed;
 mod modify;
 mod nesting;
 mod oneshot;
+mod random;
 mod timeouts;
 mod waiters;
