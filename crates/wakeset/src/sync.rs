@@ -304,9 +304,9 @@ mod futex {
 
         pub(crate) fn unlock_in_kernel(&self) {
             let mut kernel = self.kernel.lock().unwrap();
-            let next = u64::from(kernel.waiting.pop_front().unwrap_or(0));
-            let bit = if kernel.waiting.is_empty() { 0 } else { WAITERS };
-            self.change_low(|_| next | bit);
+            // Whoever is handed the lock gets it marked, even if nobody waits behind it.
+            let next = kernel.waiting.pop_front().map_or(0, |next| u64::from(next) | WAITERS);
+            self.change_low(|_| next);
             self.handed_on.notify_all();
         }
 
