@@ -175,7 +175,7 @@ mod models {
     /// Catches an event left to a waiter that lingers, and that then sleeps without having seen it.
     #[test]
     fn who_lingers_sees_what_is_left_to_it() {
-        crate::sync::explore(5, || {
+        crate::sync::explore(3, || {
             struct Model {
                 sleepers: Sleepers,
                 list: AtomicUsize,

@@ -32,7 +32,7 @@ impl Nest {
 /// Catches a wake that ends at the inner set.
 #[test]
 fn a_wake_reaches_a_sleeper_on_the_outer_set() {
-    explore(5, || {
+    explore(3, || {
         let nest = Nest::new(Events::IN, Events::IN);
         let waiter = run(&nest, |nest| wait(&nest.outer, Timeout::Never));
         nest.counter.write(1).unwrap();
@@ -44,7 +44,7 @@ fn a_wake_reaches_a_sleeper_on_the_outer_set() {
 /// (Mutant `hint_before_list`.)
 #[test]
 fn an_outer_edge_is_not_lost_to_an_inner_harvest() {
-    explore(5, || {
+    explore(3, || {
         let nest = Nest::new(Events::IN | Events::ET, Events::IN);
         nest.counter.write(1).unwrap();
         let harvester = run(&nest, |nest| take(&nest.inner));
@@ -57,7 +57,7 @@ fn an_outer_edge_is_not_lost_to_an_inner_harvest() {
 /// (Mutant `queued_is_told`.)
 #[test]
 fn each_inner_change_is_an_outer_edge() {
-    explore(5, || {
+    explore(3, || {
         let nest = Nest::new(Events::IN | Events::ET, Events::IN);
         nest.counter.write(1).unwrap();
         let writer = run(&nest, |nest| nest.counter.write(1).unwrap());
@@ -72,7 +72,7 @@ fn each_inner_change_is_an_outer_edge() {
 /// Catches a set that becomes ready just while it is put into another.
 #[test]
 fn a_nested_add_sees_a_wake_or_is_seen() {
-    explore(5, || {
+    explore(3, || {
         let nest = Nest::apart(Events::IN);
         let writer = run(&nest, |nest| nest.counter.write(1).unwrap());
         nest.outer.add(1, &nest.inner, Event::new(Events::IN | Events::ET, 1)).unwrap();

@@ -6,7 +6,7 @@ use super::*;
 /// on the list. (Mutants `free_while_queued`, `wake_any_generation`.)
 #[test]
 fn a_late_wake_does_not_reach_the_next_watch() {
-    explore(5, || {
+    explore(3, || {
         let world = World::watching(Events::IN | Events::ET);
         let next = open(&world.engine);
         let writer = run(&world, |world| world.counter.write(1).unwrap());
@@ -24,7 +24,7 @@ fn a_late_wake_does_not_reach_the_next_watch() {
 /// Catches a wake lost because it met the old life of a watch that was removed and added again.
 #[test]
 fn a_wake_reaches_the_watch_that_was_added_again() {
-    explore(5, || {
+    explore(3, || {
         let world = World::watching(Events::IN | Events::ET);
         let writer = run(&world, |world| world.counter.write(1).unwrap());
         world.set.remove(1, &world.counter).unwrap();
@@ -38,7 +38,7 @@ fn a_wake_reaches_the_watch_that_was_added_again() {
 /// Catches a report of a watch whose removal has returned.
 #[test]
 fn nothing_is_reported_after_a_removal() {
-    explore(4, || {
+    explore(2, || {
         let world = World::watching(Events::IN);
         let writer = run(&world, |world| world.counter.write(1).unwrap());
         let harvester = run(&world, |world| world.take());
@@ -71,7 +71,7 @@ impl Table {
 /// Catches a closed source that a late wake reports, or whose watch it frees twice.
 #[test]
 fn a_source_closes_while_it_wakes() {
-    explore(5, || {
+    explore(3, || {
         let table = Table::new();
         let writer = run(&table, |table| table.counter.write(1).unwrap());
         table.counter.wait_queue().close();
@@ -85,7 +85,7 @@ fn a_source_closes_while_it_wakes() {
 /// Catches a source and a set that both remove the watch between them.
 #[test]
 fn a_source_closes_while_its_set_closes() {
-    explore(5, || {
+    explore(3, || {
         let table = Table::new();
         table.counter.write(1).unwrap();
         let closer = run(&table, |table| table.world.set.close());
@@ -100,7 +100,7 @@ fn a_source_closes_while_its_set_closes() {
 /// Catches a removal and a close of the source that both remove the watch.
 #[test]
 fn a_source_closes_while_its_watch_is_removed() {
-    explore(5, || {
+    explore(3, || {
         let table = Table::new();
         let remover = run(&table, |table| {
             let _ = table.world.set.remove_source(1, std::ptr::from_ref(&table.counter).cast());
@@ -116,7 +116,7 @@ fn a_source_closes_while_its_watch_is_removed() {
 /// watch for good.
 #[test]
 fn a_late_push_does_not_hurt_the_next_set() {
-    explore(5, || {
+    explore(3, || {
         let engine = Engine::new();
         let counter = open(&engine);
         let set = EventPoll::new(&engine).unwrap();

@@ -8,7 +8,7 @@ use wakeset::WaitQueue;
 /// (Mutant `unqueue_after_poll`.)
 #[test]
 fn a_level_is_not_lost_to_a_harvest() {
-    explore(5, || {
+    explore(3, || {
         let world = World::watching(Events::IN);
         world.counter.write(1).unwrap();
         world.counter.read().unwrap();
@@ -30,7 +30,7 @@ fn an_edge_is_not_lost_to_a_harvest() {
             let _ = world.counter.read();
         }
     }
-    explore(5, || {
+    explore(3, || {
         let world = World::watching(Events::IN | Events::ET);
         world.counter.write(1).unwrap();
         world.counter.read().unwrap();
@@ -69,7 +69,7 @@ impl Source for Flag {
 /// Catches a wake that looks at the mark before the change can be seen by all. (Mutant `wake_without_fence`.)
 #[test]
 fn a_source_without_a_total_order_loses_nothing() {
-    explore(5, || {
+    explore(3, || {
         let world = World::new();
         let flag = Description::new(&world.engine, Flag { up: AtomicBool::new(false), queue: WaitQueue::new() });
         world.set.add(1, &flag, Event::new(Events::IN | Events::ET, 1)).unwrap();
@@ -85,7 +85,7 @@ fn a_source_without_a_total_order_loses_nothing() {
 /// (Mutant `hint_before_list`.)
 #[test]
 fn a_level_shows_while_another_harvests_it() {
-    explore(5, || {
+    explore(3, || {
         let world = World::watching(Events::IN);
         world.counter.write(1).unwrap();
         let other = run(&world, |world| world.take());
@@ -98,7 +98,7 @@ fn a_level_shows_while_another_harvests_it() {
 /// (Mutant `poll_before_attach`.)
 #[test]
 fn an_add_sees_a_wake_or_is_seen() {
-    explore(5, || {
+    explore(3, || {
         let world = World::new();
         let writer = run(&world, |world| world.counter.write(1).unwrap());
         world.set.add(1, &world.counter, Event::new(Events::IN | Events::ET, 1)).unwrap();
@@ -110,7 +110,7 @@ fn an_add_sees_a_wake_or_is_seen() {
 /// Catches a change of interest that polls before the new interest can be seen. (Mutant `poll_before_interest`.)
 #[test]
 fn a_change_of_interest_sees_a_wake_or_is_seen() {
-    explore(5, || {
+    explore(3, || {
         let world = World::watching(Events::OUT | Events::ET);
         assert_eq!(world.take(), Some(1));
         let writer = run(&world, |world| world.counter.write(1).unwrap());
@@ -124,7 +124,7 @@ fn a_change_of_interest_sees_a_wake_or_is_seen() {
 /// in the very thread whose write has completed. (Mutant `hint_after_mark`.)
 #[test]
 fn a_change_of_interest_hides_nothing() {
-    explore(5, || {
+    explore(3, || {
         let world = World::watching(Events::IN);
         let changer = run(&world, |world| {
             world.set.modify(1, &world.counter, Event::new(Events::IN, 1)).unwrap();
@@ -139,7 +139,7 @@ fn a_change_of_interest_hides_nothing() {
 /// (Mutant `oneshot_keeps_its_mask`.)
 #[test]
 fn oneshot_reports_once_per_arm() {
-    explore(5, || {
+    explore(3, || {
         let world = World::watching(Events::IN | Events::ONESHOT);
         let writer = run(&world, |world| {
             world.counter.write(1).unwrap();
@@ -159,7 +159,7 @@ fn oneshot_reports_once_per_arm() {
 /// Catches a re-arm that is lost because an earlier change still had the watch on the list.
 #[test]
 fn a_rearm_is_not_lost() {
-    explore(5, || {
+    explore(2, || {
         let world = World::watching(Events::IN | Events::ONESHOT);
         world.counter.write(1).unwrap();
         assert_eq!(world.take(), Some(1));

@@ -6,7 +6,7 @@ use super::*;
 /// it pushes: either sleeps for ever. (Mutants `sleep_without_look`, `wake_without_fence`, `kick_without_turn`.)
 #[test]
 fn a_sleeper_is_woken() {
-    explore(5, || {
+    explore(3, || {
         let world = World::watching(Events::IN);
         let waiter = run(&world, |world| wait(&world.set, Timeout::Never));
         world.counter.write(1).unwrap();
@@ -17,7 +17,7 @@ fn a_sleeper_is_woken() {
 /// Catches a second producer that relies on the first one's mark and leaves before the waiter can see its change.
 #[test]
 fn two_producers_reach_one_waiter() {
-    explore(3, || {
+    explore(2, || {
         let world = World::watching(Events::IN | Events::ET);
         let producers = [1, 2].map(|n| run(&world, move |world| world.counter.write(n).unwrap()));
         let mut sum = 0;
@@ -34,7 +34,7 @@ fn two_producers_reach_one_waiter() {
 /// Catches a wake that two events share although two waiters sleep: one of them would sleep for ever.
 #[test]
 fn two_events_wake_two_waiters() {
-    explore(3, || {
+    explore(2, || {
         let world = World::watching(Events::IN | Events::ET);
         let other = open(&world.engine);
         world.set.add(2, &other, Event::new(Events::IN | Events::ET, 2)).unwrap();
@@ -48,7 +48,7 @@ fn two_events_wake_two_waiters() {
 /// Catches an add or a change of interest that makes a watch ready and tells nobody who sleeps.
 #[test]
 fn an_add_of_a_ready_source_wakes_a_sleeper() {
-    explore(5, || {
+    explore(3, || {
         let world = World::new();
         world.counter.write(1).unwrap();
         let waiter = run(&world, |world| wait(&world.set, Timeout::Never));
@@ -60,7 +60,7 @@ fn an_add_of_a_ready_source_wakes_a_sleeper() {
 /// Catches a harvester that leaves events for which it had no room, without waking the next waiter.
 #[test]
 fn what_one_waiter_leaves_wakes_the_next() {
-    explore(5, || {
+    explore(2, || {
         let world = World::watching(Events::IN | Events::ET);
         let other = open(&world.engine);
         world.set.add(2, &other, Event::new(Events::IN | Events::ET, 2)).unwrap();
