@@ -151,7 +151,9 @@ impl Counter {
                 Err(now) => value = now,
             }
         }
-        fence_after_rmw();
+        if !mutant!("write_without_fence") {
+            fence_after_rmw();
+        }
         if self.blocked.load(Ordering::SeqCst) != 0 {
             self.wake_blocked(1, READERS);
         }
@@ -197,10 +199,12 @@ impl Counter {
                 self.streak.store(streak - 1, Ordering::Relaxed);
             }
         }
-        fence_after_rmw();
+        if !mutant!("read_without_fence") {
+            fence_after_rmw();
+        }
         if self.blocked.load(Ordering::SeqCst) != 0 {
             self.wake_blocked(u32::MAX >> 1, WRITERS);
-            if value != taken {
+            if value != taken && !mutant!("read_wakes_no_reader") {
                 // One write woke one reader; what it left is for the next.
                 self.wake_blocked(1, READERS);
             }
@@ -249,11 +253,17 @@ impl Counter {
             if value == SEALED {
                 return None;
             }
-            carry(value);
+            if !mutant!("carry_after_seal") {
+                carry(value);
+            }
             match self.value.compare_exchange(value, SEALED, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => break,
+                Err(_) if mutant!("seal_without_compare") => break self.value.store(SEALED, Ordering::SeqCst),
                 Err(now) => value = now,
             }
+        }
+        if mutant!("carry_after_seal") {
+            carry(value);
         }
         Some(value)
     }
@@ -261,7 +271,9 @@ impl Counter {
     /// The second half of [`seal`](Self::seal): wakes who is blocked.
     #[doc(hidden)]
     pub fn wake_sealed(&self) {
-        fence_after_rmw();
+        if !mutant!("seal_without_fence") {
+            fence_after_rmw();
+        }
         if self.blocked.load(Ordering::SeqCst) != 0 {
             self.wake_blocked(u32::MAX >> 1, READERS);
             self.wake_blocked(u32::MAX >> 1, WRITERS);
@@ -300,7 +312,9 @@ impl Counter {
         let result = loop {
             // Before the attempt: a change after it changes the word, and the sleep does not begin.
             let turn = self.turn.word().load(Ordering::SeqCst);
-            fence_after_rmw();
+            if !mutant!("block_without_fence") {
+                fence_after_rmw();
+            }
             match attempt() {
                 // The mode has been looked at: a change of it does not reach a call that has begun to wait.
                 Err(Error::WouldBlock) => {}

@@ -87,6 +87,13 @@ impl Engine {
         }
     }
 
+    /// How many watches are not free: 0 when its sets are closed, or one is lost for good.
+    #[cfg(any(loom, shuttle))]
+    #[doc(hidden)]
+    pub fn watches_out(&self) -> usize {
+        self.shared().watches.out()
+    }
+
     /// Whether both are the same engine.
     pub fn is(&self, other: &Engine) -> bool {
         core::ptr::eq(self.shared(), other.shared())

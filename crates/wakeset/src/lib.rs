@@ -17,12 +17,18 @@
 
 extern crate alloc;
 
+// First: a macro is known from where it stands on.
+#[macro_use]
+mod mutant;
+
 mod counted;
 mod counter;
 mod engine;
 mod error;
 mod event_poll;
 mod events;
+#[cfg(any(loom, shuttle))]
+mod explore;
 mod lock;
 mod nesting;
 mod patience;
@@ -44,6 +50,9 @@ pub use engine::Engine;
 pub use error::Error;
 pub use event_poll::{EventPoll, Woken};
 pub use events::{Event, Events};
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub use explore::explore;
 #[doc(hidden)]
 pub use lock::{RawLock, ScanGuard, ScanLock, set_priority_inheritance};
 pub use ready_list::{LockFree, ReadyList, RwLock, SpinLock};

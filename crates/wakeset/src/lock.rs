@@ -76,7 +76,10 @@ impl RawLock {
     /// May be `false` for a free lock that its last holder is still giving to a sleeper.
     #[inline]
     fn take(&self, me: u32) -> bool {
-        self.0.word().compare_exchange(FREE, u64::from(me), Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0
+            .word()
+            .compare_exchange(FREE, u64::from(me), ordering!(Acquire, "lock_relaxed"), Ordering::Relaxed)
+            .is_ok()
     }
 
     #[cold]
@@ -97,7 +100,8 @@ impl RawLock {
         loop {
             let word = self.0.word().load(Ordering::Relaxed);
             if word & HOLDER == 0 {
-                if self.change(word, word | slept | u64::from(me)) {
+                let asleep = if mutant!("sleeper_forgets_sleepers") { 0 } else { slept };
+                if self.change(word, word | asleep | u64::from(me)) {
                     return;
                 }
             } else if word & ASLEEP != 0 || self.change(word, word | ASLEEP) {
@@ -110,7 +114,10 @@ impl RawLock {
 
     #[inline]
     fn change(&self, from: u64, to: u64) -> bool {
-        self.0.word().compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0
+            .word()
+            .compare_exchange(from, to, ordering!(Acquire, "contended_lock_relaxed"), Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Gives the lock back. Only its holder may, or the holder's copy in a forked child.
@@ -122,7 +129,12 @@ impl RawLock {
     /// `me` is who took it.
     #[inline]
     fn give_back(&self, me: u32) {
-        if self.0.word().compare_exchange(u64::from(me), FREE, Ordering::Release, Ordering::Relaxed).is_err() {
+        if self
+            .0
+            .word()
+            .compare_exchange(u64::from(me), FREE, ordering!(Release, "unlock_relaxed"), Ordering::Relaxed)
+            .is_err()
+        {
             self.give_to_sleeper();
         }
     }
@@ -131,7 +143,11 @@ impl RawLock {
     fn give_to_sleeper(&self) {
         let word = self.0.word().load(Ordering::Relaxed);
         if word & WAITERS == 0
-            && self.0.word().compare_exchange(word, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
+            && self
+                .0
+                .word()
+                .compare_exchange(word, FREE, ordering!(Release, "contended_unlock_relaxed"), Ordering::Relaxed)
+                .is_ok()
         {
             return self.0.wake_at_turnstile();
         }
@@ -139,7 +155,7 @@ impl RawLock {
         self.0.unlock_in_kernel();
         // If there were none any more it is free, and the turnstile is ours to open.
         let word = self.0.word().load(Ordering::Relaxed);
-        if word == ASLEEP && self.change(word, FREE) {
+        if word == ASLEEP && !mutant!("turnstile_left_shut") && self.change(word, FREE) {
             self.0.wake_at_turnstile();
         }
     }
@@ -277,7 +293,7 @@ mod models {
     /// Three threads add to what the lock guards; those of `real_time` inherit. Catches two holders at once (loom's cell
     /// panics), an unlock that does not publish, and one that leaves a sleeper behind.
     fn one_holder_at_a_time(real_time: [bool; 3]) {
-        crate::sync::explore(3, move || {
+        crate::explore(3, move || {
             let lock = Arc::new(ScanLock::new(loom::cell::UnsafeCell::new(0)));
             let add = |lock: &ScanLock<loom::cell::UnsafeCell<u32>>, real_time| {
                 set_priority_inheritance(real_time);

@@ -57,8 +57,8 @@ impl<T: Pooled> Pool<T> {
     /// [`Error::NoMemory`] when none is free and no memory can be had.
     pub(crate) fn take(&self, want: usize) -> Result<*mut T, Error> {
         let only_taker = self.taker.try_lock();
-        if only_taker.is_some() || cfg!(wakeset_mutant = "two_takers") {
-            let mut first = self.free.load(Ordering::Acquire);
+        if only_taker.is_some() || mutant!("two_takers") {
+            let mut first = self.free.load(ordering!(Acquire, "free_list_read_relaxed"));
             while !first.is_null() {
                 let mut last = first;
                 for _ in 1..want {
@@ -73,7 +73,12 @@ impl<T: Pooled> Pool<T> {
                 // SAFETY: as above.
                 let last_link = unsafe { &*last }.link();
                 let rest = last_link.load(Ordering::Relaxed);
-                match self.free.compare_exchange(first, rest, Ordering::Acquire, Ordering::Acquire) {
+                match self.free.compare_exchange(
+                    first,
+                    rest,
+                    Ordering::Acquire,
+                    ordering!(Acquire, "free_list_retry_relaxed"),
+                ) {
                     Ok(_) => {
                         last_link.store(ptr::null_mut(), Ordering::Relaxed);
                         return Ok(first);
@@ -95,11 +100,27 @@ impl<T: Pooled> Pool<T> {
             // SAFETY: the caller owns `last`.
             unsafe { &*last }.link().store(head, Ordering::Relaxed);
             // Release: the taker's Acquire load sees the links and whatever the owners wrote.
-            match self.free.compare_exchange(head, first, Ordering::Release, Ordering::Relaxed) {
+            match self.free.compare_exchange(head, first, ordering!(Release, "give_relaxed"), Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
+    }
+
+    /// How many are not free, for models in which nobody else is at work.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn out(&self) -> usize {
+        let (mut all, mut chunk) = (0, self.chunks.load(Ordering::Acquire));
+        while !chunk.is_null() {
+            // SAFETY: every chunk on the list was written by `grow`.
+            (all, chunk) = unsafe { (all + (*chunk).len, (*chunk).next) };
+        }
+        let (mut free, mut thing) = (0, self.free.load(Ordering::Acquire));
+        while !thing.is_null() {
+            // SAFETY: on the free list.
+            (free, thing) = (free + 1, unsafe { &*thing }.link().load(Ordering::Relaxed));
+        }
+        all - free
     }
 
     fn grow(&self, len: usize) -> Result<*mut T, Error> {
@@ -218,10 +239,10 @@ mod models {
     }
 
     /// Catches a free list with an ABA problem: a taker reads a link, another takes both and gives the first back, and the
-    /// first taker's compare-and-swap succeeds with a link that is in use. (Mutant `two_takers`.)
+    /// first taker's compare-and-swap succeeds with a link that is in use.
     #[test]
     fn nothing_is_in_two_hands() {
-        crate::sync::explore(3, || {
+        crate::explore(3, || {
             let pool = Arc::new(Pool::<Node>::new());
             let chain = pool.take(2).unwrap();
             let last = nodes(chain)[1];

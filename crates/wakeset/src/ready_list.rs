@@ -79,7 +79,7 @@ impl Incoming {
     /// Whether nothing has been pushed and nobody calls for attention.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.head.load(Ordering::SeqCst).is_null()
+        self.head.load(ordering!(SeqCst, "list_look_relaxed")).is_null()
     }
 
     /// Puts a watch on the list.
@@ -94,8 +94,9 @@ impl Incoming {
             unsafe { &*watch }.next.store(untagged(head), Ordering::Relaxed);
             // SeqCst: the first half of publish-then-check with a waiter that counts itself in and then looks
             // here (`Sleepers::kick`). No ABA problem: nothing is ever popped singly.
-            let tagged = watch.map_addr(|address| address | (head.addr() & ATTENTION));
-            match self.head.compare_exchange(head, tagged, Ordering::SeqCst, Ordering::Relaxed) {
+            let attention = if mutant!("push_drops_attention") { 0 } else { head.addr() & ATTENTION };
+            let tagged = watch.map_addr(|address| address | attention);
+            match self.head.compare_exchange(head, tagged, ordering!(SeqCst, "push_relaxed"), Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -121,7 +122,13 @@ impl Incoming {
         if self.is_empty() {
             return (ptr::null_mut(), false);
         }
-        let head = self.head.swap(ptr::null_mut(), Ordering::SeqCst);
+        let head = if mutant!("take_in_two_steps") {
+            let head = self.head.load(Ordering::SeqCst);
+            self.head.store(ptr::null_mut(), Ordering::SeqCst);
+            head
+        } else {
+            self.head.swap(ptr::null_mut(), ordering!(SeqCst, "take_relaxed"))
+        };
         (untagged(head), head.addr() & ATTENTION != 0)
     }
 
@@ -134,10 +141,15 @@ impl Incoming {
             Policy::RwLock => {
                 loop {
                     let sharers = self.lock.load(Ordering::Relaxed);
-                    if sharers & WRITER == 0
+                    if (sharers & WRITER == 0 || mutant!("sharers_ignore_the_harvester"))
                         && self
                             .lock
-                            .compare_exchange_weak(sharers, sharers + 1, Ordering::Acquire, Ordering::Relaxed)
+                            .compare_exchange_weak(
+                                sharers,
+                                sharers + 1,
+                                ordering!(Acquire, "list_share_relaxed"),
+                                Ordering::Relaxed,
+                            )
                             .is_ok()
                     {
                         break;
@@ -145,7 +157,7 @@ impl Incoming {
                     relax();
                 }
                 let result = f();
-                self.lock.fetch_sub(1, Ordering::Release);
+                self.lock.fetch_sub(1, ordering!(Release, "list_unshare_relaxed"));
                 result
             }
         }
@@ -160,11 +172,15 @@ impl Incoming {
     }
 
     fn exclusively<T>(&self, f: impl FnOnce() -> T) -> T {
-        while self.lock.compare_exchange_weak(0, WRITER, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .lock
+            .compare_exchange_weak(0, WRITER, ordering!(Acquire, "list_lock_relaxed"), Ordering::Relaxed)
+            .is_err()
+        {
             relax();
         }
         let result = f();
-        self.lock.store(0, Ordering::Release);
+        self.lock.store(0, ordering!(Release, "list_unlock_relaxed"));
         result
     }
 }
@@ -188,19 +204,22 @@ mod models {
     use alloc::sync::Arc;
     use alloc::vec::Vec;
 
-    /// Catches a push that loses another's watch and a take that gives one watch to two takers, or tears the chain.
+    /// Catches a push that loses another's watch or call for attention, and a take that gives one watch to two takers or tears
+    /// the chain.
     #[test]
     fn each_push_is_taken_once() {
-        crate::sync::explore(3, || {
+        crate::explore(3, || {
             let watches: Arc<[Box<Watch>]> = (0..3).map(|_| Box::new(Watch::vacant())).collect();
             let list = Arc::new(Incoming::new());
             let push = |list: &Incoming, watch: &Watch| {
                 // SAFETY: each watch is pushed once, so its link is the pusher's, and it outlives the list.
                 unsafe { list.push(ptr::from_ref(watch).cast_mut()) };
             };
+            let called = core::cell::Cell::new(false);
             let taken = |list: &Incoming| {
                 let mut taken = Vec::new();
-                let (mut watch, _) = list.take();
+                let (mut watch, attention) = list.take();
+                called.set(called.get() | attention);
                 while !watch.is_null() {
                     taken.push(watch.addr());
                     // SAFETY: one of `watches`.
@@ -213,6 +232,7 @@ mod models {
                 loom::thread::spawn(move || {
                     push(&list, &watches[i]);
                     if i == 0 {
+                        list.call_attention();
                         push(&list, &watches[2]);
                     }
                 })
@@ -225,7 +245,43 @@ mod models {
             all.sort_unstable();
             let mut pushed: Vec<_> = watches.iter().map(|watch| ptr::from_ref::<Watch>(watch).addr()).collect();
             pushed.sort_unstable();
-            assert_eq!(all, pushed);
+            assert_eq!((all, called.get()), (pushed, true));
         });
+    }
+
+    type Shared = (Incoming, loom::cell::UnsafeCell<u32>);
+
+    /// Runs both at once, on a list and a cell of which loom checks that who writes it is alone.
+    #[allow(clippy::arc_with_non_send_sync, reason = "the cell is what loom checks")]
+    fn together(one: fn(&Shared), other: fn(&Shared)) {
+        crate::explore(3, move || {
+            let shared = Arc::new((Incoming::new(), loom::cell::UnsafeCell::new(0)));
+            let theirs = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || other(&theirs));
+            one(&shared);
+            thread.join().unwrap();
+        });
+    }
+
+    fn write(cell: &loom::cell::UnsafeCell<u32>) {
+        // SAFETY: the pointer is valid; that nobody else uses it is what loom checks.
+        cell.with_mut(|n| unsafe { *n += 1 });
+    }
+
+    /// Catches a spinlock that lets in two, or does not publish what its holder did.
+    #[test]
+    fn the_spinlock_excludes_everybody() {
+        let waker = |(list, cell): &Shared| list.locked_by_waker(Policy::SpinLock, || write(cell));
+        together(waker, waker);
+    }
+
+    /// Catches a read-write lock that lets the harvester in beside a waker, or does not publish what its holder did.
+    #[test]
+    fn the_rwlock_excludes_the_harvester() {
+        together(
+            |(list, cell)| list.locked_by_harvester(Policy::RwLock, || write(cell)),
+            // SAFETY: as in `write`.
+            |(list, cell)| list.locked_by_waker(Policy::RwLock, || assert!(cell.with(|n| unsafe { *n }) <= 1)),
+        );
     }
 }

@@ -254,7 +254,7 @@ impl SetCore {
     /// Whether a harvest could find something. Never false while a ready watch is queued or in a harvester's hands.
     #[inline]
     pub(crate) fn may_be_ready(&self) -> bool {
-        if cfg!(wakeset_mutant = "hint_before_list") {
+        if mutant!("hint_before_list") {
             return self.pending_hint.load(Ordering::SeqCst) != 0 || !self.incoming.is_empty();
         }
         // The list first: it is raised to a hint before it is taken (`collect`), so who sees it taken sees the hint.
@@ -300,7 +300,7 @@ impl SetCore {
             unsafe {
                 oldest = shared(watch).next.load(Ordering::Relaxed);
                 let state = State(shared(watch).state.load(Ordering::Acquire));
-                if state.is_dead() {
+                if state.is_dead() && !mutant!("dead_is_pending") {
                     shared(watch).state.store(state.buried().0, Ordering::Release);
                     self.home().watches.give(watch, watch);
                 } else {
@@ -322,7 +322,7 @@ impl SetCore {
             self.pending_hint.swap(left, Ordering::SeqCst);
         }
         drop(scan);
-        if left != 0 || again {
+        if (left != 0 || again) && !mutant!("leftovers_kick_nobody") {
             self.sleepers.kick();
         }
     }
@@ -335,7 +335,7 @@ impl SetCore {
             let (state, pending) =
                 unsafe { (State(shared(*watch).state.load(Ordering::SeqCst)), scan.pending.contains(*watch)) };
             // Listed or not: its waker may have finished since the list was taken, and the call for attention is spent.
-            state.is_queued() && !pending
+            state.is_queued() && !pending && !(mutant!("listed_is_not_in_hand") && state.is_listed())
         })
     }
 
@@ -355,7 +355,7 @@ impl SetCore {
                 return true;
             }
             *reported += 1;
-            if state.flags().contains(Events::ONESHOT) {
+            if state.flags().contains(Events::ONESHOT) && !mutant!("sweep_keeps_oneshot") {
                 change_state(word, State::disarmed);
             }
             // Level-triggered: not on the list, so this is how the next wait finds it.
@@ -404,7 +404,7 @@ impl SetCore {
             unsafe { scan.pending.unlink(watch) };
             if ready.is_empty() {
                 // Off the list first, then the poll: a change from here on queues the watch again.
-                let early = cfg!(wakeset_mutant = "unqueue_after_poll").then(poll);
+                let early = mutant!("unqueue_after_poll").then(poll);
                 state = State(word.fetch_and(State(!0).unqueued().0, Ordering::SeqCst)).unqueued();
                 fence_after_rmw();
                 ready = early.unwrap_or_else(poll) & Events::from_bits_retain(state.mask());
@@ -431,7 +431,7 @@ impl SetCore {
             if ours {
                 // SAFETY: as above.
                 unsafe { scan.pending.push_back(watch) };
-            } else if state.flags().contains(Events::ONESHOT) {
+            } else if state.flags().contains(Events::ONESHOT) && !mutant!("harvest_keeps_oneshot") {
                 change_state(word, State::disarmed);
             }
         }
@@ -553,7 +553,7 @@ impl SetCore {
         let state = State(word.load(Ordering::Relaxed)).with_interest(asked(event.events));
         // Release: a waker that finds the handle in the queue sees the watch as it is here.
         word.store(state.0, Ordering::SeqCst);
-        if cfg!(wakeset_mutant = "poll_before_attach") {
+        if mutant!("poll_before_attach") {
             self.queue_if_ready(scan, watch);
         }
         let exclusive = event.events.contains(Events::EXCLUSIVE);
@@ -575,7 +575,7 @@ impl SetCore {
         }
         scan.interest.insert_unique(key, watch, rehash);
         self.len.store(scan.interest.len(), Ordering::SeqCst);
-        Ok(!cfg!(wakeset_mutant = "poll_before_attach") && self.queue_if_ready(scan, watch))
+        Ok(!mutant!("poll_before_attach") && self.queue_if_ready(scan, watch))
     }
 
     /// Changes what a watch asks for, and reports it at once if that holds already.
@@ -653,17 +653,19 @@ impl SetCore {
     fn retire(&self, scan: &mut Scan, watch: *mut Watch) {
         // SAFETY: the watch is this set's and we hold the scan lock; the same for all below.
         let word = &unsafe { shared(watch) }.state;
-        if State(word.load(Ordering::SeqCst)).is_queued() && self.collect(scan) {
+        if State(word.load(Ordering::SeqCst)).is_queued() && self.collect(scan) && !mutant!("removal_takes_attention") {
             self.incoming.call_attention();
         }
         // SAFETY: as above.
         if unsafe { scan.pending.contains(watch) } {
-            // SAFETY: as above.
-            unsafe { scan.pending.unlink(watch) };
+            if !mutant!("removed_stays_pending") {
+                // SAFETY: as above.
+                unsafe { scan.pending.unlink(watch) };
+            }
             word.fetch_and(State(!0).unqueued().0, Ordering::AcqRel);
         }
         // From here on QUEUED can only mean that a waker has marked it and not pushed it yet.
-        if change_state(word, State::ended).is_dead() && !cfg!(wakeset_mutant = "free_while_queued") {
+        if change_state(word, State::ended).is_dead() && !mutant!("free_while_queued") {
             return;
         }
         // SAFETY: ended and not queued: nobody but late wakers knows it, and they see the new generation.
@@ -675,14 +677,16 @@ impl SetCore {
     fn queue_if_ready(&self, scan: &mut Scan, watch: *mut Watch) -> NewlyReady {
         // SAFETY: a watch of this set, whose lock we hold; its source is open.
         let (word, source) = unsafe { (&shared(watch).state, &*guarded(watch).source) };
-        fence_after_rmw();
+        if !mutant!("change_without_fence") {
+            fence_after_rmw();
+        }
         let mask = State(word.load(Ordering::SeqCst)).mask();
         if (source.poll() & Events::from_bits_retain(mask)).is_empty() {
             return false;
         }
         // Before the mark: a waker that meets it leaves, and its thread must find the set ready. If nothing comes of it, the
         // next harvest puts it right.
-        if self.pending_hint.load(Ordering::Relaxed) == 0 && !cfg!(wakeset_mutant = "hint_after_mark") {
+        if self.pending_hint.load(Ordering::Relaxed) == 0 && !mutant!("hint_after_mark") {
             self.pending_hint.swap(1, Ordering::SeqCst);
         }
         match mark_queued(word) {
@@ -699,7 +703,7 @@ impl SetCore {
         }
         // SAFETY: as above; we turned QUEUED on.
         unsafe { scan.pending.push_back(watch) };
-        if cfg!(wakeset_mutant = "hint_after_mark") {
+        if mutant!("hint_after_mark") {
             self.pending_hint.swap(scan.pending.len, Ordering::SeqCst);
         }
         true
@@ -708,7 +712,7 @@ impl SetCore {
     /// Unlocks after a change of the interest list, and tells waiters and outer sets if it made something ready.
     fn end_change(&self, scan: ScanGuard<'_, Scan>, newly_ready: NewlyReady) {
         drop(scan);
-        if newly_ready {
+        if newly_ready && !mutant!("changes_kick_nobody") {
             self.sleepers.kick();
             self.wake_outer();
         }
@@ -775,7 +779,7 @@ fn mark_queued(word: &crate::sync::AtomicU64) -> Mark {
             Err(now) => state = State(now),
         }
     }
-    if state.is_listed() { Mark::Listed } else { Mark::InHand }
+    if state.is_listed() || mutant!("in_hand_is_listed") { Mark::Listed } else { Mark::InHand }
 }
 
 /// Applies `change` to a state word whose `QUEUED` bit wakers may turn on meanwhile; the new state.
@@ -824,13 +828,14 @@ pub(crate) unsafe fn remove_watch(handle: Handle, mut last_look: impl FnMut(Leav
     let state = State(watch.state.load(Ordering::SeqCst));
     // Checked under the lock: another life, another set, or removed already.
     let same_life = state.generation() == handle.generation() && !state.is_dead();
-    if same_life && ptr::eq(watch.set.load(Ordering::Relaxed), set) {
+    if (same_life || mutant!("close_without_look")) && ptr::eq(watch.set.load(Ordering::Relaxed), set) {
         // SAFETY: it is this set's watch and we hold the lock.
         let (fd, source, data) = unsafe {
             let fields = guarded(handle.watch());
             (fields.fd, fields.source, fields.data)
         };
-        if scan.find(hash(fd, source.cast()), fd, source.cast()) == Some(handle.watch()) {
+        let there = scan.find(hash(fd, source.cast()), fd, source.cast()) == Some(handle.watch());
+        if there || mutant!("close_without_look") {
             last_look(Leaving {
                 owner: set.owner.load(Ordering::Acquire),
                 fd,

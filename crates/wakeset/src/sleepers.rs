@@ -54,7 +54,7 @@ impl Sleepers {
     /// published with a `SeqCst` read-modify-write.
     #[inline]
     pub(crate) fn kick(&self) -> bool {
-        if !cfg!(wakeset_mutant = "kick_without_fence") {
+        if !mutant!("kick_without_fence") {
             fence_after_rmw();
         }
         let counts = self.counts.load(Ordering::SeqCst);
@@ -70,6 +70,9 @@ impl Sleepers {
         if !counts.is_multiple_of(LINGERING) {
             self.turn.word().fetch_add(1, Ordering::SeqCst);
             woken = self.turn.wake(1, EVERY_CLASS);
+            if mutant!("counted_is_woken") {
+                woken = 1;
+            }
         }
         // One who is counted but not yet, or no longer, asleep looks at the list anyway; the bell is for the case that
         // all who are left sleep elsewhere.
@@ -88,9 +91,12 @@ impl Sleepers {
     pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, deadline: Option<Deadline>) -> Slept {
         self.counts.fetch_add(HERE, Ordering::SeqCst);
         // Before the look: a kick after it changes the word, and the sleep does not begin.
-        let turn = self.turn.word().load(Ordering::SeqCst);
+        let mut turn = self.turn.word().load(Ordering::SeqCst);
         fence_after_rmw();
-        let ready = !cfg!(wakeset_mutant = "sleep_without_look") && ready();
+        let ready = !mutant!("sleep_without_look") && ready();
+        if mutant!("turn_after_look") {
+            turn = self.turn.word().load(Ordering::SeqCst);
+        }
         let slept = if ready { Slept::Woken } else { self.turn.sleep(turn, deadline, EVERY_CLASS) };
         self.counts.fetch_sub(HERE, Ordering::SeqCst);
         slept
@@ -175,7 +181,7 @@ mod models {
     /// Catches an event left to a waiter that lingers, and that then sleeps without having seen it.
     #[test]
     fn who_lingers_sees_what_is_left_to_it() {
-        crate::sync::explore(3, || {
+        crate::explore(3, || {
             struct Model {
                 sleepers: Sleepers,
                 list: AtomicUsize,
@@ -201,7 +207,7 @@ mod models {
     /// counts as woken. (The bell here is a futex of its own, as a doorbell eventfd is.)
     #[test]
     fn the_bell_is_rung_for_who_sleeps_elsewhere() {
-        crate::sync::explore(3, || {
+        crate::explore(3, || {
             struct Model {
                 sleepers: Sleepers,
                 list: AtomicUsize,

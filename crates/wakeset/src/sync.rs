@@ -415,22 +415,3 @@ pub(crate) mod inheritance {
         WANTED.with(Cell::get)
     }
 }
-
-/// Runs `model` in all its interleavings with at most `preemptions` preemptions (`LOOM_MAX_PREEMPTIONS` overrides), and
-/// says how many there were.
-#[cfg(all(test, loom))]
-pub(crate) fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    extern crate std;
-    use std::sync::atomic::AtomicUsize;
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
-    builder.max_branches = 100_000;
-    let schedules = alloc::sync::Arc::new(AtomicUsize::new(0));
-    let count = alloc::sync::Arc::clone(&schedules);
-    builder.check(move || {
-        count.fetch_add(1, Ordering::Relaxed);
-        model();
-    });
-    let name = std::thread::current().name().map_or_else(|| "model".into(), std::string::String::from);
-    std::println!("schedules {name}: {}", schedules.load(Ordering::Relaxed));
-}

@@ -172,7 +172,7 @@ impl WaitQueue {
     ///
     /// Takes no lock, allocates nothing, enters the kernel only if a waiter sleeps, and is async-signal-safe.
     pub fn wake(&self, events: Events) {
-        if !cfg!(wakeset_mutant = "wake_without_fence") {
+        if !mutant!("wake_without_fence") {
             full_fence();
         }
         self.wake_published(events);
@@ -181,12 +181,12 @@ impl WaitQueue {
     /// [`wake`](Self::wake) for a caller whose change was a `SeqCst` read-modify-write.
     #[inline(always)]
     pub(crate) fn wake_published(&self, events: Events) {
-        if !cfg!(wakeset_mutant = "wake_without_fence") {
+        if !mutant!("wake_without_fence") {
             fence_after_rmw();
         }
         // SeqCst, pairing with the slot store in `attach` and the poll behind it: either we see the watch or its
         // adder's poll sees our change.
-        let first = self.first.load(Ordering::SeqCst);
+        let first = self.first.load(ordering!(SeqCst, "slot_read_relaxed"));
         if self.more.load(Ordering::SeqCst).is_null() {
             if let Some(handle) = Handle::decode(first) {
                 // SAFETY: handles in a queue of this engine lead to type-stable watches.
@@ -320,7 +320,7 @@ impl WaitQueue {
         stamp.store(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
         self.now.fetch_add(1, Ordering::Relaxed);
         // A read-modify-write, so that the caller's poll is ordered behind it without an mfence.
-        slot.swap(handle.0, Ordering::SeqCst);
+        slot.swap(handle.0, ordering!(SeqCst, "attach_relaxed"));
         fence_after_rmw();
         Ok(index)
     }
@@ -425,7 +425,7 @@ impl WaitQueue {
             link = unsafe { &(*segment).next };
             len = len.saturating_mul(2).min(1 << 20);
         }
-        link.store(Segment::allocate(len)?, Ordering::SeqCst);
+        link.store(Segment::allocate(len)?, ordering!(SeqCst, "segment_relaxed"));
         self.slot(index).ok_or(Error::NoMemory)
     }
 }

@@ -30,8 +30,8 @@ pub(crate) unsafe fn wake_watch(handle: Handle, events: Events) -> bool {
     // SAFETY: sets are type-stable too; a late waker may read another set of the engine than the one it
     // was told of, and gives it a hint that its next harvest drops.
     let set = unsafe { &*watch.set.load(Ordering::Relaxed) };
-    if state.is_listed() && (set.wakes_are_plain() || cfg!(wakeset_mutant = "queued_is_told")) {
-        return false;
+    if state.is_listed() && (set.wakes_are_plain() || mutant!("queued_is_told")) {
+        return mutant!("queued_is_taken");
     }
     // SAFETY: as the caller's.
     unsafe { wake_watch_slow(handle, events, state) }
@@ -47,7 +47,7 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
     let concerned = |state: State| {
         let mask = state.mask();
         let key = events.bits() & 0xffff;
-        let same_life = state.generation() == handle.generation() || cfg!(wakeset_mutant = "wake_any_generation");
+        let same_life = state.generation() == handle.generation() || mutant!("wake_any_generation");
         same_life && mask != 0 && (key == 0 || key & mask != 0)
     };
     if !concerned(state) {
@@ -59,7 +59,12 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
     if policy == Policy::LockFree {
         while !state.is_queued() {
             let marked = state.queued();
-            match watch.state.compare_exchange(state.0, marked.0, Ordering::SeqCst, Ordering::SeqCst) {
+            match watch.state.compare_exchange(
+                state.0,
+                marked.0,
+                Ordering::SeqCst,
+                ordering!(SeqCst, "mark_retry_relaxed"),
+            ) {
                 Ok(_) => {
                     // SAFETY: we turned QUEUED on. The life that `state` was of has lasted, so `set` is its set.
                     unsafe { set.incoming.push(pointer) };
@@ -75,7 +80,7 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
                 }
             }
         }
-        if !state.is_listed() && !cfg!(wakeset_mutant = "queued_is_listed") {
+        if !state.is_listed() && !mutant!("queued_is_listed") {
             // Another waker is between its mark and its end, and may be stopped there.
             set.incoming.call_attention();
             set.sleepers.kick();
@@ -109,7 +114,7 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
 /// Says that the wake is done, unless the mark has been taken off since.
 fn finish(watch: &Watch, marked: State) {
     let mut state = marked;
-    while state.is_marked_like(marked) {
+    while state.is_marked_like(marked) || mutant!("finish_any_mark") && state.is_queued() {
         // Release: who sees it may rely on the push and the kick.
         match watch.state.compare_exchange(state.0, state.listed().0, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => return,
@@ -120,8 +125,10 @@ fn finish(watch: &Watch, marked: State) {
 
 /// After a push: one waiter of the set, and the sets around it.
 fn told(set: &SetCore, state: State, events: Events) -> bool {
-    let had_waiter = set.sleepers.kick();
-    set.wake_outer();
+    let had_waiter = set.sleepers.kick() || mutant!("exclusive_is_taken_unheard");
+    if !mutant!("wake_ends_inside") {
+        set.wake_outer();
+    }
     // Linux counts an exclusive wake as taken when the set had a waiter and the change is what was asked for.
     let flags = state.flags();
     if !flags.contains(Events::EXCLUSIVE) {

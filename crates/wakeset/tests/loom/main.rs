@@ -8,30 +8,16 @@
 
 use loom::thread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use wakeset::{Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, Source, Timeout};
+use wakeset::{Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, Source, Timeout, explore};
 
 mod counter;
+mod escape;
+mod exclusive;
 mod nesting;
+mod ready_lists;
 mod reclaim;
 mod report;
 mod sleep;
-
-/// Runs `model` in all its interleavings with at most `preemptions` preemptions (`LOOM_MAX_PREEMPTIONS` overrides), and
-/// says how many there were.
-fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
-    builder.max_branches = 100_000;
-    let schedules = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&schedules);
-    builder.check(move || {
-        count.fetch_add(1, Ordering::Relaxed);
-        model();
-    });
-    let name = std::thread::current().name().unwrap_or("model").to_owned();
-    println!("schedules {name}: {}", schedules.load(Ordering::Relaxed));
-}
 
 /// A set and a counter of one engine, both shared.
 struct World {
@@ -83,7 +69,8 @@ fn run<T: Send + Sync + 'static, R: 'static>(
     thread::spawn(move || f(&shared))
 }
 
-/// The set works as if nothing had happened: what it holds can be told apart and memory is used once at a time.
+/// The set, the only one of its engine, works as if nothing had happened: what it holds can be told apart, and memory is used
+/// once at a time and comes back.
 fn works_as_new(engine: &Engine, set: &EventPoll) {
     let counters = [open(engine), open(engine), open(engine)];
     for (i, counter) in counters.iter().enumerate() {
@@ -93,4 +80,10 @@ fn works_as_new(engine: &Engine, set: &EventPoll) {
         counter.write(1).unwrap();
     }
     assert_eq!([take(set), take(set), take(set), take(set)], [Some(10), Some(11), Some(12), None]);
+    // What a late waker has pushed is freed by the next life of the set.
+    set.close();
+    set.reopen();
+    assert_eq!(take(set), None);
+    set.close();
+    assert_eq!(engine.watches_out(), 0, "a watch was lost for good");
 }

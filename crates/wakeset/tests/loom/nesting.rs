@@ -41,7 +41,6 @@ fn a_wake_reaches_a_sleeper_on_the_outer_set() {
 }
 
 /// Catches an outer edge lost because another thread has the inner set's ready watch in its hands.
-/// (Mutant `hint_before_list`.)
 #[test]
 fn an_outer_edge_is_not_lost_to_an_inner_harvest() {
     explore(3, || {
@@ -54,7 +53,6 @@ fn an_outer_edge_is_not_lost_to_an_inner_harvest() {
 }
 
 /// Catches a wake that meets the inner watch queued and does not tell the outer set, whose edge is used up.
-/// (Mutant `queued_is_told`.)
 #[test]
 fn each_inner_change_is_an_outer_edge() {
     explore(3, || {

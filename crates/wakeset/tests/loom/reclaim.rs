@@ -3,7 +3,7 @@
 use super::*;
 
 /// Catches a late wake that marks the next life of the watch's memory, a watch freed twice, and one freed while it is
-/// on the list. (Mutants `free_while_queued`, `wake_any_generation`.)
+/// on the list.
 #[test]
 fn a_late_wake_does_not_reach_the_next_watch() {
     explore(3, || {
