@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::events::Events;
 use crate::source::Source;
+use crate::steps::step;
 use crate::sync::{AtomicU32, AtomicU64, Futex, Ordering, Slept, fence_after_rmw};
 use crate::wait_queue::WaitQueue;
 use bitflags::bitflags;
@@ -145,12 +146,14 @@ impl Counter {
             if value > MAX.wrapping_sub(n) || n > MAX {
                 return Err(self.refusal(value, n));
             }
+            step!(count_before_write);
             // SeqCst: the change of publish-then-check with a harvester (see `wake_watch`) and a sleeper (see `block`).
             match self.value.compare_exchange(value, value + n, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => value = now,
             }
         }
+        step!(count_written);
         if !mutant!("write_without_fence") {
             fence_after_rmw();
         }
@@ -188,11 +191,13 @@ impl Counter {
                 _ => {}
             }
             let taken = if semaphore { 1 } else { value };
+            step!(count_before_read);
             match self.value.compare_exchange(value, value - taken, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => break taken,
                 Err(_) => value = self.after_race(&mut raced),
             }
         };
+        step!(count_read);
         if !raced {
             let streak = self.streak.load(Ordering::Relaxed);
             if streak != 0 {
@@ -290,8 +295,11 @@ impl Counter {
 
     #[cold]
     fn wake_blocked(&self, n: u32, class: NonZeroU32) {
+        step!(blocked_before_turn);
         self.turn.word().fetch_add(1, Ordering::SeqCst);
+        step!(blocked_turned);
         self.turn.wake(n, class);
+        step!(blocked_woken);
     }
 
     /// Repeats a read until it does not block, sleeping in between.
@@ -309,21 +317,25 @@ impl Counter {
     #[cold]
     fn block<T>(&self, class: NonZeroU32, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
         self.blocked.fetch_add(1, Ordering::SeqCst);
+        step!(block_counted);
         let result = loop {
             // Before the attempt: a change after it changes the word, and the sleep does not begin.
             let turn = self.turn.word().load(Ordering::SeqCst);
             if !mutant!("block_without_fence") {
                 fence_after_rmw();
             }
+            step!(block_looked);
             match attempt() {
                 // The mode has been looked at: a change of it does not reach a call that has begun to wait.
                 Err(Error::WouldBlock) => {}
                 done => break done,
             }
+            step!(block_before_sleep);
             if self.turn.sleep_restarting(turn, class) == Slept::Interrupted {
                 break Err(Error::Interrupted);
             }
         };
+        step!(block_over);
         self.blocked.fetch_sub(1, Ordering::SeqCst);
         result
     }

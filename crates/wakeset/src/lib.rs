@@ -38,6 +38,11 @@ mod set;
 mod sleepers;
 mod source;
 mod state;
+#[cfg(wakeset_steps)]
+#[doc(hidden)]
+pub mod steps;
+#[cfg(not(wakeset_steps))]
+mod steps;
 mod sync;
 mod thread_id;
 mod time;

@@ -9,6 +9,7 @@
 //! from thread to thread, each of which has to be woken first; so in a process without real-time threads sleepers
 //! wait at a turnstile, and whoever runs takes the lock.
 
+use crate::steps::{step, step_lock};
 use crate::sync::{LockWord, Ordering, inheritance};
 use crate::thread_id;
 use core::cell::UnsafeCell;
@@ -62,15 +63,33 @@ impl RawLock {
     #[inline]
     pub fn lock(&self) {
         let me = thread_id::current();
-        if !self.take(me) {
+        self.lock_as(me);
+    }
+
+    #[inline]
+    fn lock_as(&self, me: u32) {
+        if self.take(me) {
+            step_lock!(Locked, self);
+        } else {
             self.lock_contended(me);
+            step_lock!(Locked, self);
+            step!(lock_after_contention);
         }
     }
 
     /// Takes the lock if nobody holds it; whether it did.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.take(thread_id::current())
+        self.try_lock_as(thread_id::current())
+    }
+
+    #[inline]
+    fn try_lock_as(&self, me: u32) -> bool {
+        let taken = self.take(me);
+        if taken {
+            step_lock!(Locked, self);
+        }
+        taken
     }
 
     /// May be `false` for a free lock that its last holder is still giving to a sleeper.
@@ -92,21 +111,28 @@ impl RawLock {
             }
             core::hint::spin_loop();
         }
-        if inheritance::wanted() && self.0.lock_in_kernel(me) {
-            return;
+        step_lock!(Waiting, self);
+        if inheritance::wanted() {
+            step!(lock_before_kernel);
+            if self.0.lock_in_kernel(me) {
+                return;
+            }
         }
         // Who has slept says on taking the lock that others may sleep still.
         let mut slept = 0;
         loop {
             let word = self.0.word().load(Ordering::Relaxed);
             if word & HOLDER == 0 {
+                step!(lock_before_take);
                 let asleep = if mutant!("sleeper_forgets_sleepers") { 0 } else { slept };
                 if self.change(word, word | asleep | u64::from(me)) {
                     return;
                 }
             } else if word & ASLEEP != 0 || self.change(word, word | ASLEEP) {
                 // A signal handler or a stray wake only makes us look again.
+                step!(lock_before_sleep);
                 self.0.sleep_at_turnstile();
+                step!(lock_slept);
                 slept = ASLEEP;
             }
         }
@@ -137,11 +163,13 @@ impl RawLock {
         {
             self.give_to_sleeper();
         }
+        step_lock!(Unlocked, self);
     }
 
     #[cold]
     fn give_to_sleeper(&self) {
         let word = self.0.word().load(Ordering::Relaxed);
+        step!(release_before);
         if word & WAITERS == 0
             && self
                 .0
@@ -149,10 +177,17 @@ impl RawLock {
                 .compare_exchange(word, FREE, ordering!(Release, "contended_unlock_relaxed"), Ordering::Relaxed)
                 .is_ok()
         {
-            return self.0.wake_at_turnstile();
+            step!(released);
+            if !mutant!("unlock_without_wake") {
+                self.0.wake_at_turnstile();
+            }
+            step!(turnstile_woken);
+            return;
         }
         // The kernel's sleepers go first.
+        step!(release_before_kernel);
         self.0.unlock_in_kernel();
+        step!(kernel_released);
         // If there were none any more it is free, and the turnstile is ours to open.
         let word = self.0.word().load(Ordering::Relaxed);
         if word == ASLEEP && !mutant!("turnstile_left_shut") && self.change(word, FREE) {
@@ -204,16 +239,14 @@ impl<T> ScanLock<T> {
     #[inline]
     pub fn lock(&self) -> ScanGuard<'_, T> {
         let me = thread_id::current();
-        if !self.raw.take(me) {
-            self.raw.lock_contended(me);
-        }
+        self.raw.lock_as(me);
         ScanGuard { lock: self, me, on_this_thread: PhantomData }
     }
 
     /// The lock if nobody holds it.
     pub fn try_lock(&self) -> Option<ScanGuard<'_, T>> {
         let me = thread_id::current();
-        self.raw.take(me).then_some(ScanGuard { lock: self, me, on_this_thread: PhantomData })
+        self.raw.try_lock_as(me).then_some(ScanGuard { lock: self, me, on_this_thread: PhantomData })
     }
 }
 

@@ -9,6 +9,7 @@
 
 use crate::error::Error;
 use crate::lock::ScanLock;
+use crate::steps::step;
 use crate::sync::{AtomicPtr, Ordering};
 use alloc::alloc::{Layout, alloc, dealloc};
 use core::ptr;
@@ -73,6 +74,7 @@ impl<T: Pooled> Pool<T> {
                 // SAFETY: as above.
                 let last_link = unsafe { &*last }.link();
                 let rest = last_link.load(Ordering::Relaxed);
+                step!(take_free_before);
                 match self.free.compare_exchange(
                     first,
                     rest,
@@ -80,6 +82,7 @@ impl<T: Pooled> Pool<T> {
                     ordering!(Acquire, "free_list_retry_relaxed"),
                 ) {
                     Ok(_) => {
+                        step!(take_free_done);
                         last_link.store(ptr::null_mut(), Ordering::Relaxed);
                         return Ok(first);
                     }
@@ -97,14 +100,17 @@ impl<T: Pooled> Pool<T> {
     pub(crate) unsafe fn give(&self, first: *mut T, last: *mut T) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
+            step!(give_before);
             // SAFETY: the caller owns `last`.
             unsafe { &*last }.link().store(head, Ordering::Relaxed);
+            step!(give_linked);
             // Release: the taker's Acquire load sees the links and whatever the owners wrote.
             match self.free.compare_exchange(head, first, ordering!(Release, "give_relaxed"), Ordering::Relaxed) {
-                Ok(_) => return,
+                Ok(_) => break,
                 Err(now) => head = now,
             }
         }
+        step!(given);
     }
 
     /// How many are not free, for models in which nobody else is at work.
@@ -145,11 +151,14 @@ impl<T: Pooled> Pool<T> {
         loop {
             // SAFETY: the chunk is ours until it is pushed.
             unsafe { chunk.write(Chunk { next: head, len }) };
+            step!(grow_before_push);
             match self.chunks.compare_exchange(head, chunk, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return Ok(first),
+                Ok(_) => break,
                 Err(now) => head = now,
             }
         }
+        step!(grown);
+        Ok(first)
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`RwLock`] are built as Linux built its list before and after 2019 so that the trade can be measured. Both break
 //! the rule that a stopped waker stops nobody else.
 
+use crate::steps::step;
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 use crate::watch::Watch;
 use core::ptr;
@@ -90,17 +91,20 @@ impl Incoming {
     pub(crate) unsafe fn push(&self, watch: *mut Watch) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
+            step!(push_before);
             // SAFETY: the caller owns the link.
             unsafe { &*watch }.next.store(untagged(head), Ordering::Relaxed);
             // SeqCst: the first half of publish-then-check with a waiter that counts itself in and then looks
             // here (`Sleepers::kick`). No ABA problem: nothing is ever popped singly.
             let attention = if mutant!("push_drops_attention") { 0 } else { head.addr() & ATTENTION };
             let tagged = watch.map_addr(|address| address | attention);
+            step!(push_linked);
             match self.head.compare_exchange(head, tagged, ordering!(SeqCst, "push_relaxed"), Ordering::Relaxed) {
-                Ok(_) => return,
+                Ok(_) => break,
                 Err(now) => head = now,
             }
         }
+        step!(push_done);
     }
 
     /// Makes the next harvest look for marked watches that are not on the list.
@@ -109,12 +113,14 @@ impl Incoming {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             let tagged = head.map_addr(|address| address | ATTENTION);
+            step!(attention_before);
             // Also if it is called already: the read-modify-write is what the check of the sleepers needs.
             match self.head.compare_exchange(head, tagged, Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) => return,
+                Ok(_) => break,
                 Err(now) => head = now,
             }
         }
+        step!(attention_called);
     }
 
     /// Takes everything, last pushed first, and whether attention was called.
@@ -122,6 +128,7 @@ impl Incoming {
         if self.is_empty() {
             return (ptr::null_mut(), false);
         }
+        step!(take_before);
         let head = if mutant!("take_in_two_steps") {
             let head = self.head.load(Ordering::SeqCst);
             self.head.store(ptr::null_mut(), Ordering::SeqCst);
@@ -129,6 +136,7 @@ impl Incoming {
         } else {
             self.head.swap(ptr::null_mut(), ordering!(SeqCst, "take_relaxed"))
         };
+        step!(taken);
         (untagged(head), head.addr() & ATTENTION != 0)
     }
 

@@ -18,6 +18,7 @@ use crate::ready_list::{Incoming, Policy};
 use crate::sleepers::Sleepers;
 use crate::source::Source;
 use crate::state::State;
+use crate::steps::step;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence_after_rmw};
 use crate::wait_queue::{Handle, WaitQueue};
 use crate::watch::{Guarded, Watch};
@@ -281,8 +282,10 @@ impl SetCore {
         if self.incoming.is_empty() {
             return false;
         }
+        step!(hint_before);
         // First the hint, then the take; `may_be_ready` looks in the other order and finds one of them.
         self.pending_hint.fetch_add(1, Ordering::SeqCst);
+        step!(hinted);
         let (mut newest, attention) = self.incoming.locked_by_harvester(self.policy(), || self.incoming.take());
         // Reverse: last pushed is first on the stack.
         let mut oldest: *mut Watch = ptr::null_mut();
@@ -294,6 +297,7 @@ impl SetCore {
             oldest = newest;
             newest = next;
         }
+        step!(chain_reversed);
         while !oldest.is_null() {
             let watch = oldest;
             // SAFETY: as above. A dead one may have belonged to an earlier life of this set's memory; it is nobody's now.
@@ -301,7 +305,9 @@ impl SetCore {
                 oldest = shared(watch).next.load(Ordering::Relaxed);
                 let state = State(shared(watch).state.load(Ordering::Acquire));
                 if state.is_dead() && !mutant!("dead_is_pending") {
+                    step!(bury_before);
                     shared(watch).state.store(state.buried().0, Ordering::Release);
+                    step!(buried);
                     self.home().watches.give(watch, watch);
                 } else {
                     scan.pending.push_back(watch);
@@ -316,14 +322,18 @@ impl SetCore {
         if again {
             self.incoming.call_attention();
         }
+        step!(end_before_hint);
         let left = scan.pending.len;
         if left != 0 || self.pending_hint.load(Ordering::Relaxed) != 0 {
             // A read-modify-write, for the check of the sleepers below.
             self.pending_hint.swap(left, Ordering::SeqCst);
+            step!(end_hinted);
         }
         drop(scan);
+        step!(end_unlocked);
         if (left != 0 || again) && !mutant!("leftovers_kick_nobody") {
             self.sleepers.kick();
+            step!(end_kicked);
         }
     }
 
@@ -346,6 +356,7 @@ impl SetCore {
             // SAFETY: as in `harvest`.
             let (Guarded { source, data, .. }, word) = unsafe { (guarded(watch), &shared(watch).state) };
             let state = State(word.load(Ordering::SeqCst));
+            step!(sweep_before_poll);
             // SAFETY: a source removes its watches, under this lock, before it goes.
             let ready = unsafe { &**source }.poll() & Events::from_bits_retain(state.mask());
             if ready.is_empty() {
@@ -405,7 +416,9 @@ impl SetCore {
             if ready.is_empty() {
                 // Off the list first, then the poll: a change from here on queues the watch again.
                 let early = mutant!("unqueue_after_poll").then(poll);
+                step!(unqueue_before);
                 state = State(word.fetch_and(State(!0).unqueued().0, Ordering::SeqCst)).unqueued();
+                step!(unqueued);
                 fence_after_rmw();
                 ready = early.unwrap_or_else(poll) & Events::from_bits_retain(state.mask());
                 if ready.is_empty() {
@@ -418,6 +431,7 @@ impl SetCore {
                     again |= mark == Mark::InHand;
                 }
             }
+            step!(report_before);
             if !report(Event::new(ready, data)) {
                 let mark = if ours { Mark::Ours } else { mark_queued(word) };
                 again |= mark == Mark::InHand;
@@ -427,6 +441,7 @@ impl SetCore {
                 }
                 break;
             }
+            step!(reported);
             reported += 1;
             if ours {
                 // SAFETY: as above.
@@ -462,7 +477,9 @@ impl SetCore {
             }
             // SAFETY: as above.
             unsafe { scan.pending.unlink(watch) };
+            step!(poll_unqueue_before);
             word.fetch_and(State(!0).unqueued().0, Ordering::SeqCst);
+            step!(poll_unqueued);
             fence_after_rmw();
             if holds() {
                 match mark_queued(word) {
@@ -551,8 +568,10 @@ impl SetCore {
             &shared(watch).state
         };
         let state = State(word.load(Ordering::Relaxed)).with_interest(asked(event.events));
+        step!(add_before_state);
         // Release: a waker that finds the handle in the queue sees the watch as it is here.
         word.store(state.0, Ordering::SeqCst);
+        step!(add_state_stored);
         if mutant!("poll_before_attach") {
             self.queue_if_ready(scan, watch);
         }
@@ -573,6 +592,7 @@ impl SetCore {
             self.retire(scan, watch);
             return Err(error);
         }
+        step!(add_before_interest);
         scan.interest.insert_unique(key, watch, rehash);
         self.len.store(scan.interest.len(), Ordering::SeqCst);
         Ok(!mutant!("poll_before_attach") && self.queue_if_ready(scan, watch))
@@ -589,7 +609,9 @@ impl SetCore {
         }
         // SAFETY: as above.
         unsafe { guarded(watch) }.data = event.data;
+        step!(modify_before_state);
         change_state(word, |state| state.with_interest(asked(event.events)));
+        step!(modified);
         let newly_ready = self.queue_if_ready(&mut scan, watch);
         self.end_change(scan, newly_ready);
         Ok(())
@@ -605,8 +627,11 @@ impl SetCore {
 
     /// Closes the set: no new watches, and all it has are gone.
     pub(crate) fn close(&self) {
+        step!(close_before_queue);
         self.queue.close();
+        step!(closed_queue);
         let mut scan = self.scan.lock();
+        step!(close_before_forget);
         scan.closed = true;
         self.collect(&mut scan);
         for watch in core::mem::take(&mut scan.interest) {
@@ -614,6 +639,7 @@ impl SetCore {
         }
         // What a late waker still pushes is dead, and freed by the next life of this memory.
         self.pending_hint.store(0, Ordering::SeqCst);
+        step!(closed);
         if let Some((first, last)) = scan.free_chain() {
             // SAFETY: the set's own free watches, linked from first to last.
             unsafe { self.home().watches.give(first, last) };
@@ -664,10 +690,12 @@ impl SetCore {
             }
             word.fetch_and(State(!0).unqueued().0, Ordering::AcqRel);
         }
+        step!(retire_before);
         // From here on QUEUED can only mean that a waker has marked it and not pushed it yet.
         if change_state(word, State::ended).is_dead() && !mutant!("free_while_queued") {
             return;
         }
+        step!(retired);
         // SAFETY: ended and not queued: nobody but late wakers knows it, and they see the new generation.
         unsafe { shared(watch).next.store(scan.free, Ordering::Relaxed) };
         scan.free = watch;
@@ -677,6 +705,7 @@ impl SetCore {
     fn queue_if_ready(&self, scan: &mut Scan, watch: *mut Watch) -> NewlyReady {
         // SAFETY: a watch of this set, whose lock we hold; its source is open.
         let (word, source) = unsafe { (&shared(watch).state, &*guarded(watch).source) };
+        step!(change_before_poll);
         if !mutant!("change_without_fence") {
             fence_after_rmw();
         }
@@ -684,11 +713,13 @@ impl SetCore {
         if (source.poll() & Events::from_bits_retain(mask)).is_empty() {
             return false;
         }
+        step!(change_polled);
         // Before the mark: a waker that meets it leaves, and its thread must find the set ready. If nothing comes of it, the
         // next harvest puts it right.
         if self.pending_hint.load(Ordering::Relaxed) == 0 && !mutant!("hint_after_mark") {
             self.pending_hint.swap(1, Ordering::SeqCst);
         }
+        step!(change_hinted);
         match mark_queued(word) {
             Mark::Ours => {}
             Mark::Listed => return false,
@@ -697,6 +728,7 @@ impl SetCore {
                 return true;
             }
         }
+        step!(change_marked);
         // What became ready before comes before it.
         if self.collect(scan) {
             self.incoming.call_attention();
@@ -712,8 +744,10 @@ impl SetCore {
     /// Unlocks after a change of the interest list, and tells waiters and outer sets if it made something ready.
     fn end_change(&self, scan: ScanGuard<'_, Scan>, newly_ready: NewlyReady) {
         drop(scan);
+        step!(change_unlocked);
         if newly_ready && !mutant!("changes_kick_nobody") {
             self.sleepers.kick();
+            step!(change_kicked);
             self.wake_outer();
         }
     }
@@ -774,6 +808,7 @@ fn mark_queued(word: &crate::sync::AtomicU64) -> Mark {
     let mut state = State(word.load(Ordering::Relaxed));
     while !state.is_queued() {
         // Listed from the start: it will be when the lock is free.
+        step!(remark_before);
         match word.compare_exchange(state.0, state.queued().listed().0, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => return Mark::Ours,
             Err(now) => state = State(now),

@@ -11,6 +11,7 @@
 //! Whichever comes second sees the other. A waker stopped between its two steps delays only its own
 //! event: the next waker wakes, and that waiter harvests both.
 
+use crate::steps::step;
 use crate::sync::{AtomicU64, AtomicUsize, Futex, Ordering, Slept, fence_after_rmw};
 use crate::time::Deadline;
 use core::num::NonZeroU32;
@@ -57,7 +58,9 @@ impl Sleepers {
         if !mutant!("kick_without_fence") {
             fence_after_rmw();
         }
+        step!(kick_before_look);
         let counts = self.counts.load(Ordering::SeqCst);
+        step!(kick_looked);
         if counts & !(ELSEWHERE - LINGERING) != 0 {
             self.kick_sleeping(counts);
         }
@@ -68,8 +71,11 @@ impl Sleepers {
     fn kick_sleeping(&self, counts: u64) {
         let mut woken = 0;
         if !counts.is_multiple_of(LINGERING) {
+            step!(kick_before_turn);
             self.turn.word().fetch_add(1, Ordering::SeqCst);
+            step!(kick_turned);
             woken = self.turn.wake(1, EVERY_CLASS);
+            step!(kick_futex_woken);
             if mutant!("counted_is_woken") {
                 woken = 1;
             }
@@ -89,7 +95,9 @@ impl Sleepers {
 
     /// Sleeps until kicked, but not if `ready()` holds after the waiter has been counted in.
     pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, deadline: Option<Deadline>) -> Slept {
+        step!(sleep_before_count);
         self.counts.fetch_add(HERE, Ordering::SeqCst);
+        step!(sleep_counted);
         // Before the look: a kick after it changes the word, and the sleep does not begin.
         let mut turn = self.turn.word().load(Ordering::SeqCst);
         fence_after_rmw();
@@ -97,8 +105,11 @@ impl Sleepers {
         if mutant!("turn_after_look") {
             turn = self.turn.word().load(Ordering::SeqCst);
         }
+        step!(sleep_before_futex);
         let slept = if ready { Slept::Woken } else { self.turn.sleep(turn, deadline, EVERY_CLASS) };
+        step!(sleep_before_leave);
         self.counts.fetch_sub(HERE, Ordering::SeqCst);
+        step!(sleep_left);
         slept
     }
 
@@ -119,8 +130,10 @@ impl Sleepers {
     /// Counts in a waiter that will sleep elsewhere. It must look at the list afterwards, and call
     /// [`leave_elsewhere`](Self::leave_elsewhere) when it no longer sleeps.
     pub(crate) fn enter_elsewhere(&self) {
+        step!(elsewhere_before);
         self.counts.fetch_add(ELSEWHERE, Ordering::SeqCst);
         fence_after_rmw();
+        step!(elsewhere_counted);
     }
 
     pub(crate) fn someone_is_elsewhere(&self) -> bool {
@@ -128,7 +141,9 @@ impl Sleepers {
     }
 
     pub(crate) fn leave_elsewhere(&self) {
+        step!(elsewhere_before_leave);
         self.counts.fetch_sub(ELSEWHERE, Ordering::SeqCst);
+        step!(elsewhere_left);
     }
 
     /// Installs the bell for waiters that sleep elsewhere; `None` takes it away.
@@ -143,12 +158,15 @@ impl Sleepers {
     }
 
     fn ring(&self) {
+        step!(ring_before_look);
         let ring = self.ring.load(Ordering::SeqCst);
         if ring != 0 {
             let argument = self.argument.load(Ordering::SeqCst);
             // SAFETY: only `set_bell` stores here, and it stores a `Ring`.
             let ring: Ring = unsafe { core::mem::transmute::<*const (), Ring>(ring as *const ()) };
+            step!(ring_before);
             ring(argument);
+            step!(ring_done);
         }
     }
 }

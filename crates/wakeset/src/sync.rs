@@ -239,6 +239,12 @@ pub(crate) mod inheritance {
         STATE.store(if enabled { UNUSED } else { OFF }, Ordering::Relaxed);
     }
 
+    /// As if a thread under a real-time policy had waited, or none.
+    #[cfg(wakeset_steps)]
+    pub(crate) fn set_in_use(in_use: bool) {
+        STATE.store(if in_use { IN_USE } else { UNUSED }, Ordering::Relaxed);
+    }
+
     /// Whether the calling thread is to sleep that way.
     pub(crate) fn wanted() -> bool {
         match STATE.load(Ordering::Relaxed) {

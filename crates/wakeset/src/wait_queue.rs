@@ -17,6 +17,7 @@ use crate::events::Events;
 use crate::lock::ScanLock;
 use crate::set::SetCore;
 use crate::state::{GENERATION_BITS, State};
+use crate::steps::step;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence_after_rmw, full_fence};
 use crate::watch::Watch;
 use alloc::alloc::{Layout, alloc, dealloc};
@@ -172,6 +173,7 @@ impl WaitQueue {
     ///
     /// Takes no lock, allocates nothing, enters the kernel only if a waiter sleeps, and is async-signal-safe.
     pub fn wake(&self, events: Events) {
+        step!(queue_before_fence);
         if !mutant!("wake_without_fence") {
             full_fence();
         }
@@ -184,13 +186,17 @@ impl WaitQueue {
         if !mutant!("wake_without_fence") {
             fence_after_rmw();
         }
+        step!(queue_before_slot);
         // SeqCst, pairing with the slot store in `attach` and the poll behind it: either we see the watch or its
         // adder's poll sees our change.
         let first = self.first.load(ordering!(SeqCst, "slot_read_relaxed"));
+        step!(queue_slot_read);
         if self.more.load(Ordering::SeqCst).is_null() {
             if let Some(handle) = Handle::decode(first) {
+                step!(queue_before_tell);
                 // SAFETY: handles in a queue of this engine lead to type-stable watches.
                 unsafe { crate::wake::wake_watch(handle, events) };
+                step!(queue_told);
             }
             return;
         }
@@ -200,8 +206,11 @@ impl WaitQueue {
     #[cold]
     fn wake_many(&self, events: Events) {
         let tell = |handle: Handle| {
+            step!(many_before_tell);
             // SAFETY: handles in a queue of this engine lead to type-stable watches.
-            unsafe { crate::wake::wake_watch(handle, events) }
+            let taken = unsafe { crate::wake::wake_watch(handle, events) };
+            step!(many_told);
+            taken
         };
         let now = self.now.load(Ordering::Relaxed);
         let mut sorted = [(0, Handle(0)); SORTED];
@@ -218,6 +227,7 @@ impl WaitQueue {
             for (_, handle) in sorted.iter().filter(|(_, handle)| !handle.is_exclusive()) {
                 tell(*handle);
             }
+            step!(many_before_exclusive);
             let _taken =
                 sorted.iter().rev().filter(|(_, handle)| handle.is_exclusive()).any(|(_, handle)| tell(*handle));
             return;
@@ -239,6 +249,7 @@ impl WaitQueue {
             let mut oldest = None;
             self.each(|handle, stamp| {
                 let age = now.wrapping_sub(stamp);
+                step!(stamp_read);
                 if handle.is_exclusive() && age < younger_than && oldest.is_none_or(|(most, _)| age > most) {
                     oldest = Some((age, handle));
                 }
@@ -264,6 +275,7 @@ impl WaitQueue {
         while !segment.is_null() {
             // SAFETY: segments live as long as the queue.
             for slot in unsafe { &*Segment::slots(segment) } {
+                step!(walk_before_slot);
                 if let Some(handle) = Handle::decode(slot.watch.load(Ordering::SeqCst))
                     && !f(handle, slot.stamp.load(Ordering::Relaxed))
                 {
@@ -272,6 +284,7 @@ impl WaitQueue {
             }
             // SAFETY: as above.
             segment = unsafe { &*segment }.next.load(Ordering::SeqCst);
+            step!(walk_segment_read);
         }
     }
 
@@ -319,8 +332,10 @@ impl WaitQueue {
         }
         stamp.store(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
         self.now.fetch_add(1, Ordering::Relaxed);
+        step!(attach_stamped);
         // A read-modify-write, so that the caller's poll is ordered behind it without an mfence.
         slot.swap(handle.0, ordering!(SeqCst, "attach_relaxed"));
+        step!(attached);
         fence_after_rmw();
         Ok(index)
     }
@@ -330,7 +345,9 @@ impl WaitQueue {
         let mut membership = self.membership.lock();
         let Some((slot, _)) = self.slot(index) else { return };
         if Handle::decode(slot.load(Ordering::Relaxed)).is_some() {
+            step!(detach_before_slot);
             slot.store(u64::from(membership.free), Ordering::Release);
+            step!(detached);
             membership.free = index + 1;
         }
     }

@@ -11,6 +11,7 @@ use crate::events::Events;
 use crate::ready_list::Policy;
 use crate::set::SetCore;
 use crate::state::State;
+use crate::steps::step;
 use crate::sync::Ordering;
 use crate::wait_queue::Handle;
 use crate::watch::Watch;
@@ -24,9 +25,11 @@ use crate::watch::Watch;
 pub(crate) unsafe fn wake_watch(handle: Handle, events: Events) -> bool {
     // SAFETY: type-stable, by the caller.
     let watch = unsafe { &*handle.watch() };
+    step!(wake_before_look);
     // SeqCst, pairing with the harvester's clearing of QUEUED: if we see it still on, the harvester's poll comes
     // after our change and sees it.
     let state = State(watch.state.load(Ordering::SeqCst));
+    step!(wake_looked);
     // SAFETY: sets are type-stable too; a late waker may read another set of the engine than the one it
     // was told of, and gives it a hint that its next harvest drops.
     let set = unsafe { &*watch.set.load(Ordering::Relaxed) };
@@ -59,6 +62,7 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
     if policy == Policy::LockFree {
         while !state.is_queued() {
             let marked = state.queued();
+            step!(mark_before);
             match watch.state.compare_exchange(
                 state.0,
                 marked.0,
@@ -66,8 +70,10 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
                 ordering!(SeqCst, "mark_retry_relaxed"),
             ) {
                 Ok(_) => {
+                    step!(marked);
                     // SAFETY: we turned QUEUED on. The life that `state` was of has lasted, so `set` is its set.
                     unsafe { set.incoming.push(pointer) };
+                    step!(pushed);
                     let taken = told(set, state, events);
                     finish(watch, marked);
                     return taken;
@@ -81,6 +87,7 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
             }
         }
         if !state.is_listed() && !mutant!("queued_is_listed") {
+            step!(attention_needed);
             // Another waker is between its mark and its end, and may be stopped there.
             set.incoming.call_attention();
             set.sleepers.kick();
@@ -92,15 +99,19 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
                 if !concerned(state) || state.is_queued() {
                     return false;
                 }
+                step!(locked_before_mark);
                 // The lock makes the mark and the push one step.
                 let marked = state.queued().listed();
                 if watch.state.compare_exchange(state.0, marked.0, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                    step!(locked_marked);
                     // SAFETY: we turned QUEUED on.
                     unsafe { set.incoming.push(pointer) };
+                    step!(locked_pushed);
                     return true;
                 }
             }
         });
+        step!(locked_released);
         if pushed {
             return told(set, state, events);
         }
@@ -115,20 +126,24 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
 fn finish(watch: &Watch, marked: State) {
     let mut state = marked;
     while state.is_marked_like(marked) || mutant!("finish_any_mark") && state.is_queued() {
+        step!(listed_before);
         // Release: who sees it may rely on the push and the kick.
         match watch.state.compare_exchange(state.0, state.listed().0, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(_) => return,
+            Ok(_) => break,
             Err(now) => state = State(now),
         }
     }
+    step!(listed);
 }
 
 /// After a push: one waiter of the set, and the sets around it.
 fn told(set: &SetCore, state: State, events: Events) -> bool {
     let had_waiter = set.sleepers.kick() || mutant!("exclusive_is_taken_unheard");
+    step!(kicked);
     if !mutant!("wake_ends_inside") {
         set.wake_outer();
     }
+    step!(outer_told);
     // Linux counts an exclusive wake as taken when the set had a waiter and the change is what was asked for.
     let flags = state.flags();
     if !flags.contains(Events::EXCLUSIVE) {
