@@ -211,7 +211,7 @@ fn blocking_counters() {
             })
         })
         .collect();
-    join(threads.drain(..).collect());
+    join(std::mem::take(&mut threads));
     let left = counter.seal().unwrap_or(0);
     join(readers);
     assert_eq!(taken.load(Ordering::SeqCst) + left, 2 * WRITES);
