@@ -332,6 +332,12 @@ fn escapes_random() {
 }
 
 #[test]
+fn kills() {
+    // `ci/kills` makes 10,000.
+    compare_patiently("kills", Build::Plain, &["100"], PATIENCE * 5);
+}
+
+#[test]
 fn polls() {
     compare("polls", Build::Plain, &[]);
 }
@@ -410,8 +416,7 @@ fn ration(source: &str, numbers: impl Iterator<Item = usize>, exempt: &[&str]) {
         Outcome { stdout, ..outcome }
     };
     let kernel = compared(Runner::Kernel);
-    let mut runs = 0;
-    for n in numbers {
+    for (runs, n) in numbers.enumerate() {
         let mut refused = false;
         for how in ["", "!"] {
             let allocations = format!("{n}{how}");
@@ -431,7 +436,6 @@ fn ration(source: &str, numbers: impl Iterator<Item = usize>, exempt: &[&str]) {
             assert!(runs > 5, "{source} needs {n} allocations only, or none was refused");
             return;
         }
-        runs += 1;
     }
 }
 

@@ -9,6 +9,7 @@ use crate::escape;
 use crate::section::Section;
 use crate::set::FdSet;
 use crate::stats::Stat;
+use crate::steps::step;
 use crate::sys::{self, Errno};
 use crate::table;
 use core::ffi::c_int;
@@ -37,8 +38,10 @@ const GONE: c_int = -2;
 
 pub(crate) fn ring(fd: usize) {
     let one = 1_u64;
+    step!(bell_before_ring);
     // A full counter (EAGAIN) is 2^64 rings away.
     let _ = sys::write(fd as c_int, (&raw const one).cast(), 8);
+    step!(bell_rung);
 }
 
 /// Gives the set a bell if it has none; `false` if there is no descriptor left for it.
@@ -71,8 +74,10 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
         table::spare_bell(bell);
         return Err(error);
     }
+    step!(bell_in_kernel);
     set.set.set_bell(Some((ring, bell as usize)));
     set.bell.store(bell, Ordering::SeqCst);
+    step!(bell_known);
     if set.set.someone_is_elsewhere() {
         // Whoever pushed before there was a bell found none to ring.
         ring(bell as usize);
@@ -186,7 +191,7 @@ mod tests {
         let Entry::Set(set) = table::get(fd) else { panic!("{fd} is a kernel epoll") };
         assert!(!has_ever_been_in(set));
         let wait = Using::begin(fd, set).unwrap();
-        assert!(install(&wait));
+        assert_eq!(install(&wait), Ok(true));
         crate::close(fd).unwrap();
         assert!(has_ever_been_in(&wait));
         drop(wait);

@@ -4,6 +4,7 @@ use crate::count::count;
 use crate::escape;
 use crate::section::{Moment, Section};
 use crate::stats::Stat;
+use crate::steps::{step, step_lock, step_waited};
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Slot, SlotHead, Using};
 use crate::user;
@@ -81,8 +82,10 @@ impl FdCounter {
     /// Waits until the kernel object has the state, after an operation found it sealed.
     pub(crate) fn settle(&self) {
         while self.place.load(Ordering::SeqCst) == whereabouts::MOVING {
+            step_lock!(Waiting, &self.place);
             sys::futex_wait(&self.place, whereabouts::MOVING);
         }
+        step_waited!();
     }
 }
 
@@ -150,9 +153,13 @@ pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
         Some(slot) if len == 8 && sys::is_plausible(buffer, len) => {
             // SAFETY: the caller gives the memory.
             let Some(n) = (unsafe { user::load_u64(buffer.cast()) }) else { return false };
+            step!(write_before_moment);
             let moment = Moment::enter();
+            step!(write_in_moment);
             let done = slot.counter.try_write(n).is_ok();
+            step!(write_moment_done);
             drop(moment);
+            step!(write_moment_over);
             if crate::count::is_on() && done {
                 count(Stat::SyscallsAvoided, 1);
             }
@@ -246,7 +253,9 @@ pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
 }
 
 fn in_a_moment<T>(f: impl FnOnce() -> T) -> T {
+    step!(read_before_moment);
     let _moment = Moment::enter();
+    step!(read_in_moment);
     f()
 }
 
@@ -258,7 +267,9 @@ fn carry_out<T>(
     blocking: impl Fn(&Counter, &dyn Fn() -> Result<T, Error>) -> Result<T, Error>,
 ) -> Option<Verdict<T>> {
     let attempt = || {
+        step!(attempt_before_section);
         let _section = Section::enter();
+        step!(attempt_in_section);
         attempt(&slot.counter)
     };
     let mut result = attempt();
@@ -278,7 +289,9 @@ fn carry_out<T>(
             Done(Ok(value))
         }
         Err(Error::Sealed) => {
+            step!(attempt_sealed);
             slot.settle();
+            step!(attempt_settled);
             Kernel
         }
         Err(error) => Done(Err(Errno::new(error.errno()))),

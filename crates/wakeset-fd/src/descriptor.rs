@@ -5,6 +5,7 @@ use crate::count::count;
 use crate::escape;
 use crate::section::Section;
 use crate::stats::Stat;
+use crate::steps::step_lock;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry};
 use crate::user;
@@ -40,11 +41,13 @@ fn forget(fd: c_int) {
         return;
     }
     count(Stat::Closed, 1);
+    step_lock!(Locked, &table::CLOSES);
     match entry {
         Entry::Counter(slot) => table::end(slot),
         Entry::Set(slot) => table::end(slot),
         Entry::Kernel | Entry::Bell => {}
     }
+    step_lock!(Unlocked, &table::CLOSES);
 }
 
 /// close_range(2) as far as it concerns in-process objects.

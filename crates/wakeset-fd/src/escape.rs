@@ -28,6 +28,7 @@ use crate::moving::Moving;
 use crate::section::Section;
 use crate::set::FdSet;
 use crate::stats::Stat;
+use crate::steps::{step, step_lock, step_waited};
 use crate::sys;
 use crate::table::{self, Entry, Slot};
 use core::ffi::c_int;
@@ -70,6 +71,7 @@ pub(crate) fn recheck_gate(fd: c_int) {
 /// Closes the gate and moves everything: before a fork. Whoever calls it calls [`open_gate`] afterwards.
 pub fn everything(reason: Stat) {
     GATE.fetch_add(1, Ordering::SeqCst);
+    step!(gate_closed);
     let _section = Section::enter();
     let _moving = hold_moves();
     everything_held(reason);
@@ -120,6 +122,7 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
     for fd in numbers {
         begin(fd, &mut counters, &mut sets);
     }
+    step!(move_begun);
     loop {
         // What the sets watch moves too; it may be watched by several.
         let mut next = sets.first();
@@ -148,14 +151,19 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
         if sets.iter().all(|set| set.set.is_empty() && !set.set.wait_queue().has_watches()) {
             break;
         }
+        // A close under way has taken its watches from the table's sight, and not yet from the set's.
+        step_lock!(Waiting, &table::CLOSES);
         sys::sched_yield();
     }
+    step_waited!();
+    step!(move_counters_gone);
     for set in sets.iter() {
         set.has_kernel.store(true, Ordering::SeqCst);
         bell::remove_held(set);
         set.set.kick_all();
         count(reason, 1);
         leave_table(set.fd(), set);
+        step!(set_gone);
     }
 }
 
@@ -210,9 +218,11 @@ fn move_counters(counters: Moving<FdCounter>, reason: Stat, touched: &mut Touche
     for slot in counters.iter() {
         slot.counter_queue().refuse_watches();
         slot.place.store(whereabouts::MOVING, Ordering::SeqCst);
+        step_lock!(Locked, &slot.place);
         slot.counter.seal_with(|value| slot.carried.store(value, Ordering::SeqCst));
         watched |= slot.counter_queue().has_watches();
     }
+    step!(move_sealed);
     // Before anybody is woken: who sleeps now is not between a counter and its watches.
     let quiet = watched && sys::others_sleep();
     for slot in counters.iter() {
@@ -223,6 +233,7 @@ fn move_counters(counters: Moving<FdCounter>, reason: Stat, touched: &mut Touche
             let _ = sys::write(slot.fd(), (&raw const value).cast(), 8);
         }
     }
+    step!(move_values_written);
     // Counters whose edges are all reported go first: see `take_reported_edge`.
     for pending in [false, true] {
         for slot in counters.iter() {
@@ -235,9 +246,11 @@ fn move_counters(counters: Moving<FdCounter>, reason: Stat, touched: &mut Touche
         // A watch that became pending between the two rounds.
         slot.counter_queue().hand_over(|watch| to_kernel_half(watch, quiet, touched));
     }
+    step!(move_watches_handed);
     for slot in counters.iter() {
         slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
         sys::futex_wake(&slot.place, u32::MAX >> 1);
+        step_lock!(Unlocked, &slot.place);
         count(reason, 1);
         leave_table(slot.fd(), slot);
     }

@@ -36,6 +36,11 @@ mod moving;
 pub mod section;
 pub mod set;
 pub mod stats;
+#[cfg(wakeset_steps)]
+#[doc(hidden)]
+pub mod steps;
+#[cfg(not(wakeset_steps))]
+mod steps;
 mod sys;
 mod table;
 pub mod user;

@@ -7,6 +7,7 @@ use crate::engine;
 use crate::escape;
 use crate::section::Section;
 use crate::stats::Stat;
+use crate::steps::step;
 use crate::sys::{self, Errno, SIGSET_BYTES};
 use crate::table::{self, Entry, Slot, SlotHead, Using};
 use crate::user;
@@ -483,7 +484,9 @@ impl Wait<'_> {
             if set.in_kernel.load(Ordering::SeqCst) {
                 // No in-process watch is left, or will be in a moment.
                 escape::wait_for_moves();
+                step!(kernel_before_sleep);
                 let found = cancel::point(|| self.sleep_in_kernel(until()))?;
+                step!(kernel_slept);
                 match self.filter(0, found) {
                     0 if found > 0 => continue,
                     kept => return Ok(kept),
@@ -577,6 +580,7 @@ impl Wait<'_> {
         // The kernel refuses a bell, and would refuse what moved: look here again and again.
         let bounded = bell.is_err();
         set.set.enter_elsewhere();
+        step!(elsewhere_before_look);
         // After the count: what was added or pushed before is seen here, what comes later rings.
         let result = if set.set.may_be_ready()
             || set.in_kernel.load(Ordering::SeqCst)
@@ -587,6 +591,7 @@ impl Wait<'_> {
             let until = if bounded { until.at_most(WITHOUT_BELL) } else { until };
             Some(cancel::point(|| self.sleep_in_kernel(until)))
         };
+        step!(elsewhere_slept);
         set.set.leave_elsewhere();
         let result = result?;
         let timed_out = result == Ok(0) && (!bounded || until.left() == Some(Duration::ZERO));

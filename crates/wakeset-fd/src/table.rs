@@ -16,6 +16,7 @@
 use crate::counter::FdCounter;
 use crate::moving::Links;
 use crate::set::FdSet;
+use crate::steps::{step, step_lock, step_waited};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
@@ -29,6 +30,10 @@ static END: AtomicI32 = AtomicI32::new(0);
 static SPARE_BELLS: AtomicU32 = AtomicU32::new(0);
 /// Where one was found last.
 static LAST_BELL: AtomicI32 = AtomicI32::new(0);
+
+/// Stands for the closes under way, where a test follows who waits for whom.
+#[cfg(wakeset_steps)]
+pub(crate) static CLOSES: u8 = 0;
 
 const TAG: usize = 7;
 const COUNTER: usize = 1;
@@ -241,8 +246,11 @@ impl SlotHead {
 
     pub(crate) fn set_moving(&self, moving: bool) {
         self.moving.store(u32::from(moving), Ordering::SeqCst);
-        if !moving {
+        if moving {
+            step_lock!(Locked, &self.moving);
+        } else {
             crate::sys::futex_wake(&self.moving, u32::MAX >> 1);
+            step_lock!(Unlocked, &self.moving);
         }
     }
 
@@ -253,8 +261,10 @@ impl SlotHead {
     /// Waits for whoever moves the object. The number no longer stands for it, so nobody begins anew.
     pub(crate) fn wait_for_mover(&self) {
         while self.is_moving() {
+            step_lock!(Waiting, &self.moving);
             crate::sys::futex_wait(&self.moving, 1);
         }
+        step_waited!();
     }
 
     /// Takes a free slot into use.
@@ -310,6 +320,7 @@ impl<S: Slot> Using<S> {
         // 0 is free: not an object any more.
         let join = |users: u32| (users != 0).then(|| users + 1);
         users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).ok()?;
+        step!(use_counted);
         let using = Self(slot);
         stands_for(fd, slot).then_some(using)
     }
@@ -337,8 +348,11 @@ pub(crate) fn end_use<S: Slot>(slot: &'static S) {
             // While the count is still 1, so that nobody takes the slot into use before it is done.
             let _section = crate::section::Section::enter();
             slot.finalize();
+            step!(object_ended);
         }
+        step!(use_before_end);
         if users.compare_exchange(now, now.saturating_sub(1), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            step!(use_ended);
             return;
         }
     }
@@ -346,7 +360,9 @@ pub(crate) fn end_use<S: Slot>(slot: &'static S) {
 
 /// Ends the descriptor's use of an object whose number is about to be closed, and which this call has made vacant.
 pub(crate) fn end<S: Slot>(slot: &'static S) {
+    step!(entry_vacated);
     slot.head().wait_for_mover();
     slot.lose_number();
+    step!(number_lost);
     end_use(slot);
 }

@@ -1,0 +1,555 @@
+//! What a stalled thread stands in: a set with two counters, and an account of what was written, read and reported.
+
+use crate::trap::{LIMIT, Progress, Thread};
+use std::collections::HashMap;
+use std::mem::size_of;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+use wakeset::{Counter, CounterFlags, Engine, Error, Event, EventPoll, Events, ReadyList, SetCore, Source, Timeout};
+
+/// The descriptor numbers of the watches.
+pub const A: i32 = 5;
+pub const B: i32 = 6;
+const STOP: i32 = 7;
+pub const C: i32 = 8;
+/// The data of those whose data never changes. That of `A` counts up from 1.
+pub const B_DATA: u64 = 1000;
+pub const C_DATA: u64 = 1001;
+const STOP_DATA: u64 = 1002;
+
+/// The largest value a counter holds.
+pub const FULL: u64 = u64::MAX - 1;
+
+/// A counter that stays in place for late wakers, as a descriptor table keeps its slots.
+pub type Shared = Arc<Counter>;
+
+/// How often each piece of data was reported.
+#[derive(Default)]
+pub struct Reports {
+    counts: Mutex<HashMap<u64, u64>>,
+    changed: Condvar,
+}
+
+impl Reports {
+    fn note(&self, data: u64) {
+        *self.counts.lock().unwrap().entry(data).or_default() += 1;
+        self.changed.notify_all();
+    }
+
+    pub fn of(&self, data: u64) -> u64 {
+        self.counts.lock().unwrap().get(&data).copied().unwrap_or(0)
+    }
+
+    /// Of all the data that the watch on `A` ever had.
+    fn of_a(&self) -> u64 {
+        self.counts.lock().unwrap().iter().filter(|(data, _)| **data < B_DATA).map(|(_, n)| n).sum()
+    }
+
+    fn until(&self, data: u64, more_than: u64, limit: Duration) {
+        let counts = self.counts.lock().unwrap();
+        let few = |counts: &mut HashMap<u64, u64>| counts.get(&data).copied().unwrap_or(0) <= more_than;
+        drop(self.changed.wait_timeout_while(counts, limit, few).unwrap());
+    }
+}
+
+pub struct World<R: ReadyList> {
+    pub engine: Engine,
+    pub a: Shared,
+    pub b: Shared,
+    pub c: Shared,
+    stop: Shared,
+    set: Mutex<Option<Arc<EventPoll<R>>>>,
+    /// What the watch on `A` asks for.
+    pub kind: Events,
+    /// The data of the watch on `A`; `None` without one.
+    data: Mutex<Option<u64>>,
+    next_data: AtomicU64,
+    pub reports: Reports,
+    written: AtomicU64,
+    read: AtomicU64,
+    /// How many edges `A` has had: writes, reads where `OUT` is asked for, and changes of interest.
+    pub edges: AtomicU64,
+    /// Reports of the present data from before the last read.
+    stale: AtomicU64,
+    workers: Mutex<Vec<Thread>>,
+    /// Threads that stand still or sleep till the end.
+    pub extras: Mutex<Vec<Thread>>,
+    /// A thread that stands still with a lock in its hands until another has come for it.
+    pub holder: Mutex<Option<Thread>>,
+    pub others: Mutex<Vec<EventPoll<R>>>,
+    pub outer: Mutex<Option<Arc<EventPoll<R>>>>,
+    /// What rings for a waiter that sleeps elsewhere.
+    bell: (Mutex<bool>, Condvar),
+    /// The nesting lock, where known.
+    pub nesting: AtomicU64,
+    /// A second thread stands still in a wake: what it has in its hands may be reported more than once.
+    pub called_for: AtomicBool,
+    closed_a: AtomicBool,
+    closed_b: AtomicBool,
+}
+
+pub fn counter() -> Shared {
+    Arc::new(Counter::new(0, CounterFlags::empty()))
+}
+
+/// # Panics
+/// If the set refuses.
+pub fn add<R: ReadyList, S: Source + 'static>(set: &EventPoll<R>, fd: i32, source: &Arc<S>, events: Events, data: u64) {
+    try_add(set, fd, source, events, data).unwrap();
+}
+
+pub fn try_add<R: ReadyList, S: Source + 'static>(
+    set: &EventPoll<R>,
+    fd: i32,
+    source: &Arc<S>,
+    events: Events,
+    data: u64,
+) -> Result<(), Error> {
+    let source: &dyn Source = &**source;
+    // SAFETY: the world holds its sources until its sets are closed, and closes those that go earlier.
+    unsafe { set.add_source(fd, source, Event::new(events, data)) }
+}
+
+pub fn address<S>(source: &Arc<S>) -> *const () {
+    Arc::as_ptr(source).cast()
+}
+
+impl<R: ReadyList> World<R> {
+    pub fn new(kind: Events) -> Arc<Self> {
+        let engine = Engine::new();
+        let set = Arc::new(EventPoll::with_ready_list(&engine).unwrap());
+        let (a, b, c, stop) = (counter(), counter(), counter(), counter());
+        add(&set, A, &a, kind, 1);
+        add(&set, B, &b, Events::IN, B_DATA);
+        add(&set, STOP, &stop, Events::IN, STOP_DATA);
+        let edge = u64::from(kind.contains(Events::OUT));
+        Arc::new(Self {
+            engine,
+            a,
+            b,
+            c,
+            stop,
+            set: Mutex::new(Some(set)),
+            kind,
+            data: Mutex::new(Some(1)),
+            next_data: AtomicU64::new(2),
+            reports: Reports::default(),
+            written: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            edges: AtomicU64::new(edge),
+            stale: AtomicU64::new(0),
+            workers: Mutex::default(),
+            extras: Mutex::default(),
+            holder: Mutex::default(),
+            others: Mutex::default(),
+            outer: Mutex::default(),
+            bell: Default::default(),
+            nesting: AtomicU64::new(0),
+            called_for: AtomicBool::new(false),
+            closed_a: AtomicBool::new(false),
+            closed_b: AtomicBool::new(false),
+        })
+    }
+
+    /// # Panics
+    /// If it has been closed.
+    pub fn set(&self) -> Arc<EventPoll<R>> {
+        self.set.lock().unwrap().clone().expect("the set is open")
+    }
+
+    pub fn data(&self) -> Option<u64> {
+        *self.data.lock().unwrap()
+    }
+
+    // Where the locks of these are.
+
+    fn of_core(set: Option<&Arc<EventPoll<R>>>) -> Range<usize> {
+        let core = set.map_or(0, |set| std::ptr::from_ref(set.as_core()).addr());
+        core..core + size_of::<SetCore>()
+    }
+
+    pub fn in_set(&self) -> Range<usize> {
+        Self::of_core(self.set.lock().unwrap().as_ref())
+    }
+
+    pub fn in_outer(&self) -> Range<usize> {
+        Self::of_core(self.outer.lock().unwrap().as_ref())
+    }
+
+    pub fn in_counter(counter: &Shared) -> Range<usize> {
+        address(counter).addr()..address(counter).addr() + size_of::<Counter>()
+    }
+
+    pub fn in_nesting(&self) -> Range<usize> {
+        let lock = self.nesting.load(SeqCst) as usize;
+        lock..lock + usize::from(lock != 0)
+    }
+
+    /// Of `held`, the locks that are none of these: those of sets of its own that a thread has.
+    pub fn elsewhere(&self, held: &[usize]) -> Vec<Range<usize>> {
+        let counters = [&self.a, &self.b, &self.c, &self.stop].map(Self::in_counter);
+        let known = [self.in_set(), self.in_outer(), self.in_nesting()];
+        let known = |lock: &usize| counters.iter().chain(&known).any(|range| range.contains(lock));
+        held.iter().filter(|lock| !known(lock)).map(|lock| *lock..*lock + 1).collect()
+    }
+
+    // What threads do.
+
+    /// Adds to `A` if there is room; whether there was.
+    pub fn write_a(&self, n: u64) -> bool {
+        self.account_write(n, || self.a.try_write(n))
+    }
+
+    pub fn write_a_blocking(&self, n: u64) {
+        self.account_write(n, || self.a.write(n));
+    }
+
+    /// Counts it before it is seen, and takes that back if nothing comes of it.
+    fn account_write(&self, n: u64, write: impl FnOnce() -> Result<(), Error>) -> bool {
+        self.edges.fetch_add(1, SeqCst);
+        self.written.fetch_add(n, SeqCst);
+        let done = write().is_ok();
+        if !done {
+            self.written.fetch_sub(n, SeqCst);
+        }
+        done
+    }
+
+    /// Reads what is there without blocking.
+    pub fn read_a(&self) {
+        self.account_read(|| self.a.try_read().ok());
+    }
+
+    pub fn read_a_blocking(&self) {
+        self.account_read(|| self.a.read().ok());
+    }
+
+    fn account_read(&self, read: impl FnOnce() -> Option<u64>) {
+        let data = self.data();
+        let seen = data.map_or(0, |data| self.reports.of(data));
+        if self.kind.contains(Events::OUT) {
+            self.edges.fetch_add(1, SeqCst);
+        }
+        if let Some(n) = read() {
+            self.read.fetch_add(n, SeqCst);
+            if self.data() == data {
+                self.stale.fetch_max(seen, SeqCst);
+            }
+        }
+    }
+
+    /// One wait, noted.
+    pub fn wait(&self, set: &EventPoll<R>, timeout: Timeout) -> usize {
+        let mut events = [Event::default(); 16];
+        let n = set.wait(&mut events, timeout).unwrap();
+        for event in &events[..n] {
+            self.reports.note(event.data);
+        }
+        n
+    }
+
+    /// What a thread of an event loop does with the set until it is told `last`.
+    fn work(&self, set: &EventPoll<R>, inner: Option<&EventPoll<R>>, last: u64) {
+        loop {
+            let mut events = [Event::default(); 16];
+            let mut n = set.wait(&mut events, Timeout::Never).unwrap();
+            if let Some(inner) = inner {
+                n = inner.wait(&mut events, Timeout::Now).unwrap();
+            }
+            let mut stop = false;
+            for event in &events[..n] {
+                self.reports.note(event.data);
+                stop |= event.data == last;
+                match event.data {
+                    STOP_DATA => {}
+                    B_DATA => drop(self.b.try_read()),
+                    C_DATA => drop(self.c.try_read()),
+                    _ => self.read_a(),
+                }
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Starts a thread that waits on the set (with an outer one: on that) and handles events; it sleeps when this returns.
+    pub fn start_worker(self: &Arc<Self>) {
+        let world = Arc::clone(self);
+        let set = self.set();
+        let outer = self.outer.lock().unwrap().clone();
+        let worker = Thread::asleep(move || match outer {
+            Some(outer) => world.work(&outer, Some(&set), STOP_DATA),
+            None => world.work(&set, None, STOP_DATA),
+        });
+        self.workers.lock().unwrap().push(worker);
+    }
+
+    /// Handles events until there is one of `C`.
+    pub fn work_until_c(&self) {
+        self.work(&self.set(), None, C_DATA);
+    }
+
+    pub fn stop_workers(&self) -> Result<(), String> {
+        let workers = std::mem::take(&mut *self.workers.lock().unwrap());
+        if workers.is_empty() {
+            return Ok(());
+        }
+        self.stop.write(1).unwrap();
+        for worker in workers {
+            worker.join().map_err(|error| format!("a waiter: {error}"))?;
+        }
+        self.stop.try_read().unwrap();
+        Ok(())
+    }
+
+    /// Makes sure that `A` is reported with `data` once more than `before`, unless somebody reads it empty.
+    pub fn hear_a(&self, data: u64, before: u64) -> Result<(), String> {
+        self.hear_unless(data, before, || self.a.value() == Some(0))
+    }
+
+    /// Makes sure that `data` is reported once more than `before`, to whomever.
+    pub fn hear(&self, data: u64, before: u64) -> Result<(), String> {
+        self.hear_unless(data, before, || false)
+    }
+
+    fn hear_unless(&self, data: u64, before: u64, needless: impl Fn() -> bool) -> Result<(), String> {
+        // Others may be faster than this thread, and it sleeps then.
+        const LOOK: Duration = Duration::from_millis(20);
+        let end = Instant::now() + LIMIT;
+        while self.reports.of(data) <= before && !needless() {
+            if Instant::now() > end {
+                return Err(format!("{data} was not reported"));
+            }
+            if self.workers.lock().unwrap().is_empty() {
+                self.wait(&self.set(), Timeout::After(LOOK));
+            } else {
+                self.reports.until(data, before, LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    // A waiter that sleeps in a call of its own.
+
+    pub fn install_bell(&self) {
+        let ring = |world: usize| {
+            // SAFETY: who rings is a thread of this world, and holds it.
+            let world = unsafe { &*(world as *const Self) };
+            world.ring();
+        };
+        self.set().set_bell(Some((ring, std::ptr::from_ref(self).addr())));
+    }
+
+    fn ring(&self) {
+        *self.bell.0.lock().unwrap() = true;
+        self.bell.1.notify_all();
+    }
+
+    pub fn sleep_elsewhere(&self) {
+        let set = self.set();
+        set.enter_elsewhere();
+        if !set.may_be_ready() {
+            drop(self.bell.1.wait_while(self.bell.0.lock().unwrap(), |rung| !*rung).unwrap());
+        }
+        set.leave_elsewhere();
+        self.wait(&set, Timeout::Now);
+    }
+
+    // Changes of the watch on `A`, and of what there is.
+
+    fn new_data(&self) -> u64 {
+        self.next_data.fetch_add(1, SeqCst)
+    }
+
+    fn armed_with(&self, data: Option<u64>) {
+        *self.data.lock().unwrap() = data;
+        self.stale.store(0, SeqCst);
+    }
+
+    pub fn modify_a(&self) -> Result<(), Error> {
+        let data = self.new_data();
+        self.edges.fetch_add(1, SeqCst);
+        self.set().modify_source(A, address(&self.a), Event::new(self.kind, data))?;
+        self.armed_with(Some(data));
+        Ok(())
+    }
+
+    pub fn remove_a(&self) {
+        self.set().remove_source(A, address(&self.a)).unwrap();
+        self.armed_with(None);
+    }
+
+    pub fn add_a(&self) {
+        let data = self.new_data();
+        self.edges.fetch_add(1, SeqCst);
+        add(&self.set(), A, &self.a, self.kind, data);
+        self.armed_with(Some(data));
+    }
+
+    pub fn close_a(&self) {
+        self.a.wait_queue().close();
+        self.closed_a.store(true, SeqCst);
+        self.armed_with(None);
+    }
+
+    pub fn close_b(&self) {
+        self.b.wait_queue().close();
+        self.closed_b.store(true, SeqCst);
+    }
+
+    pub fn close_set(&self) -> Result<(), String> {
+        self.stop_workers()?;
+        let set = self.set.lock().unwrap().take().expect("the set is open");
+        set.close();
+        self.armed_with(None);
+        Ok(())
+    }
+
+    /// Lets the holder go on to its end; whether there was one.
+    pub fn let_holder_go(&self) -> bool {
+        let Some(holder) = self.holder.lock().unwrap().take() else { return false };
+        holder.release();
+        holder.join().unwrap();
+        true
+    }
+
+    // At the end.
+
+    fn drain_set(&self, set: &EventPoll<R>) {
+        let set_aside = self.stop.value();
+        assert_eq!(set_aside, Some(0));
+        // Level-triggered ones come again each time; twice the watches there are is all.
+        for _ in 0..4 {
+            if self.wait(set, Timeout::Now) == 0 {
+                break;
+            }
+        }
+    }
+
+    /// What must hold when all threads have gone on and come to their end.
+    pub fn check(&self) -> Result<(), String> {
+        self.let_holder_go();
+        self.stop_workers()?;
+        if self.data().is_none() || self.a.value() == Some(0) {
+            // Nothing for which the bell would have to be rung.
+            self.ring();
+        }
+        for extra in std::mem::take(&mut *self.extras.lock().unwrap()) {
+            extra.release();
+            // Others may have been faster, and left nothing to read or no room to write. Else it must end by itself.
+            while extra.until_at_rest() == Progress::Asleep {
+                match self.a.value() {
+                    Some(0) => {
+                        self.write_a(1);
+                    }
+                    Some(FULL) => self.read_a(),
+                    _ => break,
+                }
+            }
+            extra.join()?;
+        }
+        let (written, read, left) = (self.written.load(SeqCst), self.read.load(SeqCst), self.a.value().unwrap());
+        if written.wrapping_sub(read) != left {
+            return Err(format!("{written} written, {read} read, {left} left"));
+        }
+        let Some(set) = self.set.lock().unwrap().clone() else { return Ok(()) };
+        self.check_others(left)?;
+        self.check_b(&set)?;
+        let Some(data) = self.data() else {
+            // Removed or closed: silence from here on.
+            let before = self.reports.of_a();
+            if !self.closed_a.load(SeqCst) {
+                self.write_a(1);
+                self.drain_set(&set);
+            }
+            return if self.reports.of_a() == before { Ok(()) } else { Err("a removed watch was reported".into()) };
+        };
+        self.drain_set(&set);
+        let (level, once) = (self.is_level(), self.kind.contains(Events::ONESHOT));
+        let of_data = self.reports.of(data);
+        let heard = of_data > if once { 0 } else { self.stale.load(SeqCst) };
+        if left > 0 && !heard {
+            return Err(format!("what was written was not reported ({of_data} reports)"));
+        }
+        if once && of_data > 1 {
+            return Err(format!("{of_data} reports of a one-shot watch"));
+        }
+        let (all, edges) = (self.reports.of_a(), self.edges.load(SeqCst));
+        // SEMANTICS.md, Known differences 9.
+        if !level && all > edges && !self.called_for.load(SeqCst) {
+            return Err(format!("{all} reports of {edges} edges"));
+        }
+        self.check_again(&set, data)
+    }
+
+    fn is_level(&self) -> bool {
+        !self.kind.intersects(Events::ET | Events::ONESHOT)
+    }
+
+    /// The watch works as if nothing had been: one more change, one more report.
+    fn check_again(&self, set: &EventPoll<R>, data: u64) -> Result<(), String> {
+        self.read_a();
+        self.drain_set(set);
+        let mut data = data;
+        if self.kind.contains(Events::ONESHOT) {
+            self.modify_a().unwrap();
+            data = self.data().unwrap();
+        }
+        let before = self.reports.of(data);
+        self.write_a(1);
+        let writable = u64::from(self.kind.contains(Events::OUT) && self.is_level());
+        let n = self.wait(set, Timeout::Now);
+        if self.reports.of(data) != before + 1 {
+            return Err(format!("one more write had {} reports, in {n} events", self.reports.of(data) - before));
+        }
+        self.read_a();
+        self.drain_set(set);
+        let silent = self.reports.of(data) == before + 1 || self.kind.contains(Events::OUT) || writable != 0;
+        if silent { Ok(()) } else { Err("a watch that was drained is reported".into()) }
+    }
+
+    fn check_b(&self, set: &EventPoll<R>) -> Result<(), String> {
+        let closed = self.closed_b.load(SeqCst);
+        let before = self.reports.of(B_DATA);
+        self.b.write(1).unwrap();
+        self.wait(set, Timeout::Now);
+        let after = self.reports.of(B_DATA);
+        let _ = self.b.try_read();
+        match (closed, after > before) {
+            (false, false) => Err("another counter of the set is not reported any more".into()),
+            (true, true) => Err("a closed counter was reported".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Other sets that watch `A`, not exclusively and level-triggered: they report what holds.
+    fn check_others(&self, left: u64) -> Result<(), String> {
+        let holds = left > 0 && !self.closed_a.load(SeqCst);
+        for (i, other) in self.others.lock().unwrap().iter().enumerate() {
+            let mut events = [Event::default(); 4];
+            let n = other.wait(&mut events, Timeout::Now).unwrap();
+            let exclusive = is_exclusive(i);
+            if (n > 0) != holds && !(exclusive && n == 0) {
+                return Err(format!("set {i} beside this one says {n} events with {left} to read"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the `i`th of the other sets watches exclusively.
+pub fn is_exclusive(i: usize) -> bool {
+    i % 3 == 1
+}
+
+impl<R: ReadyList> Drop for World<R> {
+    fn drop(&mut self) {
+        // Sources go after the sets that watch them.
+        for source in [&self.a, &self.b, &self.c, &self.stop] {
+            source.wait_queue().close();
+        }
+    }
+}
