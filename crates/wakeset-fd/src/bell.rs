@@ -36,6 +36,31 @@ const NEVER: c_int = -1;
 /// None, but a waiter may hold the event of one.
 const GONE: c_int = -2;
 
+/// Takes the events of bells out of what the kernel reported of a number that stands for no object of ours; how many are left.
+///
+/// The kernel half of a set has its bell for a moment more when its number no longer stands for it, or not yet.
+///
+/// # Safety
+/// There are `found` events.
+pub(crate) unsafe fn strike(epfd: c_int, events: *mut epoll_event, found: c_int) -> c_int {
+    let mut kept = 0;
+    for i in 0..usize::try_from(found).unwrap_or(0) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let event = events.add(i).read_unaligned();
+            let data = event.u64 as usize;
+            if data & 1 == 1 && table::has_slot(epfd, data & !1) {
+                continue;
+            }
+            if kept < i {
+                events.add(kept).write_unaligned(event);
+            }
+        }
+        kept += 1;
+    }
+    kept as c_int
+}
+
 pub(crate) fn ring(fd: usize) {
     let one = 1_u64;
     step!(bell_before_ring);
@@ -183,6 +208,28 @@ pub(crate) fn make_way(fd: c_int) {
 mod tests {
     use super::*;
     use crate::table::{Entry, Using};
+    extern crate std;
+    use std::vec::Vec;
+
+    /// Waits that begin while the number is being made or closed are the kernel's alone.
+    #[test]
+    fn what_the_kernel_says_of_a_bell_is_struck_out() {
+        let fd = crate::epoll_create1(0).unwrap();
+        let Entry::Set(set) = table::get(fd) else { panic!("{fd} is a kernel epoll") };
+        let bell = cookie(set);
+        let struck = |data: &[u64]| {
+            let mut events: Vec<_> = data.iter().map(|&u64| epoll_event { events: 1, u64 }).collect();
+            // SAFETY: as many as there are.
+            let kept = unsafe { strike(fd, events.as_mut_ptr(), events.len() as c_int) };
+            events[..kept as usize].iter().map(|event| event.u64).collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            assert_eq!(struck(&[1, bell, bell - 1, u64::MAX, bell]), [1, bell - 1, u64::MAX]);
+            assert_eq!(struck(&[bell]), []);
+            // Again when the number is closed: a file of the kernel's may have it.
+            let _ = crate::close(fd);
+        }
+    }
 
     /// The wait took the bell's event for one of the program's: the close had made the set forget that it ever had a bell.
     #[test]

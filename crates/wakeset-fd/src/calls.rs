@@ -94,7 +94,9 @@ pub unsafe fn epoll_wait(
 ) -> Result<c_int, Errno> {
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_wait(epfd, events, room, Limit::Milliseconds(milliseconds), Mask::NONE) };
-    verdict.or_kernel(|| sys::epoll_pwait(epfd, events, room, milliseconds, ptr::null(), SIGSET_BYTES))
+    let call = || sys::epoll_pwait(epfd, events, room, milliseconds, ptr::null(), SIGSET_BYTES);
+    // SAFETY: the kernel returns how many it has written.
+    verdict.or_kernel(|| unsafe { wait_in_kernel(epfd, events, call) })
 }
 
 /// epoll_pwait2(2) with the kernel's signal set, 8 bytes.
@@ -117,6 +119,25 @@ pub unsafe fn epoll_pwait2(
     verdict.or_kernel(|| {
         // SAFETY: valid or null by the caller's contract.
         let limit = unsafe { limit.as_ref() };
-        sys::epoll_pwait2(epfd, events, room, limit, mask.set, mask.bytes)
+        let call = || sys::epoll_pwait2(epfd, events, room, limit, mask.set, mask.bytes);
+        // SAFETY: the kernel returns how many it has written.
+        unsafe { wait_in_kernel(epfd, events, call) }
     })
+}
+
+/// # Safety
+/// As [`set::in_kernel`].
+unsafe fn wait_in_kernel(
+    epfd: c_int,
+    events: *mut epoll_event,
+    call: impl Fn() -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
+    let mut last = Ok(0);
+    let again = || {
+        last = call();
+        last.unwrap_or(-1)
+    };
+    // SAFETY: the caller's contract.
+    let found = unsafe { set::in_kernel(epfd, events, again) };
+    last.map(|_| found)
 }

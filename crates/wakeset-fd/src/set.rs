@@ -435,6 +435,25 @@ unsafe fn wait_on_closed(events: *mut epoll_event, room: c_int, limit: Limit, ma
     }
 }
 
+/// A wait of the kernel's, after [`epoll_wait`] gave [`Kernel`]: repeats `call` while it reports nothing but what the program does not
+/// know of. `call` returns the number of events, or -1.
+///
+/// # Safety
+/// `call` writes as many events to `events` as it returns.
+pub unsafe fn in_kernel(epfd: c_int, events: *mut epoll_event, mut call: impl FnMut() -> c_int) -> c_int {
+    loop {
+        let found = call();
+        if found <= 0 {
+            return found;
+        }
+        // SAFETY: the caller's contract.
+        let kept = unsafe { bell::strike(epfd, events, found) };
+        if kept > 0 {
+            return kept;
+        }
+    }
+}
+
 /// One wait on one set.
 struct Wait<'a> {
     set: &'a FdSet,

@@ -174,6 +174,20 @@ pub(crate) fn vacant_slot(fd: c_int) -> usize {
     if word & TAG == VACANT { word & !TAG } else { 0 }
 }
 
+/// Whether a slot at `address` has ever been used for an object of this number.
+pub(crate) fn has_slot(fd: c_int, address: usize) -> bool {
+    let first = place(fd).map_or(0, |place| place.load(Ordering::SeqCst)) & !TAG;
+    let mut slot = first;
+    while slot != 0 && slot != address {
+        // SAFETY: entries and siblings lead to slots, which begin with a head and are never freed.
+        slot = unsafe { &*(slot as *const SlotHead) }.sibling.load(Ordering::Acquire);
+        if slot == first {
+            return false;
+        }
+    }
+    slot != 0
+}
+
 /// The numbers that may stand for something of ours.
 pub(crate) fn numbers() -> core::ops::Range<c_int> {
     0..END.load(Ordering::SeqCst)

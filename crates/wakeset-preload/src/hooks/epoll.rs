@@ -44,7 +44,8 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_wait(epfd, events, room, Limit::Milliseconds(timeout), Mask::NONE) };
     // SAFETY: as above.
-    let call = || unsafe { real!(epoll_wait: Wait)(epfd, events, room, timeout) } as isize;
+    let call =
+        || unsafe { set::in_kernel(epfd, events, || real!(epoll_wait: Wait)(epfd, events, room, timeout)) } as isize;
     answered(verdict.map(|n| n as isize), call) as c_int
 }
 
@@ -66,7 +67,9 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_wait(epfd, events, room, Limit::Milliseconds(timeout), mask_of(mask)) };
     // SAFETY: as above.
-    let call = || unsafe { real!(epoll_pwait: Wait)(epfd, events, room, timeout, mask) } as isize;
+    let call =
+        || unsafe { set::in_kernel(epfd, events, || real!(epoll_pwait: Wait)(epfd, events, room, timeout, mask)) }
+            as isize;
     answered(verdict.map(|n| n as isize), call) as c_int
 }
 
@@ -83,6 +86,8 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_wait(epfd, events, room, Limit::Timespec(timeout), mask_of(mask)) };
     // SAFETY: as above.
-    let call = || unsafe { real!(epoll_pwait2: Wait)(epfd, events, room, timeout, mask) } as isize;
+    let call =
+        || unsafe { set::in_kernel(epfd, events, || real!(epoll_pwait2: Wait)(epfd, events, room, timeout, mask)) }
+            as isize;
     answered(verdict.map(|n| n as isize), call) as c_int
 }

@@ -33,7 +33,14 @@ pub unsafe extern "C-unwind" fn syscall(
     match outcome {
         Before::Answer(result) => returned(result) as c_long,
         Before::Call => {
-            let result = call();
+            let waits = matches!(number, Sysno::epoll_wait | Sysno::epoll_pwait | Sysno::epoll_pwait2);
+            let result = if waits {
+                let events = ptr::with_exposed_provenance_mut(b);
+                // SAFETY: the kernel returns how many it has written.
+                unsafe { set::in_kernel(a as c_int, events, || call() as c_int).into() }
+            } else {
+                call()
+            };
             after(number, a as c_int, b as c_int, c, result);
             result
         }
