@@ -318,8 +318,14 @@ fn add_kernel_watch(
                 escape::fd(set.fd(), Stat::MovedLimit);
                 return None;
             }
-            // What the program asks for would be refused as well.
-            Err(error) => return Some(Done(Err(error))),
+            // What the program asks for is refused as well, if it has no other error.
+            Err(refused) => {
+                let asked = sys::epoll_ctl(set.fd(), op, fd, event);
+                if asked.is_ok() {
+                    let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, fd, ptr::null());
+                }
+                return Some(Done(asked.and(Err(refused))));
+            }
         }
     }
     if matches!(table::get(fd), Entry::Bell) {

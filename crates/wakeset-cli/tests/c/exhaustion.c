@@ -262,6 +262,19 @@ static void watches(int error, const char *name)
 	show("from both", "none", ready(mixed));
 }
 
+/* Of several errors the kernel names the same one. Refused are watches on high numbers only, such as doorbells have. */
+static void errors_first(int error, const char *name)
+{
+	printf("-- other errors come before %s\n", name);
+	int set = must(epoll_create1(0)), a = must(eventfd(1, EFD_NONBLOCK)), file = must(open("/proc/self/stat", O_RDONLY));
+	must(watch_new(set, a, EPOLLIN, 'a'));
+	refuse_from(SYS_epoll_ctl, EPOLL_CTL_ADD, 400, error);
+	show("a file", "-1 EPERM", outcome(watch_new(set, file, EPOLLIN, 'f')));
+	must(close(file));
+	show("a closed number", "-1 EBADF", outcome(watch_new(set, file, EPOLLIN, 'f')));
+	show("the set", "a=IN", ready(set));
+}
+
 /* The system has no more files. */
 static void files(void)
 {
@@ -308,6 +321,7 @@ int main(void)
 	limit(RLIMIT_NOFILE, 1000);
 	in_child(watches, ENOSPC, "ENOSPC");
 	in_child(watches, ENOMEM, "ENOMEM");
+	in_child(errors_first, ENOSPC, "ENOSPC");
 	in_child(NULL, 0, NULL);
 	return verdict();
 }

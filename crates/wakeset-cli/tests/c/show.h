@@ -374,21 +374,28 @@ static inline int count_back(struct waiter *waiters, int count)
 	return back;
 }
 
-/* From here on the kernel refuses each call of this number with this errno, if its second argument is that; -1 for any. What a
- * shortage does that is the whole system's. For good, so in a child. */
-__attribute__((unused)) static void refuse(int call, long argument, int error)
+/* From here on the kernel refuses each call of this number with this errno, if its second argument is that, -1 for any, and its third
+ * at least `third`. What a shortage does that is the whole system's. For good, so in a child. */
+__attribute__((unused)) static void refuse_from(int call, long argument, unsigned third, int error)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 5),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
-		BPF_JUMP(BPF_JMP | (argument < 0 ? BPF_JGE : BPF_JEQ) | BPF_K, argument < 0 ? 0 : argument, 0, 1),
+		BPF_JUMP(BPF_JMP | (argument < 0 ? BPF_JGE : BPF_JEQ) | BPF_K, argument < 0 ? 0 : argument, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, third, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
 	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
 	must(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+__attribute__((unused)) static void refuse(int call, long argument, int error)
+{
+	refuse_from(call, argument, 0, error);
 }
 
 #endif
