@@ -26,8 +26,6 @@ impl<R: ReadyList> Clone for Object<R> {
 pub struct Rust<R: ReadyList> {
     engine: Engine,
     numbers: Vec<Option<Object<R>>>,
-    /// The lowest number there is.
-    first: usize,
 }
 
 impl<R: ReadyList> fmt::Debug for Rust<R> {
@@ -50,12 +48,7 @@ impl<R: ReadyList + 'static> Rust<R> {
     /// An engine of its own.
     #[allow(clippy::new_without_default, reason = "an engine is not a value")]
     pub fn new() -> Self {
-        Self::with_first_number(FIRST)
-    }
-
-    /// The same, with numbers from `first` on.
-    pub fn with_first_number(first: usize) -> Self {
-        Self { engine: Engine::new(), numbers: (0..first + 1024).map(|_| None).collect(), first }
+        Self { engine: Engine::new(), numbers: (0..FIRST + 1024).map(|_| None).collect() }
     }
 
     fn at(&self, number: usize) -> Result<&Object<R>, c_int> {
@@ -66,7 +59,7 @@ impl<R: ReadyList + 'static> Rust<R> {
 
     fn put(&mut self, object: Object<R>) -> Outcome {
         let number =
-            (self.first..self.numbers.len()).find(|number| self.numbers[*number].is_none()).ok_or(libc::EMFILE)?;
+            (FIRST..self.numbers.len()).find(|number| self.numbers[*number].is_none()).ok_or(libc::EMFILE)?;
         self.numbers[number] = Some(object);
         Ok(number as isize)
     }
