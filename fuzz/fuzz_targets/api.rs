@@ -1,0 +1,10 @@
+#![no_main]
+//! The functions of the crate `wakeset-fd`.
+
+use wakeset_differ::generate::Profile;
+use wakeset_differ::world::Api;
+use wakeset_fuzz::Sides;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    wakeset_fuzz::with(Profile::Everything, Api::new, |sides: &mut Sides<_>| sides.compare(bytes));
+});
