@@ -192,9 +192,10 @@ pub fn changes() -> Vec<Scenario<LockFree>> {
             |world| {
                 let writer = stall_a_writer(world, "marked");
                 world.remove_a();
+                // Before the dead one is pushed: what makes something ready collects what has been.
+                world.add_a();
                 writer.release();
                 writer.join().unwrap();
-                world.add_a();
             },
             look,
         ),

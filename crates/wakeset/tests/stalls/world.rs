@@ -433,8 +433,9 @@ impl<R: ReadyList> World<R> {
     pub fn check(&self) -> Result<(), String> {
         self.let_holder_go();
         self.stop_workers()?;
-        if self.data().is_none() || self.a.value() == Some(0) {
-            // Nothing for which the bell would have to be rung.
+        // An edge that somebody else was told of before the waiter looked, or its removal, is nothing to ring the bell for.
+        let told = |data| !self.is_level() && self.reports.of(data) > self.stale.load(SeqCst);
+        if self.data().is_none_or(told) || self.a.value() == Some(0) {
             self.ring();
         }
         for extra in std::mem::take(&mut *self.extras.lock().unwrap()) {
