@@ -28,7 +28,7 @@ pub(crate) unsafe fn wake_watch(handle: Handle, events: Events) -> bool {
     step!(wake_before_look);
     // SeqCst, pairing with the harvester's clearing of QUEUED: if we see it still on, the harvester's poll comes
     // after our change and sees it.
-    let state = State(watch.state.load(Ordering::SeqCst));
+    let state = State(watch.state.load(ordering!(SeqCst, "mark_read_relaxed")));
     step!(wake_looked);
     // SAFETY: sets are type-stable too; a late waker may read another set of the engine than the one it
     // was told of, and gives it a hint that its next harvest drops.
