@@ -58,8 +58,7 @@ impl<R: ReadyList + 'static> Rust<R> {
     }
 
     fn put(&mut self, object: Object<R>) -> Outcome {
-        let number =
-            (FIRST..self.numbers.len()).find(|number| self.numbers[*number].is_none()).ok_or(libc::EMFILE)?;
+        let number = (FIRST..self.numbers.len()).find(|number| self.numbers[*number].is_none()).ok_or(libc::EMFILE)?;
         self.numbers[number] = Some(object);
         Ok(number as isize)
     }
