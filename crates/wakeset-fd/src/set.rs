@@ -305,7 +305,21 @@ fn add_kernel_watch(
     // The first kernel watch. A set around this one knows only its in-process half, so it must learn of the other
     // from the kernel; and no set may be put around it meanwhile.
     let _moving = escape::hold_moves();
+    // Whether the kernel would take it, for what is not to be done for nothing.
+    let ask = || {
+        let asked = sys::epoll_ctl(set.fd(), op, fd, event);
+        if asked.is_ok() {
+            let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, fd, ptr::null());
+        }
+        asked
+    };
     if set.set.wait_queue().has_watches() {
+        if matches!(table::get(fd), Entry::Bell) {
+            return None;
+        }
+        if let Err(error) = ask() {
+            return Some(Done(Err(error)));
+        }
         drop(_moving);
         escape::fd(set.fd(), Stat::MovedNestedKernel);
         return None;
@@ -320,11 +334,7 @@ fn add_kernel_watch(
             }
             // What the program asks for is refused as well, if it has no other error.
             Err(refused) => {
-                let asked = sys::epoll_ctl(set.fd(), op, fd, event);
-                if asked.is_ok() {
-                    let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, fd, ptr::null());
-                }
-                return Some(Done(asked.and(Err(refused))));
+                return Some(Done(ask().and(Err(refused))));
             }
         }
     }

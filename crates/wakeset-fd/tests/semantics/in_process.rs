@@ -4,7 +4,7 @@
 use crate::backend::{Backend, Errno, Kernel, KernelSigset, Wakeset};
 use crate::objects::{Counter, ET, EXCLUSIVE, IN, ONESHOT, Set, ctl, pipe};
 use crate::task::Task;
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD, c_int, epoll_event, timespec};
+use libc::{EBADF, EPERM, EPOLL_CTL_ADD, EPOLL_CTL_MOD, c_int, epoll_event, timespec};
 use std::os::fd::AsRawFd;
 use std::ptr;
 use wakeset_fd::Verdict;
@@ -102,4 +102,21 @@ fn a_doorbell_looks_closed_whatever_else_is_wrong() {
     assert!(matches!(before_dup_to(bell, 5, 1), Verdict::Kernel));
     assert!(matches!(before_dup_to(bell, 5, 0), Verdict::Done(Err(_))));
     assert!(here(&set) && here(&counter), "what was refused moved something");
+}
+
+/// The move of a set in a set costs the order of what is ready in it: not for an ADD that the kernel refuses.
+#[test]
+fn an_add_that_fails_moves_nothing() {
+    let (outer, inner, counter) = (Set::<Wakeset>::new(), Set::<Wakeset>::new(), Counter::<Wakeset>::new(0));
+    outer.add(&inner, IN | ET, 1);
+    inner.add(&counter, IN, 2);
+    let (closed, directory) = (1000, std::fs::File::open("/").expect("/"));
+    let errors = [(closed, EBADF), (directory.as_raw_fd(), EPERM)];
+    for (fd, errno) in errors {
+        assert_eq!(ctl::<Wakeset>(inner.as_raw_fd(), EPOLL_CTL_ADD, fd, IN, 3), Err(errno));
+    }
+    assert!(here(&outer) && here(&inner) && here(&counter));
+    let (reader, _writer) = pipe();
+    inner.add(&reader, IN, 4);
+    assert!(!here(&inner), "the set around it hears of the pipe from the kernel");
 }
