@@ -292,6 +292,10 @@ impl Model {
     /// A watch has been added.
     pub fn added(&mut self, epfd: i32, number: i32, events: u32) {
         let (Some(set), Some(target)) = (self.at(epfd), self.at(number)) else { return };
+        if self.find(epfd, number).is_some() {
+            // A bug, and found as soon as outcomes are compared: until then nothing is to wait for ever because of it.
+            return self.modified(epfd, number, events);
+        }
         let in_kernel = !self.descriptions[target].is_in_process();
         let it = &mut self.descriptions[set];
         it.has_kernel |= in_kernel;

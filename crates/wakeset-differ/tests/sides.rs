@@ -4,6 +4,7 @@
 use std::path::Path;
 use wakeset_differ::compare::{self, Extent, Pair, Setup};
 use wakeset_differ::program::{Program, join};
+use wakeset_differ::regression;
 use wakeset_differ::shrink::shrink;
 use wakeset_differ::world::{Bug, Side};
 
@@ -66,6 +67,15 @@ fn a_divergence_is_found_again_and_shrunk() {
     let small = shrink(join(&programs), differs);
     // A set, a counter, and ADD twice.
     assert_eq!(small.ops.len(), 4, "{small:?}");
+    let small = std::slice::from_ref(&small);
+    let expected = setup.trace(Side::Kernel, pair.profile, small).unwrap().unwrap();
+    let got = setup.trace(pair.side, pair.profile, small).unwrap();
+    let listing = regression::listing(&expected, &got, "engine");
+    assert!(listing.contains("EEXIST\n     engine says: 0\n"), "{listing}");
+    let body = regression::body("added_twice", &expected);
+    assert!(body.starts_with("fn added_twice<B: Backend>() {\n    let fd"), "{body}");
+    assert!(body.contains("Ok(()));\n    assert_eq!(ctl::<B>(fd"), "{body}");
+    assert!(body.contains(", Err(EEXIST));\n    close_all::<B>(&[fd"), "{body}");
 }
 
 /// Programs that made a side differ before the bug was mended, in `tests/found`, as `wakeset-differ run` prints them.
