@@ -181,8 +181,8 @@ fn run(options: &Run) -> std::io::Result<bool> {
     for &side in sides {
         println!("kernel and {}: seed {seed:#x}, {} jobs", side.name(), options.jobs);
         let pair = Pair::new(side);
-        // Spread, so that runs of neighbouring seeds do not share programs.
-        let first = fastrand::Rng::with_seed(seed).u64(..);
+        // Spread, so that runs of neighbouring seeds do not share programs, nor do sides.
+        let first = fastrand::Rng::with_seed(seed).u64(..).rotate_left(8 * side as u32);
         let outcome = compare::run(&setup, pair, first, extent)?;
         let seconds = outcome.time.as_secs_f64();
         println!(
