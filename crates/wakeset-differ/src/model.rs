@@ -284,9 +284,6 @@ impl Model {
         }
         let asked = if op == libc::EPOLL_CTL_DEL { 0 } else { events };
         self.descriptions[set].kernel_edges |= asked & (ET | ONESHOT) != 0;
-        if adds && !self.descriptions[set].has_kernel && self.has_watchers(set) {
-            self.move_one(Some(set));
-        }
     }
 
     /// A watch has been added.
@@ -297,6 +294,13 @@ impl Model {
             return self.modified(epfd, number, events);
         }
         let in_kernel = !self.descriptions[target].is_in_process();
+        if in_kernel
+            && self.descriptions[set].is_in_process()
+            && !self.descriptions[set].has_kernel
+            && self.has_watchers(set)
+        {
+            self.move_one(Some(set));
+        }
         let it = &mut self.descriptions[set];
         it.has_kernel |= in_kernel;
         it.watches.push(Watch { number, description: target as u8, events });
@@ -312,6 +316,25 @@ impl Model {
     pub fn modified(&mut self, epfd: i32, number: i32, events: u32) {
         if let Some((set, watch)) = self.find(epfd, number) {
             self.descriptions[set].watches[watch].events = events;
+            self.tell_outer(set);
+        }
+    }
+
+    /// A change of a watch that is on the ready list already is no news to the sets around its set. Whether it is depends, after a
+    /// move, on the order in which the watches went: so those sets' edges are armed anew.
+    fn tell_outer(&mut self, inner: usize) {
+        if !self.moves || !self.descriptions[inner].moved || !self.descriptions[inner].scrambled {
+            return;
+        }
+        for set in bits(self.live) {
+            for i in 0..self.descriptions[set].watches.len() {
+                let watch = self.descriptions[set].watches[i];
+                if usize::from(watch.description) == inner && watch.events & ET != 0 {
+                    self.descriptions[set].scrambled = true;
+                    let depth = self.depth(set);
+                    self.rearm.push((depth, Moved { set: set as u8, number: watch.number, events: watch.events }));
+                }
+            }
         }
     }
 
