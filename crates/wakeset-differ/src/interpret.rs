@@ -640,13 +640,12 @@ impl<W: World> Interpreter<W> {
     /// A wait; the events are in `reports`, in as canonical an order as is defined.
     fn wait(&mut self, set: c_int, room: i32, patience: Patience, call: WaitCall, at: At) -> (isize, Order) {
         let order = self.model.order(set);
-        // Which events a small buffer gets, and how many are looked at until one finds no memory, depends on the order of all.
+        // Which events a small buffer gets, and which are looked at until one finds no memory, depends on the order of all.
         let (room, at) = match order {
             Order::Whole => (room, at),
             _ if room <= 0 => (room, at),
-            Order::Halves if at != At::High => (room.max(ROOM), At::Good),
-            _ if matches!(at, At::Before(n) if n > 0) => (room.max(ROOM), At::Good),
-            _ => (room.max(ROOM), at),
+            _ if at == At::High => (room.max(ROOM), at),
+            _ => (room.max(ROOM), At::Good),
         };
         let events = self.memory.place(at, size_of::<epoll_event>());
         let certain = self.model.is_certainly_ready(set);
