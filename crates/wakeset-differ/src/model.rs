@@ -304,6 +304,28 @@ impl Model {
         let it = &mut self.descriptions[set];
         it.has_kernel |= in_kernel;
         it.watches.push(Watch { number, description: target as u8, events });
+        let (scrambled, mixed) = (it.scrambled, it.has_kernel && !it.moved);
+        if self.moves && scrambled {
+            self.scramble(set);
+        } else if self.moves && mixed {
+            self.scramble_below(set);
+        }
+    }
+
+    /// The order in which the set looks at its watches is not defined from here on. A look at a set takes what is not ready off its
+    /// list, up to the first that is: so those below it have none either.
+    fn scramble(&mut self, set: usize) {
+        self.descriptions[set].scrambled = true;
+        self.scramble_below(set);
+    }
+
+    fn scramble_below(&mut self, set: usize) {
+        for i in 0..self.descriptions[set].watches.len() {
+            let inner = usize::from(self.descriptions[set].watches[i].description);
+            if self.is_set(inner) {
+                self.scramble(inner);
+            }
+        }
     }
 
     fn find(&mut self, epfd: i32, number: i32) -> Option<(usize, usize)> {
@@ -330,7 +352,7 @@ impl Model {
             for i in 0..self.descriptions[set].watches.len() {
                 let watch = self.descriptions[set].watches[i];
                 if usize::from(watch.description) == inner && watch.events & ET != 0 {
-                    self.descriptions[set].scrambled = true;
+                    self.scramble(set);
                     let depth = self.depth(set);
                     self.rearm.push((depth, Moved { set: set as u8, number: watch.number, events: watch.events }));
                 }
@@ -428,9 +450,11 @@ impl Model {
             if self.is_set(next) {
                 let it = &mut self.descriptions[next];
                 it.has_kernel = true;
-                it.scrambled |= !it.watches.is_empty();
                 for watch in &it.watches {
                     todo |= 1 << watch.description;
+                }
+                if !self.descriptions[next].watches.is_empty() {
+                    self.scramble(next);
                 }
             }
             for set in bits(self.live) {
@@ -438,9 +462,8 @@ impl Model {
                 if !self.descriptions[set].watches.iter().any(its) {
                     continue;
                 }
-                let it = &mut self.descriptions[set];
-                it.has_kernel = true;
-                it.scrambled = true;
+                self.descriptions[set].has_kernel = true;
+                self.scramble(set);
                 if self.has_watchers(set) {
                     todo |= 1 << set;
                 }
@@ -461,7 +484,7 @@ impl Model {
                 it.kernel_edges |= watch.events & (ET | ONESHOT) != 0;
                 if watch.events & ET != 0 && !(alone && edges_before & (1 << set) == 0) {
                     // Armed anew it is ready from now on here, and from the move on there.
-                    it.scrambled = true;
+                    self.scramble(set);
                     let depth = self.depth(set);
                     self.rearm.push((depth, Moved { set: set as u8, number: watch.number, events: watch.events }));
                 }
