@@ -268,8 +268,8 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
             }
             // The source refuses watches: it is moving into the kernel, or the number has just been closed.
             Err(Error::Closed) => escape::wait_for_moves(),
-            // Not here: perhaps it has just moved.
-            Err(Error::NotWatched) if has_moved(fd, source) => {}
+            // Not here: it has just moved, or is moving. Not in a loop: who moves it may need this processor.
+            Err(Error::NotWatched) if has_moved(fd, source) => escape::wait_for_moves(),
             // No memory of ours for it: the kernel may have some.
             Err(Error::NoMemory) => drop(escape::fd(fd, Stat::MovedLimit)),
             Err(error) => return Done(Err(errno(error))),

@@ -147,6 +147,11 @@ fn scenarios() -> Vec<Scenario> {
             moves: true,
             ..scenario("a move of everything, as before a fork", |_| {}, |_| fd::fork::prepare().in_parent())
         },
+        Scenario {
+            moves: true,
+            // What is closed meanwhile is not the number's any more.
+            ..scenario("a move of what has been written", |world| world.write_a(write), |world| drop(dup(world.a())))
+        },
         scenario("the first kernel descriptor of a set", |_| {}, |world| mix(world)),
         scenario(
             "a close",

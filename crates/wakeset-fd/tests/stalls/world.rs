@@ -4,7 +4,7 @@ use crate::trap::{LIMIT, Progress, Thread};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLONESHOT, c_int, epoll_event};
 use std::collections::HashMap;
 use std::fs;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -36,6 +36,9 @@ pub struct World {
     data: AtomicU64,
     next_data: AtomicU64,
     written: AtomicU64,
+    /// Writes under way: one that goes on after a close goes to whatever its number stands for by then.
+    writing: AtomicU64,
+    may_be_late: AtomicBool,
     read: AtomicU64,
     stale: AtomicU64,
     reports: Mutex<HashMap<u64, u64>>,
@@ -101,6 +104,8 @@ impl World {
             data: AtomicU64::new(1),
             next_data: AtomicU64::new(2),
             written: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
+            may_be_late: AtomicBool::new(false),
             read: AtomicU64::new(0),
             stale: AtomicU64::new(0),
             reports: Mutex::default(),
@@ -126,7 +131,9 @@ impl World {
     /// One write of 1 to `a`, by `write`.
     pub fn write_a(&self, write: impl FnOnce(c_int, u64) -> bool) {
         self.written.fetch_add(1, SeqCst);
+        self.writing.fetch_add(1, SeqCst);
         assert!(write(self.a(), 1), "a write failed");
+        self.writing.fetch_sub(1, SeqCst);
     }
 
     pub fn read_a(&self, read: impl FnOnce(c_int) -> Option<u64>) {
@@ -245,6 +252,7 @@ impl World {
     /// Closes `a`. The number is given away at once, so that a late thread meets another object under it.
     pub fn close_a(&self) {
         self.armed_with(0);
+        self.may_be_late.store(self.writing.load(SeqCst) > 0, SeqCst);
         let a = self.a.swap(-1, SeqCst);
         fd::close(a).unwrap();
         let next = eventfd();
@@ -272,6 +280,9 @@ impl World {
             let heard =
                 || self.reports.lock().unwrap().iter().filter(|(data, _)| **data < B).map(|(_, n)| n).sum::<u64>();
             let before = heard();
+            if read(self.successor.load(SeqCst)).is_some() && !self.may_be_late.load(SeqCst) {
+                return Err("the next object of a closed number was written to".into());
+            }
             assert!(write(self.successor.load(SeqCst), 1));
             self.wait(0);
             return if heard() == before {
