@@ -1,5 +1,5 @@
 //! `policies`: the ready list behind each of the locks that Linux has used for its own, without one, and the kernel beside
-//! them. That is the trade of Linux's change from a read-write lock to a spinlock (6.17), with the lock-free list it did not keep.
+//! them. That is the trade of Linux's change from a read-write lock to a spinlock (2025), with the lock-free list it did not keep.
 //!
 //! Two workloads, as in that change's description: `stress`, in which N producers do nothing but contend for the list, and
 //! `wait` on a single queue, in which one writer and the waiters rarely meet there.
