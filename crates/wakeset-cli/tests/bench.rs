@@ -4,11 +4,15 @@ use std::collections::HashSet;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
 /// Runs `wakeset bench` with these arguments and a JSON file, which is read back if the run went well.
 fn bench(name: &str, arguments: &[&str]) -> (Output, Vec<Value>) {
+    // One at a time: beside a real-time thread another benchmark may not get to run for as long as it measures.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench");
     std::fs::create_dir_all(&directory).expect("a directory to write to");
     let json = directory.join(name);

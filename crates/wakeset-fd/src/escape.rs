@@ -63,7 +63,7 @@ pub(crate) fn gate_is_open() -> bool {
 /// For an object that was put into the table while the gate was open: moves it if the gate was closed
 /// since, because then nobody else may.
 pub(crate) fn recheck_gate(fd: c_int) {
-    if !gate_is_open() {
+    if !gate_is_open() && !cfg!(wakeset_mutant = "made_past_the_gate") {
         self::fd(fd, Stat::MovedFork);
     }
 }

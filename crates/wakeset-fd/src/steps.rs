@@ -50,7 +50,7 @@ mod list {
         write_before_moment write_in_moment write_moment_done write_moment_over read_before_moment read_in_moment
         attempt_before_section attempt_in_section attempt_sealed attempt_settled
         // table.rs
-        use_counted object_ended use_before_end use_ended entry_vacated number_lost
+        entry_before_put use_counted object_ended use_before_end use_ended entry_vacated number_lost
         // bell.rs
         bell_before_ring bell_rung bell_in_kernel bell_known
         // set.rs

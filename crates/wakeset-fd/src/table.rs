@@ -89,6 +89,7 @@ pub(crate) fn has_room(fd: c_int) -> bool {
 
 fn put(fd: c_int, word: usize) {
     if let Some(place) = place(fd) {
+        step!(entry_before_put);
         END.fetch_max(fd + 1, Ordering::SeqCst);
         // SeqCst, pairing with the gate that `escape::all` closes before it looks at the table.
         place.store(word, Ordering::SeqCst);

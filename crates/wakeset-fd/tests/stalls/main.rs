@@ -383,8 +383,31 @@ fn attempt(scenario: &Scenario, kind: u32, place: Place, operation: &Operation) 
     Some(done.and(gone_on).and_then(|()| course.world.check()).map(|()| waited))
 }
 
+/// A fork closes the gate and moves what is in the table. What a stopped thread puts there only then must move as well, when that thread
+/// goes on: the child has the kernel's object and none of the state.
+fn what_is_made_during_a_fork_moves() {
+    for make in [eventfd, epoll] {
+        let (tell, made) = std::sync::mpsc::channel();
+        let place = Place { step: "entry_before_put", arrival: 1 };
+        let maker = Thread::start(Some(place), move || tell.send(make()).unwrap());
+        assert_eq!(maker.until_stopped(), Progress::Stopped);
+        let fork = fd::fork::prepare();
+        maker.release();
+        // It waits for the fork, as it should, or is through by now.
+        std::thread::sleep(Duration::from_millis(10));
+        fork.in_parent();
+        maker.join().unwrap();
+        let number = made.recv().unwrap();
+        let moved = !fd::descriptor::is_in_process(number);
+        fd::close(number).unwrap();
+        assert!(moved, "stopped at entry_before_put: what was made during a fork stays in the process");
+    }
+}
+
 #[test]
 fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
+    // Not a test of its own: descriptor numbers are the whole process's.
+    what_is_made_during_a_fork_moves();
     let operations = operations();
     let mut stopped_at = BTreeSet::new();
     let mut failures = Vec::new();
