@@ -43,13 +43,22 @@ const GONE: c_int = -2;
 /// # Safety
 /// There are `found` events.
 pub(crate) unsafe fn strike(epfd: c_int, events: *mut epoll_event, found: c_int) -> c_int {
+    let is_bell = |data: u64| data & 1 == 1 && table::has_slot(epfd, data as usize & !1);
+    // SAFETY: the caller's contract.
+    unsafe { take_out(events, found, is_bell) }
+}
+
+/// Takes out of `found` events those with data of which `is_bell` holds; how many are left, in their order.
+///
+/// # Safety
+/// There are `found` events.
+pub(crate) unsafe fn take_out(events: *mut epoll_event, found: c_int, is_bell: impl Fn(u64) -> bool) -> c_int {
     let mut kept = 0;
     for i in 0..usize::try_from(found).unwrap_or(0) {
         // SAFETY: the caller's contract.
         unsafe {
             let event = events.add(i).read_unaligned();
-            let data = event.u64 as usize;
-            if data & 1 == 1 && table::has_slot(epfd, data & !1) {
+            if is_bell(event.u64) {
                 continue;
             }
             if kept < i {
@@ -110,23 +119,13 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Takes the bell out of a set that has moved into the kernel. The caller holds the moves lock.
-pub(crate) fn remove_held(set: &FdSet) {
+/// Takes the bell out of a set that has moved into the kernel, or whose number is about to be closed, and keeps it for the next one.
+/// Waits may still be in the set, and one of them may have taken the bell's event and not looked at it yet.
+pub(crate) fn remove(set: &FdSet) {
     let bell = set.bell.swap(GONE, Ordering::SeqCst);
     if bell >= 0 {
         set.set.set_bell(None);
-        let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, bell, ptr::null());
-        table::spare_bell(bell);
-    }
-}
-
-/// Keeps the bell of a set whose number is about to be closed for the next one. Waits may still be in the set, and one of them may
-/// have taken the bell's event and not looked at it yet.
-pub(crate) fn give_back(set: &FdSet) {
-    let bell = set.bell.swap(GONE, Ordering::SeqCst);
-    if bell >= 0 {
-        set.set.set_bell(None);
-        // The kernel epoll may live on for a moment, in a wait of another thread.
+        // The kernel epoll lives on, if only for a moment, in a wait of another thread.
         let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, bell, ptr::null());
         table::spare_bell(bell);
     }

@@ -159,7 +159,7 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
     step!(move_counters_gone);
     for set in sets.iter() {
         set.has_kernel.store(true, Ordering::SeqCst);
-        bell::remove_held(set);
+        bell::remove(set);
         set.set.kick_all();
         count(reason, 1);
         leave_table(set.fd(), set);

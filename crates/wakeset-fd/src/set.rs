@@ -81,7 +81,7 @@ unsafe impl Slot for FdSet {
         self.closed.store(true, Ordering::SeqCst);
         // Whoever moves a watch of this set to the number does it under the scan lock, and looks at the mark first.
         self.set.pass_through();
-        bell::give_back(self);
+        bell::remove(self);
     }
 
     fn finalize(&self) {
@@ -700,20 +700,12 @@ impl Wait<'_> {
         }
         let cookie = bell::cookie(self.set);
         let events = self.events.wrapping_add(filled as usize);
-        let mut kept = 0;
-        for i in 0..found as usize {
-            // SAFETY: the kernel has just written `found` events there.
-            unsafe {
-                let event = events.add(i).read_unaligned();
-                if event.u64 != cookie {
-                    events.add(kept).write_unaligned(event);
-                    kept += 1;
-                } else {
-                    self.rung.set(true);
-                }
-            }
+        // SAFETY: the kernel has just written `found` events there.
+        let kept = unsafe { bell::take_out(events, found, |data| data == cookie) };
+        if kept < found {
+            self.rung.set(true);
         }
-        kept as c_int
+        kept
     }
 }
 

@@ -65,6 +65,18 @@ fn mix(world: &World) {
     add(world.set, reader, IN, PIPE);
 }
 
+/// A move stands at a step, and goes on while somebody waits for it, or is stopped.
+fn stop_a_move(world: &World, number: libc::c_int, step: &'static str) {
+    let mover = Thread::start(Some(Place { step, arrival: 1 }), move || dup(number).unwrap());
+    assert_eq!(mover.until_stopped(), Progress::Stopped);
+    let releaser = Thread::start(None, move || {
+        std::thread::sleep(Duration::from_millis(2));
+        mover.release();
+        mover.join().unwrap();
+    });
+    world.extras.lock().unwrap().push(releaser);
+}
+
 fn scenarios() -> Vec<Scenario> {
     vec![
         wake("a write", |_| {}, |world| world.write_a(write_fast)),
@@ -82,17 +94,7 @@ fn scenarios() -> Vec<Scenario> {
         wake(
             "a write to what is being moved",
             |world| {
-                let other = Arc::clone(world);
-                let place = Place { step: "move_sealed", arrival: 1 };
-                let mover = Thread::start(Some(place), move || dup(other.a()).unwrap());
-                assert_eq!(mover.until_stopped(), Progress::Stopped);
-                // It goes on while the writer waits for it, or is stopped.
-                let releaser = Thread::start(None, move || {
-                    std::thread::sleep(Duration::from_millis(2));
-                    mover.release();
-                    mover.join().unwrap();
-                });
-                world.extras.lock().unwrap().push(releaser);
+                stop_a_move(world, world.a(), "move_sealed");
             },
             |world| world.write_a(write),
         ),
@@ -114,16 +116,7 @@ fn scenarios() -> Vec<Scenario> {
                 "a wait in a set that moves",
                 |world| {
                     add(world.set, world.c, IN, C);
-                    let other = Arc::clone(world);
-                    let place = Place { step: "move_watches_handed", arrival: 1 };
-                    let mover = Thread::start(Some(place), move || dup(other.set).unwrap());
-                    assert_eq!(mover.until_stopped(), Progress::Stopped);
-                    let releaser = Thread::start(None, move || {
-                        std::thread::sleep(Duration::from_millis(2));
-                        mover.release();
-                        mover.join().unwrap();
-                    });
-                    world.extras.lock().unwrap().push(releaser);
+                    stop_a_move(world, world.set, "move_watches_handed");
                 },
                 |world| world.work_until(C),
             )
