@@ -34,18 +34,7 @@ pub use list::*;
 
 #[cfg(wakeset_steps)]
 mod list {
-    macro_rules! steps {
-        ($($name:ident)*) => {
-            /// Every step there is.
-            pub const ALL: &[&str] = &[$(stringify!($name)),*];
-            #[allow(non_upper_case_globals, missing_docs, reason = "named as in the code that reaches them")]
-            pub mod name {
-                $(pub const $name: () = ();)*
-            }
-        };
-    }
-
-    steps! {
+    wakeset::steps! {
         // counter.rs
         write_before_moment write_in_moment write_moment_done write_moment_over read_before_moment read_in_moment
         attempt_before_section attempt_in_section attempt_sealed attempt_settled

@@ -70,6 +70,9 @@ mod hook {
         crate::sync::inheritance::set_in_use(real_time);
     }
 
+    /// The list of a crate's steps, by number and by name.
+    #[macro_export]
+    #[doc(hidden)]
     macro_rules! steps {
         ($($name:ident)*) => {
             /// Every step there is.
