@@ -21,6 +21,8 @@ use crate::steps::step;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence_after_rmw, full_fence};
 use crate::watch::Watch;
 use alloc::alloc::{Layout, alloc, dealloc};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::ptr;
 
 /// A watch as a wait queue knows it: address, generation, exclusive or not; never 0.
@@ -363,18 +365,40 @@ impl WaitQueue {
     ///
     /// Takes the scan lock of one watching set after the other, never two, and costs O(watches here).
     pub fn close(&self) {
-        self.hand_over(|_| {});
+        self.refuse_watches();
+        self.remove_each(&mut |_| {});
     }
 
     /// Removes every watch like [`close`](Self::close), calling `take` for each with the scan lock of its set held, so that the
-    /// set is never seen with both the old watch and what `take` puts in its place.
+    /// set is never seen with both the old watch and what `take` puts in its place. The oldest comes first, as far as there is memory
+    /// to sort them.
     #[doc(hidden)]
     pub fn hand_over(&self, mut take: impl FnMut(crate::set::Leaving)) {
         self.refuse_watches();
+        let now = self.now.load(Ordering::Relaxed);
+        let mut by_age = Vec::new();
+        self.each(|handle, stamp| {
+            let room = by_age.try_reserve(1).is_ok();
+            if room {
+                by_age.push((now.wrapping_sub(stamp), handle));
+            }
+            room
+        });
+        by_age.sort_unstable_by_key(|(age, _)| Reverse(*age));
+        for (_, handle) in by_age {
+            // SAFETY: handles in a queue of this engine lead to type-stable watches.
+            unsafe { crate::set::remove_watch(handle, &mut take) };
+        }
+        // Those there was no memory for.
+        self.remove_each(&mut take);
+    }
+
+    /// Removes every watch of a queue that lets none in, in slot order.
+    fn remove_each(&self, take: &mut impl FnMut(crate::set::Leaving)) {
         // None comes any more, so looking at each slot once is enough, without the lock, which a removal takes.
         self.each(|handle, _| {
             // SAFETY: handles in a queue of this engine lead to type-stable watches.
-            unsafe { crate::set::remove_watch(handle, &mut take) };
+            unsafe { crate::set::remove_watch(handle, &mut *take) };
             true
         });
         // Whoever emptied a slot just before we looked may still hold the lock, which goes with the source.
