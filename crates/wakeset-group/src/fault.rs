@@ -1,0 +1,1 @@
+//! Threads that serve one userfaultfd: one fault wakes one of them.
