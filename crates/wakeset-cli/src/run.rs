@@ -6,6 +6,7 @@
 
 mod inspect;
 mod library;
+mod listeners;
 mod stats;
 mod supervise;
 
@@ -16,6 +17,9 @@ use std::path::PathBuf;
 
 use crate::Failure;
 
+/// Where the preload library finds the order.
+const ORDER_VARIABLE: &str = "WAKESET_ORDER";
+
 pub use library::without_ours;
 pub use library::{ENVIRONMENT as PRELOAD_VARIABLE, find as find_library, is_preloaded, with_ours};
 
@@ -25,6 +29,10 @@ pub struct Options {
     /// Print counts at exit, as a table and as JSON, on stderr; the JSON into FILE if given
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     stats: Option<Option<PathBuf>>,
+    /// Who is woken for a connection of several that wait on a listening socket: the one idle longest, the one that was first in the
+    /// queue, or whomever the kernel wakes for the program's own calls
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Fifo)]
+    order: Order,
     /// The program, looked up in PATH, and its arguments
     #[arg(
         required = true,
@@ -33,6 +41,25 @@ pub struct Options {
         value_names = ["PROGRAM", "ARGS"]
     )]
     command: Vec<OsString>,
+}
+
+/// The orders of `--order`.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Order {
+    Fifo,
+    Lifo,
+    Kernel,
+}
+
+impl Order {
+    /// What the preload library knows it by.
+    fn name(self) -> &'static str {
+        match self {
+            Order::Fifo => "fifo",
+            Order::Lifo => "lifo",
+            Order::Kernel => "kernel",
+        }
+    }
 }
 
 /// Runs the program. Returns its exit status, 128+N if signal N killed it; without `--stats` it
@@ -50,7 +77,10 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     if preload {
         let list = library::with_ours(std::env::var_os(PRELOAD_VARIABLE), &library);
         // SAFETY: this process has one thread.
-        unsafe { std::env::set_var(PRELOAD_VARIABLE, list) };
+        unsafe {
+            std::env::set_var(PRELOAD_VARIABLE, list);
+            std::env::set_var(ORDER_VARIABLE, options.order.name());
+        }
     }
     match options.stats {
         None => Err(command.failure(command.exec())),

@@ -40,6 +40,8 @@ enum Build {
 enum Runner<'a> {
     Kernel,
     Wakeset,
+    /// With `--order`, and with `--stats` into this file.
+    Ordered(&'a str, &'a Path),
     /// With `--stats` into this file.
     Counted(&'a Path),
     /// With a library whose heap refuses: `WAKESET_ALLOCATIONS`, which debug builds of it know.
@@ -109,6 +111,7 @@ fn run(program: &Path, arguments: &[&str], runner: Runner, patience: Duration) -
     let suffix = match runner {
         Runner::Kernel => "kernel",
         Runner::Wakeset => "wakeset",
+        Runner::Ordered(order, _) => order,
         Runner::Counted(_) => "counted",
         Runner::Rationed(_) => "rationed",
     };
@@ -117,9 +120,12 @@ fn run(program: &Path, arguments: &[&str], runner: Runner, patience: Duration) -
     let (stdout, stderr) = (output("out"), output("err"));
     let mut command = match runner {
         Runner::Kernel => Command::new(program),
-        Runner::Wakeset | Runner::Counted(_) | Runner::Rationed(_) => {
+        Runner::Wakeset | Runner::Ordered(..) | Runner::Counted(_) | Runner::Rationed(_) => {
             let mut command = Command::new(env!("CARGO_BIN_EXE_wakeset"));
             command.arg("run");
+            if let Runner::Ordered(order, file) = runner {
+                command.args(["--order", order, &format!("--stats={}", file.display())]);
+            }
             if let Runner::Counted(file) = runner {
                 command.arg(format!("--stats={}", file.display()));
             }
@@ -485,6 +491,53 @@ fn stress() {
 #[test]
 fn timeouts() {
     compare("timeouts", Build::Plain, &[]);
+}
+
+#[test]
+fn listeners() {
+    compare("listeners", Build::Plain, &[]);
+}
+
+/// What a listener's waits counted, with `--order`.
+fn listener_counts(order: &str) -> Option<Vec<Value>> {
+    let program = compile("listeners", Build::Plain, &format!("listeners_{order}"))?;
+    let file = scratch(&format!("listeners_{order}.json"));
+    // The program knows what it expects, so these need no plain run beside them.
+    let outcome = run(&program, &["unstopped"], Runner::Ordered(order, &file), PATIENCE);
+    assert!(outcome.status.success(), "{order}, {}:\n{}{}", outcome.status, unexpected(&outcome), outcome.stderr);
+    assert!(outcome.stderr.contains("busiest/least"), "{}", outcome.stderr);
+    let counts: Value = serde_json::from_str(&fs::read_to_string(&file).expect("the counts")).expect("JSON");
+    Some(counts["listeners"].as_array().expect("listeners").clone())
+}
+
+/// What `--stats` says of listeners: everything that was asked for was accepted, and more was woken than for nothing.
+#[test]
+fn listeners_are_counted() {
+    for order in ["fifo", "lifo"] {
+        let Some(listeners) = listener_counts(order) else {
+            return;
+        };
+        // Those of a hundred questions to four processes: no other listener of the program has so many.
+        let served: Vec<_> = listeners
+            .iter()
+            .filter(|listener| count(listener, "/connections") == 100)
+            .filter(|listener| listener["workers"].as_array().is_some_and(|workers| workers.len() == 4))
+            .collect();
+        assert!(served.len() >= 10, "{order}: {} of {listeners:#?}", served.len());
+        for listener in served {
+            assert!(count(listener, "/wakes") > count(listener, "/spurious_wakes"), "{order}: {listener:#}");
+        }
+    }
+}
+
+/// With `--order kernel` nobody is woken in turn; accepted connections are counted still.
+#[test]
+fn the_kernels_order_is_left_alone() {
+    let Some(listeners) = listener_counts("kernel") else {
+        return;
+    };
+    assert!(listeners.iter().any(|listener| count(listener, "/connections") == 100));
+    assert!(listeners.iter().all(|listener| count(listener, "/wakes") == 0), "{listeners:#?}");
 }
 
 // ---- where the two are not the same ----

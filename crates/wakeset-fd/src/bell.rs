@@ -6,6 +6,7 @@
 //! them: to it their numbers are closed.
 
 use crate::escape;
+use crate::listeners;
 use crate::section::Section;
 use crate::set::FdSet;
 use crate::stats::Stat;
@@ -137,14 +138,24 @@ pub(crate) fn begin_without(set: &FdSet) {
 }
 
 fn make() -> Option<c_int> {
-    let low = sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).ok()?;
+    sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).ok().map(hide)
+}
+
+/// Gives a descriptor of ours a number that the program is not likely to want, and hides it like a bell's; the old number is
+/// closed.
+pub(crate) fn hide(low: c_int) -> c_int {
     let high = duplicate(low);
     if high.is_some() {
         let _ = sys::close(low);
     }
-    let bell = high.unwrap_or(low);
-    table::put_bell(bell);
-    Some(bell)
+    let hidden = high.unwrap_or(low);
+    table::put_bell(hidden);
+    hidden
+}
+
+/// A hidden number, which no bell has, is about to be closed.
+pub(crate) fn disclose(fd: c_int) {
+    table::forget_bell(fd);
 }
 
 /// A duplicate under a number that the program is not likely to want.
@@ -184,11 +195,13 @@ pub(crate) fn make_way(fd: c_int) {
                 escape::fd_held(number, Stat::MovedLimit);
             }
         }
+        listeners::renumber(fd, -1);
         table::forget_bell(fd);
         let _ = sys::close(fd);
         return;
     };
     table::renumber_bell(fd, new);
+    listeners::renumber(fd, new);
     for number in table::numbers() {
         if let table::Entry::Set(set) = table::get(number)
             && set.bell.compare_exchange(fd, new, Ordering::SeqCst, Ordering::SeqCst).is_ok()

@@ -14,7 +14,7 @@ pub fn set_hooks(allow: extern "C-unwind" fn() -> i32, restore: extern "C-unwind
 }
 
 /// Runs `sleep`, in which the thread may be cancelled at any instruction: it must hold no lock and own nothing.
-pub(crate) fn point<T>(sleep: impl FnOnce() -> T) -> T {
+pub fn point<T>(sleep: impl FnOnce() -> T) -> T {
     let allow = ALLOW.load(Ordering::Acquire);
     if allow == 0 {
         return sleep();

@@ -1,7 +1,8 @@
 //! Counting for `wakeset run --stats`; nothing at all without it.
 
+use crate::listeners;
 use crate::section;
-use crate::stats::{Page, SHARED_STRIPE, Stat};
+use crate::stats::{ListenerStat, Page, SHARED_STRIPE, Stat};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -11,6 +12,7 @@ static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
 /// Counts in `page` from now on, or no longer.
 pub fn set_page(page: Option<&'static Page>) {
     section::set_stripe(None);
+    listeners::forget_places();
     PAGE.store(page.map_or(ptr::null_mut(), |page| ptr::from_ref(page).cast_mut()), Ordering::Release);
 }
 
@@ -39,6 +41,23 @@ fn count_in(page: *mut Page, stat: Stat, n: usize) {
         stripe
     });
     page.bump(stripe, stat, n as u64);
+}
+
+/// Counts for a listening socket, whose place in the page is `known` or asked for with its address.
+pub(crate) fn count_listener(
+    stat: ListenerStat,
+    known: Option<usize>,
+    address: impl FnOnce(&Page) -> Option<usize>,
+) -> Option<usize> {
+    let page = PAGE.load(Ordering::Relaxed);
+    if page.is_null() {
+        return None;
+    }
+    // SAFETY: as in `count_in`.
+    let page = unsafe { &*page };
+    let place = known.or_else(|| address(page))?;
+    page.bump_listener(place, stat);
+    Some(place)
 }
 
 /// Gives back this thread's stripe; for its last moment.

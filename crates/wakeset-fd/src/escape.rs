@@ -31,6 +31,7 @@ use crate::stats::Stat;
 use crate::steps::{step, step_lock, step_waited};
 use crate::sys;
 use crate::table::{self, Entry, Slot};
+use crate::turns;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -58,6 +59,11 @@ pub(crate) fn wait_for_moves() {
 /// Whether new objects may live in user space.
 pub(crate) fn gate_is_open() -> bool {
     GATE.load(Ordering::SeqCst) == 0
+}
+
+/// Whether the gate is closed for a fork at most, and not for good.
+pub(crate) fn gate_may_open() -> bool {
+    GATE.load(Ordering::SeqCst) & FOR_GOOD == 0
 }
 
 /// For an object that was put into the table while the gate was open: moves it if the gate was closed
@@ -159,6 +165,7 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
     step!(move_counters_gone);
     for set in sets.iter() {
         set.has_kernel.store(true, Ordering::SeqCst);
+        turns::make_plain(set);
         bell::remove(set);
         set.set.kick_all();
         count(reason, 1);
@@ -324,7 +331,7 @@ fn take_reported_edge(set: &FdSet) {
 /// The one thing that can go wrong in a move: the kernel has no memory, or no watches left, for what the program
 /// was already granted. It must not go unnoticed.
 #[cold]
-fn complain(epfd: c_int, fd: c_int, error: sys::Errno) {
+pub(crate) fn complain(epfd: c_int, fd: c_int, error: sys::Errno) {
     use core::fmt::Write;
     struct Stderr;
     impl Write for Stderr {
@@ -336,7 +343,7 @@ fn complain(epfd: c_int, fd: c_int, error: sys::Errno) {
     let errno = error.into_raw();
     let _ = writeln!(
         Stderr,
-        "wakeset: epoll set {epfd} lost its watch on eventfd {fd}: the kernel refused it (errno {errno})"
+        "wakeset: epoll set {epfd} lost its watch on descriptor {fd}: the kernel refused it (errno {errno})"
     );
 }
 

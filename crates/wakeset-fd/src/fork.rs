@@ -4,6 +4,7 @@
 use crate::bell;
 use crate::engine;
 use crate::escape;
+use crate::listeners;
 use crate::section::Section;
 use crate::stats::Stat;
 use crate::sys;
@@ -54,7 +55,7 @@ pub fn is_foreign() -> bool {
 
 /// Before an object is made: notices a child of a fork that nobody told us of (clone(2) by hand), and begins anew. Whether the object
 /// may live here: not if it is made by a vfork(2) child, whose numbers are not those of the owner of this memory.
-pub(crate) fn may_make_objects() -> bool {
+pub fn may_make_objects() -> bool {
     let pid = sys::getpid();
     let process = PROCESS.load(Ordering::Relaxed);
     if process == 0 {
@@ -78,6 +79,7 @@ fn shares_memory(process: c_int) -> bool {
 
 fn begin_anew() {
     bell::forget_all();
+    listeners::forget_private();
     table::forget_all();
     engine::abandon();
     escape::replace_lock();

@@ -11,8 +11,10 @@
 //! | `table` | number → object; lock-free to read |
 //! | [`counter`] | eventfd, read, write |
 //! | [`set`] | epoll_create1, epoll_ctl, epoll_wait, both halves of a set |
+//! | `turns` | listeners in a set's kernel half |
 //! | `bell` | how a waker reaches a waiter that sleeps in the kernel half |
 //! | [`escape`] | moving objects into the kernel |
+//! | [`listeners`] | listening sockets: who is woken for a connection |
 //! | [`descriptor`], [`fork`] | close, dup, exec, `SCM_RIGHTS`, fork |
 //! | [`section`] | keeping signal handlers out of critical sections |
 //!
@@ -31,6 +33,7 @@ pub mod descriptor;
 mod engine;
 pub mod escape;
 pub mod fork;
+pub mod listeners;
 mod memory;
 mod moving;
 pub mod section;
@@ -43,6 +46,7 @@ pub mod steps;
 mod steps;
 mod sys;
 mod table;
+mod turns;
 pub mod user;
 mod verdict;
 

@@ -5,11 +5,13 @@ use crate::cancel;
 use crate::count::count;
 use crate::engine;
 use crate::escape;
+use crate::listeners::{self, RESCUE};
 use crate::section::Section;
 use crate::stats::Stat;
 use crate::steps::step;
 use crate::sys::{self, Errno, SIGSET_BYTES};
 use crate::table::{self, Entry, Slot, SlotHead, Using};
+use crate::turns::{self, Turns};
 use crate::user;
 use crate::verdict::Verdict::{self, Done, Kernel};
 use core::cell::Cell;
@@ -47,6 +49,8 @@ pub(crate) struct FdSet {
     pub(crate) next_touched: AtomicUsize,
     /// The doorbell in the kernel half, below 0 for none.
     pub(crate) bell: AtomicI32,
+    /// The listeners in the kernel half.
+    pub(crate) turns: Turns,
     /// Counts the waits that had both halves to look at.
     turn: AtomicU32,
 }
@@ -71,6 +75,7 @@ unsafe impl Slot for FdSet {
             moved_edges: AtomicBool::new(false),
             next_touched: AtomicUsize::new(0),
             bell: AtomicI32::new(-1),
+            turns: Turns::new(),
             turn: AtomicU32::new(0),
         })?;
         slot.set.set_owner(ptr::from_ref(slot).addr());
@@ -151,6 +156,7 @@ pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
     slot.closed.store(false, Ordering::SeqCst);
     slot.has_kernel.store(false, Ordering::SeqCst);
     slot.kernel_edges.store(false, Ordering::SeqCst);
+    slot.turns.clear();
     slot.turn.store(0, Ordering::Relaxed);
     bell::begin_without(slot);
     table::put_set(fd, slot);
@@ -201,7 +207,7 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
             Entry::Set(inner) if ptr::eq(inner, &*set) => return Kernel,
             Entry::Set(inner) => inner,
             Entry::Kernel | Entry::Bell => {
-                return match add_kernel_watch(&set, op, fd, event, asked.events) {
+                return match add_kernel_watch(&set, op, fd, event, asked) {
                     Some(verdict) => verdict,
                     None => continue,
                 };
@@ -287,20 +293,14 @@ fn has_moved(fd: c_int, source: &dyn Source) -> bool {
 }
 
 /// epoll_ctl on a descriptor of the kernel's. `None`: the set has moved, look again.
-fn add_kernel_watch(
-    set: &FdSet,
-    op: c_int,
-    fd: c_int,
-    event: *const epoll_event,
-    events: Events,
-) -> Option<Verdict<()>> {
-    if events.intersects(Events::ET | Events::ONESHOT) && !set.kernel_edges.load(Ordering::SeqCst) {
+fn add_kernel_watch(set: &FdSet, op: c_int, fd: c_int, event: *const epoll_event, asked: Event) -> Option<Verdict<()>> {
+    if asked.events.intersects(Events::ET | Events::ONESHOT) && !set.kernel_edges.load(Ordering::SeqCst) {
         // Not while a move is taking reports out of the kernel half.
         let _moving = escape::hold_moves();
         set.kernel_edges.store(true, Ordering::SeqCst);
     }
     if op != EPOLL_CTL_ADD || set.has_kernel.load(Ordering::SeqCst) {
-        return Some(Done(sys::epoll_ctl(set.fd(), op, fd, event)));
+        return Some(Done(turns::epoll_ctl(set, op, fd, event, asked)));
     }
     // The first kernel watch. A set around this one knows only its in-process half, so it must learn of the other
     // from the kernel; and no set may be put around it meanwhile.
@@ -342,7 +342,7 @@ fn add_kernel_watch(
         // The number was closed, and the bell has just got it.
         return None;
     }
-    let result = sys::epoll_ctl(set.fd(), op, fd, event);
+    let result = turns::epoll_ctl(set, op, fd, event, asked);
     if result.is_ok() {
         set.note_kernel_watch();
     }
@@ -417,8 +417,17 @@ pub unsafe fn epoll_wait(
         }
         let Some(set) = Using::begin(epfd, set) else { continue };
         count(Stat::Waits, 1);
-        let wait =
-            Wait { set: &set, events, room, limit, timeout, mask, faulted: Cell::new(false), rung: Cell::new(false) };
+        let wait = Wait {
+            set: &set,
+            events,
+            room,
+            limit,
+            timeout,
+            mask,
+            handled: set.turns.any().then(listeners::handled),
+            faulted: Cell::new(false),
+            rung: Cell::new(false),
+        };
         let result = wait.run();
         if wait.rung.get() && set.set.may_be_ready() {
             // What it was rung for is still there: pass it on.
@@ -478,6 +487,8 @@ struct Wait<'a> {
     limit: Limit,
     timeout: Timeout,
     mask: Mask,
+    /// How many signals the thread had handled, where that is asked.
+    handled: Option<u32>,
     /// An event found no memory: the wait ends with what it has.
     faulted: Cell<bool>,
     /// The wait has taken a ring of the bell, which may have been meant for another.
@@ -505,7 +516,7 @@ impl Wait<'_> {
         let mut first = true;
         loop {
             // A set without in-process watches goes to the kernel with what it was given, and reads no clock.
-            let needs_clock = !first || set.bell.load(Ordering::SeqCst) >= 0 || !set.set.is_empty();
+            let needs_clock = !first || set.bell.load(Ordering::SeqCst) >= 0 || !set.set.is_empty() || set.turns.any();
             if deadline.is_none() && needs_clock && self.timeout != Timeout::Now {
                 deadline = Some(Deadline::of(self.timeout));
             }
@@ -614,6 +625,13 @@ impl Wait<'_> {
         }
         // The kernel refuses a bell, and would refuse what moved: look here again and again.
         let bounded = bell.is_err();
+        // Nobody sleeps longer without a look at the listeners.
+        let in_turn = set.turns.any();
+        set.turns.take_turns(set);
+        // A handler between two pieces of a sleep; one that comes in the next few instructions is missed.
+        if self.handled.is_some_and(|before| listeners::handled() != before) {
+            return Some(Err(Errno::EINTR));
+        }
         set.set.enter_elsewhere();
         step!(elsewhere_before_look);
         // After the count: what was added or pushed before is seen here, what comes later rings.
@@ -623,15 +641,23 @@ impl Wait<'_> {
         {
             None
         } else {
+            let until = if in_turn { until.at_most(RESCUE) } else { until };
             let until = if bounded { until.at_most(WITHOUT_BELL) } else { until };
             Some(cancel::point(|| self.sleep_in_kernel(until)))
         };
         step!(elsewhere_slept);
         set.set.leave_elsewhere();
         let result = result?;
-        let timed_out = result == Ok(0) && (!bounded || until.left() == Some(Duration::ZERO));
+        let ended = !bounded && !in_turn || until.left() == Some(Duration::ZERO);
+        let timed_out = result == Ok(0) && ended;
         let rung = result.is_ok_and(|found| found > 0);
+        if let Ok(found) = result {
+            set.turns.note_reports(self.events, found, true);
+        }
         let total = self.kernel_and_here(result);
+        if result == Ok(0) && in_turn {
+            set.turns.rescue(set);
+        }
         if rung {
             count(Stat::Wakes, 1);
             count(Stat::SpuriousWakes, usize::from(total == Ok(0)));
@@ -662,6 +688,7 @@ impl Wait<'_> {
             let events = self.events.wrapping_add(filled as usize);
             let room = self.room - filled;
             let found = sys::epoll_pwait(self.set.fd(), events, room, 0, ptr::null(), SIGSET_BYTES)?;
+            self.set.turns.note_reports(events, found, false);
             let kept = self.filter(filled, found);
             if kept > 0 || found == 0 {
                 count(Stat::EventsFromKernel, kept as usize);

@@ -12,6 +12,7 @@
 //! | header: claimed | [`Page::claim_stripe`], [`Page::release_stripe`] | compare-exchange, fetch-and |
 //! | stripes 0 … 61 | the one thread that claimed it | relaxed load and store: no locked instruction |
 //! | stripe 62 | every thread that found none free | relaxed fetch-add |
+//! | listeners | every thread: counts come with connections, not with events | relaxed fetch-add; `len` last (release) |
 //!
 //! Counting must cost next to nothing on the wake path, so a thread owns its stripe alone and the
 //! reader does the adding up. The price: a signal handler that counts in the few
@@ -34,7 +35,7 @@ pub const DIR_VARIABLE: &str = "WAKESET_STATS_DIR";
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WAKESET\0");
 
 /// The layout's version: a reader refuses any other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Stripes in a page, the shared one included.
 pub const STRIPES: usize = 63;
@@ -50,7 +51,38 @@ pub const PAGE_BYTES: usize = core::mem::size_of::<Page>();
 
 const _: () = assert!(Stat::COUNT <= WORDS);
 const _: () = assert!(core::mem::size_of::<Header>() == core::mem::size_of::<Stripe>());
-const _: () = assert!(PAGE_BYTES == 4 * 4096);
+const _: () = assert!(PAGE_BYTES == 4 * 4096 + LISTENERS * core::mem::size_of::<Listener>());
+
+/// Listening sockets that a process counts for; the next ones are not counted.
+pub const LISTENERS: usize = 16;
+
+/// What is counted for each listening socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum ListenerStat {
+    /// Waits on it that took their turn.
+    Waits,
+    /// Connections accepted.
+    Connections,
+    /// Sleeps that ended because of it.
+    Wakes,
+    /// Those after which there was nothing to accept.
+    SpuriousWakes,
+}
+
+/// One listening socket's counts.
+#[repr(C, align(64))]
+struct Listener {
+    /// Its address as getsockname(2) gives it, in whole words.
+    address: [AtomicU64; ADDRESS_BYTES / 8],
+    /// How long the address is; 0: free; `TAKEN`: about to be filled in.
+    len: AtomicU64,
+    counts: [AtomicU64; 4],
+}
+
+/// Room for any address of an internet or a unix socket.
+pub const ADDRESS_BYTES: usize = 112;
+const TAKEN: u64 = u64::MAX;
 
 /// Defines [`Stat`] and [`NAMES`] from one list, so that they cannot disagree.
 macro_rules! stats {
@@ -152,6 +184,7 @@ struct Stripe {
 pub struct Page {
     header: Header,
     stripes: [Stripe; STRIPES],
+    listeners: [Listener; LISTENERS],
 }
 
 impl Page {
@@ -167,6 +200,13 @@ impl Page {
                 _reserved: [const { AtomicU64::new(0) }; WORDS - 5],
             },
             stripes: [const { Stripe { words: [const { AtomicU64::new(0) }; WORDS] } }; STRIPES],
+            listeners: [const {
+                Listener {
+                    address: [const { AtomicU64::new(0) }; ADDRESS_BYTES / 8],
+                    len: AtomicU64::new(0),
+                    counts: [const { AtomicU64::new(0) }; 4],
+                }
+            }; LISTENERS],
         }
     }
 
@@ -245,6 +285,36 @@ impl Page {
         }
     }
 
+    /// The place of the listening socket with this address, a new one if need be; `None` if there is no room.
+    pub fn place_of_listener(&self, address: &[u8]) -> Option<usize> {
+        let mut padded = [0_u8; ADDRESS_BYTES];
+        padded.get_mut(..address.len())?.copy_from_slice(address);
+        let words = || padded.chunks_exact(8).map(|chunk| u64::from_ne_bytes(chunk.try_into().unwrap_or_default()));
+        self.listeners.iter().position(|listener| {
+            match listener.len.compare_exchange(0, TAKEN, Acquire, Acquire) {
+                Ok(_) => {
+                    for (place, word) in listener.address.iter().zip(words()) {
+                        place.store(word, Relaxed);
+                    }
+                    listener.len.store(address.len() as u64, Release);
+                    true
+                }
+                // One that is being filled in may be the same: then it is there twice, and the reader adds up.
+                Err(len) => {
+                    len == address.len() as u64
+                        && listener.address.iter().zip(words()).all(|(place, word)| place.load(Relaxed) == word)
+                }
+            }
+        })
+    }
+
+    /// Adds one to a count of the listening socket at `place`.
+    pub fn bump_listener(&self, place: usize, stat: ListenerStat) {
+        if let Some(count) = self.listeners.get(place).and_then(|listener| listener.counts.get(stat as usize)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
     /// The counts as they stand. Threads may go on counting meanwhile.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary { pid: self.header.pid.load(Relaxed), ..Summary::default() };
@@ -257,6 +327,49 @@ impl Page {
             }
         }
         summary
+    }
+}
+
+/// A listening socket's counts in one page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerSummary {
+    address: [u8; ADDRESS_BYTES],
+    len: usize,
+    counts: [u64; 4],
+}
+
+impl ListenerSummary {
+    /// Reads those of a page from the bytes of its file; [`Summary::parse`] says whether it is one.
+    pub fn parse(bytes: &[u8]) -> impl Iterator<Item = ListenerSummary> {
+        use core::mem::{offset_of, size_of};
+        (0..LISTENERS).filter_map(move |i| {
+            let start = offset_of!(Page, listeners) + i * size_of::<Listener>();
+            let word = |at: usize| -> Option<u64> {
+                let eight = bytes.get(start + at..start + at + 8)?;
+                Some(u64::from_ne_bytes(eight.try_into().ok()?))
+            };
+            let len = usize::try_from(word(offset_of!(Listener, len))?).ok()?;
+            if !(1..=ADDRESS_BYTES).contains(&len) {
+                return None;
+            }
+            let at = start + offset_of!(Listener, address);
+            let mut summary = ListenerSummary { address: [0; ADDRESS_BYTES], len, counts: [0; 4] };
+            summary.address.copy_from_slice(bytes.get(at..at + ADDRESS_BYTES)?);
+            for (i, count) in summary.counts.iter_mut().enumerate() {
+                *count = word(offset_of!(Listener, counts) + 8 * i)?;
+            }
+            Some(summary)
+        })
+    }
+
+    /// Its address as getsockname(2) gives it.
+    pub fn address(&self) -> &[u8] {
+        self.address.get(..self.len).unwrap_or_default()
+    }
+
+    /// One count.
+    pub fn get(&self, stat: ListenerStat) -> u64 {
+        self.counts[stat as usize]
     }
 }
 
@@ -378,6 +491,25 @@ mod tests {
         assert_eq!((read.pid, read.name()), (42, &b"a name longer t"[..]));
         assert_eq!((read.made(), read.moved(), read.kept(), read.open()), (6, 2, 4, 1));
         assert_eq!(Summary::parse(&bytes_of(&page)[1..]), None);
+    }
+
+    #[test]
+    fn listeners_have_a_place_each() {
+        let page = Page::zeroed();
+        let address = |i: u8| [i; 16];
+        for i in 1..=LISTENERS as u8 {
+            assert_eq!(page.place_of_listener(&address(i)), Some(usize::from(i) - 1));
+        }
+        assert_eq!(page.place_of_listener(&address(3)), Some(2));
+        assert_eq!(page.place_of_listener(&address(99)), None);
+        assert_eq!(page.place_of_listener(&[0; ADDRESS_BYTES + 1]), None);
+        page.bump_listener(2, ListenerStat::Wakes);
+        page.bump_listener(LISTENERS, ListenerStat::Wakes);
+        let read: std::vec::Vec<_> = ListenerSummary::parse(bytes_of(&page)).collect();
+        assert_eq!(read.len(), LISTENERS);
+        assert_eq!(read[2].address(), address(3));
+        assert_eq!(read.iter().map(|listener| listener.get(ListenerStat::Wakes)).sum::<u64>(), 1);
+        assert_eq!(read[2].get(ListenerStat::Wakes), 1);
     }
 
     #[test]

@@ -106,6 +106,15 @@ pub(crate) fn getpid() -> c_int {
     raw!(getpid).map_or(0, |pid| pid as c_int)
 }
 
+pub(crate) fn gettid() -> c_int {
+    raw!(gettid).map_or(0, |tid| tid as c_int)
+}
+
+/// Whether a thread of this process has this number.
+pub(crate) fn is_thread(tid: c_int) -> bool {
+    raw!(tgkill, getpid(), tid, 0) != Err(Errno::ESRCH)
+}
+
 /// Whether every other thread of the process is asleep in the kernel at this moment. "No" where it cannot be told.
 pub(crate) fn others_sleep() -> bool {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;

@@ -53,7 +53,7 @@ pub(crate) unsafe fn load_u64(place: *const u64) -> Option<u64> {
 /// # Safety
 /// The memory, if it is there, is the caller's to give.
 #[inline(always)]
-pub(crate) unsafe fn store_u64(place: *mut u64, value: u64) -> bool {
+pub unsafe fn store_u64(place: *mut u64, value: u64) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         let mut done: u32 = 0;

@@ -3,6 +3,7 @@
 mod descriptor;
 mod epoll;
 mod io;
+pub(crate) mod listener;
 mod poll;
 mod process;
 pub(crate) mod signal;

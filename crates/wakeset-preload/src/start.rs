@@ -12,6 +12,7 @@ extern "C" fn start() {
     crate::heap::start();
     crate::statistics::start();
     crate::hooks::signal::take_faults();
+    crate::hooks::listener::start();
     section::set_flush(crate::hooks::signal::deliver_deferred);
     cancel::set_hooks(allow_cancellation, restore_cancellation);
     // Registered before the program's own: it prepares last, with the program's handlers done, and is the first on both sides

@@ -10,8 +10,9 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use wakeset_fd::stats::{DIR_VARIABLE, NAMES, PAGE_BYTES, Stat, Summary};
+use wakeset_fd::stats::{DIR_VARIABLE, ListenerSummary, NAMES, PAGE_BYTES, Stat, Summary};
 
+use super::listeners::Listeners;
 use super::{Command, supervise};
 use crate::{Failure, table};
 
@@ -36,7 +37,7 @@ pub fn run_counted(command: &Command, file: Option<&Path>) -> Result<i32, Failur
     // SAFETY: this process has one thread.
     unsafe { std::env::set_var(DIR_VARIABLE, &directory.path) };
     let status = supervise::run_to_end(command)?;
-    let report = Report::new(directory.summaries());
+    let report = Report::new(directory.pages());
     drop(directory);
     // From here on the program's status must come out, even if nobody reads what we print.
     // SAFETY: no handler is installed.
@@ -78,7 +79,7 @@ impl Directory {
     }
 
     /// What each process image counted, without those that never started counting.
-    fn summaries(&self) -> Vec<Summary> {
+    fn pages(&self) -> Vec<(Summary, Vec<ListenerSummary>)> {
         let Ok(entries) = fs::read_dir(&self.path) else {
             return Vec::new();
         };
@@ -120,36 +121,39 @@ fn make_in(base: &Path) -> io::Result<PathBuf> {
 }
 
 /// Reads one page. Other users may have put files there, so nothing is followed or waited for.
-fn read_page(path: &Path) -> Option<Summary> {
+fn read_page(path: &Path) -> Option<(Summary, Vec<ListenerSummary>)> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::with_capacity(PAGE_BYTES);
     file.take(PAGE_BYTES as u64).read_to_end(&mut bytes).ok()?;
-    Summary::parse(&bytes)
+    Some((Summary::parse(&bytes)?, ListenerSummary::parse(&bytes).collect()))
 }
 
 /// The counts of a whole run.
 struct Report {
     processes: Vec<Summary>,
     total: Summary,
+    listeners: Listeners,
 }
 
 impl Report {
     /// Puts the images of each process together; they come in the order they ran.
-    fn new(images: Vec<Summary>) -> Self {
+    fn new(images: Vec<(Summary, Vec<ListenerSummary>)>) -> Self {
         let mut total = Summary::default();
         let mut processes: BTreeMap<u32, Summary> = BTreeMap::new();
-        for mut image in images {
+        let mut listeners = Listeners::default();
+        for (mut image, counted) in images {
             total.add(&image);
+            listeners.add(image.pid, &counted);
             // The process goes by its last name: a shell that execs becomes the program.
             if let Some(earlier) = processes.get(&image.pid) {
                 image.add(earlier);
             }
             processes.insert(image.pid, image);
         }
-        Report { processes: processes.into_values().collect(), total }
+        Report { processes: processes.into_values().collect(), total, listeners }
     }
 
     fn table(&self) -> String {
@@ -180,6 +184,7 @@ impl Report {
         if !reasons.is_empty() {
             let _ = writeln!(text, "moved into the kernel: {}", reasons.join(", "));
         }
+        text += &self.listeners.table();
         text
     }
 
@@ -194,7 +199,7 @@ impl Report {
                 Value::Object(object)
             })
             .collect();
-        json!({ "processes": processes, "total": counts(&self.total) })
+        json!({ "processes": processes, "total": counts(&self.total), "listeners": self.listeners.json() })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::real::real;
 use core::ffi::{c_int, c_long, c_uint, c_ulong};
 use libc::{mmsghdr, msghdr, ssize_t};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{counter, descriptor, escape};
+use wakeset_fd::{counter, descriptor, escape, listeners};
 
 type OneFd = unsafe extern "C-unwind" fn(c_int) -> c_int;
 type Fcntl = unsafe extern "C-unwind" fn(c_int, c_int, c_long) -> c_int;
@@ -13,6 +13,7 @@ type Fcntl = unsafe extern "C-unwind" fn(c_int, c_int, c_long) -> c_int;
 /// close(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    listeners::forget(fd);
     // SAFETY: the caller's contract.
     answered_unit(descriptor::close(fd), || unsafe { real!(close: OneFd)(fd) } as isize) as c_int
 }
@@ -28,6 +29,7 @@ pub unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     type Range = unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int;
+    listeners::forget_range(first, last);
     // SAFETY: the caller's contract.
     let call = || unsafe { real!(close_range: Range)(first, last, flags) } as isize;
     answered_unit(descriptor::close_range(first, last, flags), call) as c_int
@@ -37,6 +39,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
     type From = unsafe extern "C" fn(c_int);
+    listeners::forget_range(first.max(0) as c_uint, c_uint::MAX);
     let verdict = descriptor::close_range(first.max(0) as c_uint, c_uint::MAX, 0);
     answered_unit(verdict, || {
         // SAFETY: the caller's contract.
@@ -56,6 +59,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     type Dup2 = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    listeners::forget(new);
     let verdict = descriptor::before_dup_to(old, new, 0).map(|fd| fd as isize);
     // SAFETY: the caller's contract.
     answered(verdict, || unsafe { real!(dup2: Dup2)(old, new) } as isize) as c_int
@@ -72,6 +76,7 @@ pub unsafe extern "C" fn __dup2(old: c_int, new: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     type Dup3 = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+    listeners::forget(new);
     let verdict = descriptor::before_dup_to(old, new, flags).map(|fd| fd as isize);
     // SAFETY: the caller's contract.
     answered(verdict, || unsafe { real!(dup3: Dup3)(old, new, flags) } as isize) as c_int

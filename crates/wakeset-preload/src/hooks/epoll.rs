@@ -1,5 +1,6 @@
 //! The epoll calls.
 
+use super::listener;
 use crate::outcome::{answered, answered_unit, fail, returned};
 use crate::real::real;
 use core::ffi::c_int;
@@ -46,7 +47,11 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     // SAFETY: as above.
     let call =
         || unsafe { set::in_kernel(epfd, events, || real!(epoll_wait: Wait)(epfd, events, room, timeout)) } as isize;
-    answered(verdict.map(|n| n as isize), call) as c_int
+    let found = answered(verdict.map(|n| n as isize), call) as c_int;
+    if found > 0 {
+        listener::note_events();
+    }
+    found
 }
 
 fn mask_of(mask: *const sigset_t) -> Mask {
@@ -70,7 +75,11 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     let call =
         || unsafe { set::in_kernel(epfd, events, || real!(epoll_pwait: Wait)(epfd, events, room, timeout, mask)) }
             as isize;
-    answered(verdict.map(|n| n as isize), call) as c_int
+    let found = answered(verdict.map(|n| n as isize), call) as c_int;
+    if found > 0 {
+        listener::note_events();
+    }
+    found
 }
 
 /// epoll_pwait2(2).
@@ -89,5 +98,9 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     let call =
         || unsafe { set::in_kernel(epfd, events, || real!(epoll_pwait2: Wait)(epfd, events, room, timeout, mask)) }
             as isize;
-    answered(verdict.map(|n| n as isize), call) as c_int
+    let found = answered(verdict.map(|n| n as isize), call) as c_int;
+    if found > 0 {
+        listener::note_events();
+    }
+    found
 }

@@ -48,6 +48,8 @@ struct Deferred {
 const NOTHING: Noted = Noted { signal: 0, info: MaybeUninit::uninit(), context: MaybeUninit::uninit() };
 
 thread_local! {
+    /// Signals that this thread has handled.
+    static HANDLED: Cell<u32> = const { Cell::new(0) };
     // No destructor and no lazy part: a plain block in the thread's static TLS, safe in a handler.
     static DEFERRED: Deferred = const { Deferred { noted: UnsafeCell::new([NOTHING; 3]), mask: Cell::new(0) } };
 }
@@ -253,8 +255,33 @@ unsafe extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, conte
         defer(signal, info, context);
         return;
     }
+    // SAFETY: the kernel passes a valid context.
+    unsafe { super::listener::interrupt_sleep(context) };
     // SAFETY: as it came.
     unsafe { handle(signal, info, context) };
+}
+
+/// Where this thread counts the signals that it handles.
+pub(super) fn handled() -> *mut u32 {
+    HANDLED.with(Cell::as_ptr)
+}
+
+/// Whether a handler may run that is not behind ours, because it was registered by a system call that does not come through libc.
+#[cold]
+pub(super) fn may_have_foreign_handlers() -> bool {
+    /// Up to the address, the kernel's struct is glibc's without the restorer's place.
+    #[repr(C)]
+    struct KernelAction {
+        handler: usize,
+        rest: [usize; 3],
+    }
+    // glibc keeps two for itself: for cancellation and for setuid(2) in all threads.
+    (1..SIGNALS).filter(|signal| !matches!(signal, 32 | 33)).any(|signal| {
+        let mut action = KernelAction { handler: SIG_DFL, rest: [0; 3] };
+        // SAFETY: a place for the action, and the size of the kernel's signal set.
+        let asked = unsafe { syscall!(Sysno::rt_sigaction, signal, 0, &raw mut action, 8) };
+        asked.is_ok() && is_handler(action.handler) && action.handler != ours()
+    })
 }
 
 /// Does what the program has set for a signal.
@@ -262,6 +289,7 @@ unsafe extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, conte
 /// # Safety
 /// As the kernel calls a handler.
 unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    HANDLED.with(|handled| handled.set(handled.get().wrapping_add(1)));
     if is_fault(signal) {
         // SAFETY: as the caller's.
         unsafe { on_fault(signal, info, context) };

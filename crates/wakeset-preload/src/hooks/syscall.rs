@@ -10,7 +10,7 @@ use core::ptr;
 use syscalls::Sysno;
 use wakeset_fd::set::{self, Limit, Mask};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{Errno, Verdict, counter, descriptor, escape, user};
+use wakeset_fd::{Errno, Verdict, counter, descriptor, escape, listeners, user};
 
 type Syscall = unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
 
@@ -87,6 +87,12 @@ unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
         }
         Before::Call
     };
+    match number {
+        Sysno::close | Sysno::listen => listeners::forget(fd),
+        Sysno::dup2 | Sysno::dup3 => listeners::forget(b as c_int),
+        Sysno::close_range => listeners::forget_range(a as u32, b as u32),
+        _ => {}
+    }
     // SAFETY: the caller's contract, for all calls below.
     unsafe {
         match number {

@@ -1,0 +1,226 @@
+//! Which numbers are listening sockets, and what is done for those who wait on them ([`wakeset_group::listener`]).
+//!
+//! What a number stands for is asked once, with getsockopt(2), and remembered until a call that we see gives it away. Calls that we do
+//! not see may do so too. A listener that is taken for something else is left to the kernel; something else that is taken
+//! for a listener is found out when it is to be watched as one.
+
+use crate::bell;
+use crate::count;
+use crate::escape;
+use crate::section::Section;
+use crate::stats::ADDRESS_BYTES;
+pub use crate::stats::ListenerStat;
+use crate::sys;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use wakeset_group::listener;
+pub use wakeset_group::listener::{Fired, MOST, Obstacle, Order, RESCUE, Sleeper, Wanted, is_ready};
+
+/// As many as the table of objects has.
+const NUMBERS: usize = 1 << 20;
+
+/// What each number is: one of the three below, or a listener with a place in the page of counts.
+static KINDS: [AtomicU8; NUMBERS] = [const { AtomicU8::new(UNKNOWN) }; NUMBERS];
+const UNKNOWN: u8 = 0;
+const OTHER: u8 = 1;
+const LISTENER: u8 = 2;
+/// From here on: a listener, and its place.
+const COUNTED: u8 = 3;
+/// One above the highest number that is known.
+static END: AtomicU32 = AtomicU32::new(0);
+
+/// The order in which waiters are woken: 0 is the kernel's, so nothing is done.
+static ORDER: AtomicU8 = AtomicU8::new(0);
+
+/// Chooses the order for this process; `None` leaves everything to the kernel.
+pub fn set_order(order: Option<Order>) {
+    let word = match order {
+        None => 0,
+        Some(Order::Fifo) => 1,
+        Some(Order::Lifo) => 2,
+    };
+    ORDER.store(word, Ordering::SeqCst);
+}
+
+/// The order, `None` where everything is left to the kernel: because it was chosen, because the kernel knows no
+/// exclusive watches, or because the process has done something after which everything is.
+#[inline]
+pub fn order() -> Option<Order> {
+    let order = match ORDER.load(Ordering::Relaxed) {
+        1 => Order::Fifo,
+        2 => Order::Lifo,
+        _ => return None,
+    };
+    escape::gate_may_open().then_some(order)
+}
+
+/// How a thread finds out how many signals it has handled: a `fn() -> u32`, 0 for none.
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+/// Installs how a thread finds out how many signals it has handled.
+pub fn set_handled(handled: fn() -> u32) {
+    HANDLED.store(handled as *const () as usize, Ordering::Release);
+}
+
+/// How many signals this thread has handled: a wait that sleeps in pieces ends with EINTR if it was one more between two.
+pub(crate) fn handled() -> u32 {
+    let handled = HANDLED.load(Ordering::Acquire);
+    if handled == 0 {
+        return 0;
+    }
+    // SAFETY: only `set_handled` stores here, and it stores a `fn() -> u32`.
+    unsafe { core::mem::transmute::<*const (), fn() -> u32>(handled as *const ())() }
+}
+
+fn kind(fd: c_int) -> Option<&'static AtomicU8> {
+    KINDS.get(fd as u32 as usize)
+}
+
+fn remember(fd: c_int, now: u8) {
+    if let Some(kind) = kind(fd) {
+        END.fetch_max(fd as u32 + 1, Ordering::Relaxed);
+        kind.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Whether a number is a listening socket, as far as is known.
+pub fn is_listener(fd: c_int) -> bool {
+    let Some(kind) = kind(fd) else { return false };
+    match kind.load(Ordering::Relaxed) {
+        UNKNOWN => {}
+        now => return now >= LISTENER,
+    }
+    match listener::is_listening(fd) {
+        Ok(listening) => remember(fd, if listening { LISTENER } else { OTHER }),
+        Err(sys::Errno::ENOTSOCK) => remember(fd, OTHER),
+        // Closed: what comes next under this number is not known.
+        Err(_) => return false,
+    }
+    kind.load(Ordering::Relaxed) >= LISTENER
+}
+
+/// Whether a number is a listening socket, and not only was when that was remembered.
+pub(crate) fn confirm(fd: c_int) -> bool {
+    is_listener(fd) && {
+        forget(fd);
+        is_listener(fd)
+    }
+}
+
+/// Counts for a listener, if somebody counts.
+#[inline]
+pub fn count(fd: c_int, stat: ListenerStat) {
+    if count::is_on() {
+        count_for(fd, stat);
+    }
+}
+
+#[cold]
+fn count_for(fd: c_int, stat: ListenerStat) {
+    if !is_listener(fd) {
+        return;
+    }
+    let Some(kind) = kind(fd) else { return };
+    let known = kind.load(Ordering::Relaxed).checked_sub(COUNTED).map(usize::from);
+    let place = count::count_listener(stat, known, |page| {
+        let mut address = [0_u8; ADDRESS_BYTES];
+        let mut len = address.len() as libc::socklen_t;
+        sys::raw!(getsockname, fd, address.as_mut_ptr(), &raw mut len).ok()?;
+        page.place_of_listener(address.get(..len as usize)?)
+    });
+    if let (None, Some(place)) = (known, place) {
+        kind.store(COUNTED + place as u8, Ordering::Relaxed);
+    }
+}
+
+/// The places are those of another page from now on.
+pub(crate) fn forget_places() {
+    for kind in KINDS.iter().take(END.load(Ordering::Relaxed) as usize) {
+        if kind.load(Ordering::Relaxed) >= COUNTED {
+            kind.store(LISTENER, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A number is, or is about to be, something else.
+#[inline]
+pub fn forget(fd: c_int) {
+    if let Some(kind) = kind(fd)
+        && kind.load(Ordering::Relaxed) != UNKNOWN
+    {
+        kind.store(UNKNOWN, Ordering::Relaxed);
+    }
+}
+
+/// [`forget`] for all numbers from `first` to `last`.
+pub fn forget_range(first: u32, last: u32) {
+    for fd in first..last.saturating_add(1).min(END.load(Ordering::Relaxed)) {
+        forget(fd as c_int);
+    }
+}
+
+/// A number has come from accept(2): a connection does not listen.
+pub fn note_connection(fd: c_int) {
+    remember(fd, OTHER);
+}
+
+/// The sets that threads sleep in, by owner. The program does not see their numbers, which may change (`bell`).
+struct Private {
+    /// The thread, 0 for none.
+    owner: AtomicI32,
+    /// The set, -1 for none.
+    set: AtomicI32,
+}
+
+/// Threads that can wait on a listener with poll(2) and its kin at a time; any more are left to the kernel.
+const SETS: usize = 256;
+static PRIVATE: [Private; SETS] = [const { Private { owner: AtomicI32::new(0), set: AtomicI32::new(-1) } }; SETS];
+
+/// This thread's place for a set, which it keeps; also one of a thread that is no more. `None` if all are taken.
+pub fn claim_place() -> Option<usize> {
+    let own = sys::gettid();
+    let mine = PRIVATE.iter().position(|private| private.owner.load(Ordering::SeqCst) == own);
+    mine.or_else(|| {
+        PRIVATE.iter().position(|private| {
+            let owner = private.owner.load(Ordering::SeqCst);
+            (owner == 0 || !sys::is_thread(owner))
+                && private.owner.compare_exchange(owner, own, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        })
+    })
+}
+
+/// The number of the set at a place.
+#[inline]
+pub fn private_set(place: usize) -> Option<c_int> {
+    PRIVATE.get(place).map(|private| private.set.load(Ordering::SeqCst)).filter(|set| *set >= 0)
+}
+
+/// A new set for a place, which is this thread's; the old one is closed.
+pub fn renew_private_set(place: usize) -> Option<c_int> {
+    let private = PRIVATE.get(place)?;
+    let _section = Section::enter();
+    let _moving = escape::hold_moves();
+    let old = private.set.swap(-1, Ordering::SeqCst);
+    if old >= 0 {
+        bell::disclose(old);
+        let _ = sys::close(old);
+    }
+    let set = bell::hide(sys::epoll_create1(libc::EPOLL_CLOEXEC).ok()?);
+    private.set.store(set, Ordering::SeqCst);
+    Some(set)
+}
+
+/// A set has got another number.
+pub(crate) fn renumber(old: c_int, new: c_int) {
+    for private in &PRIVATE {
+        let _ = private.set.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+/// In a forked child, which has closed all hidden numbers.
+pub(crate) fn forget_private() {
+    for private in &PRIVATE {
+        private.owner.store(0, Ordering::SeqCst);
+        private.set.store(-1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,467 @@
+//! Waits on listening sockets: a connection wakes one waiter, and not everybody who polls the listener.
+//!
+//! A thread that polls or selects listeners sleeps in a private epoll set instead ([`Sleeper`]), and the program's call is then made
+//! without time to sleep: that says what the result is, so nothing of it is modelled here. A call that the private set cannot stand in
+//! for goes to the kernel as it is. Sleeps are cut into pieces of [`RESCUE`], so that a connection whose waiter died is found.
+//!
+//! **Signals.** A call of poll(2) ends with EINTR if a handler runs at any time between its beginning and its end. Ours makes several system
+//! calls, and a handler that ran between two must not be forgotten. So each thread counts the signals it handles, and
+//! [`interrupt_sleep`] moves a thread that has looked at the count and not yet entered the kernel to the way out. A sleep in an epoll set also
+//! ends when the process is stopped and continued, or traced, which poll(2) does not: then nothing was counted, and the sleep goes on.
+//!
+//! **accept(2)** that finds nothing is dear: the kernel makes a socket and a descriptor first. A thread that accepts until there is nothing
+//! left is answered by a look at the listener, once that has come out so often enough.
+
+use super::signal;
+use crate::outcome::fail;
+use crate::real::real;
+use core::cell::{Cell, UnsafeCell};
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::time::Duration;
+use libc::{epoll_event, sockaddr, socklen_t, timespec, ucontext_t};
+use syscalls::{Errno, Sysno, syscall};
+use wakeset_fd::listeners::{self, ListenerStat, MOST, Obstacle, Order, RESCUE, Sleeper, Wanted};
+use wakeset_fd::section::Section;
+use wakeset_fd::{cancel, count, fork};
+
+/// What a thread keeps for its waits on listeners.
+struct Waiter {
+    sleeper: UnsafeCell<Sleeper>,
+    /// Its place among the private sets, and the process that this is true of.
+    place: Cell<Option<usize>>,
+    process: Cell<c_int>,
+    /// The listener it has accepted from since it last waited, -1 for none.
+    accepted: Cell<c_int>,
+    /// The listener a wait has reported since it last called accept(2), `SOME` for a set's, -1 for none.
+    reported: Cell<c_int>,
+    /// How sure it is that there is nothing more then: see [`SURE`].
+    emptied: Cell<u8>,
+}
+
+thread_local! {
+    // No destructor and no lazy part: a plain block in the thread's static TLS, safe in a handler.
+    static WAITER: Waiter = const { Waiter {
+        sleeper: UnsafeCell::new(Sleeper::new()),
+        place: Cell::new(None),
+        process: Cell::new(0),
+        accepted: Cell::new(-1),
+        reported: Cell::new(-1),
+        emptied: Cell::new(0),
+    } };
+}
+
+/// Whichever listener, in [`Waiter::reported`].
+const SOME: c_int = -2;
+
+/// How a wait is to go on.
+pub(super) enum Outcome {
+    /// As the program made it.
+    Unchanged,
+    /// It is over: how many are ready, or an error.
+    Done(Result<usize, Errno>),
+    /// As the program made it, with this much time: something stands in the way.
+    Rest(Option<Duration>),
+}
+
+/// What a wait is about.
+pub(super) struct Descriptors {
+    wanted: [Wanted; MOST],
+    len: usize,
+    listeners: usize,
+}
+
+impl Descriptors {
+    pub(super) const fn none() -> Self {
+        Self { wanted: [Wanted::NONE; MOST], len: 0, listeners: 0 }
+    }
+
+    /// Adds a descriptor and what is waited for; `false` if it is one too many. A listener is one that is waited on for connections and
+    /// nothing else it could have.
+    pub(super) fn add(&mut self, fd: c_int, events: u32, may_be_listener: bool) -> bool {
+        let listener = may_be_listener && listeners::is_listener(fd);
+        let wanted = self.wanted.get_mut(..self.len).unwrap_or_default();
+        if let Some(same) = wanted.iter_mut().find(|wanted| wanted.fd == fd) {
+            // Asked for twice, the second time for something that is no listener's.
+            same.events |= events;
+            return same.listener == listener;
+        }
+        let Some(place) = self.wanted.get_mut(self.len) else { return false };
+        *place = Wanted { fd, events, listener };
+        self.len += 1;
+        self.listeners += usize::from(listener);
+        true
+    }
+
+    pub(super) fn has_listeners(&self) -> bool {
+        self.listeners > 0
+    }
+
+    fn listeners(&self) -> impl Iterator<Item = &Wanted> {
+        self.wanted().iter().filter(|wanted| wanted.listener)
+    }
+
+    fn wanted(&self) -> &[Wanted] {
+        self.wanted.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// Waits until `look` finds something. `look` makes the program's call without time to sleep, under its mask; `is_ready` says whether that found
+/// a listener ready.
+pub(super) fn wait(
+    descriptors: &Descriptors,
+    order: Order,
+    limit: Option<Duration>,
+    mask: *const u64,
+    look: &mut dyn FnMut() -> Result<usize, Errno>,
+    is_ready: &dyn Fn(c_int) -> bool,
+) -> Outcome {
+    let handled = signal::handled();
+    // SAFETY: this thread's own.
+    let before = unsafe { handled.read_volatile() };
+    let deadline = wakeset::Deadline::of(wakeset::Timeout::from(limit));
+    let left = || deadline.map(wakeset::Deadline::remaining);
+    let report = |found| {
+        WAITER.with(|waiter| waiter.note_report(descriptors, is_ready));
+        Outcome::Done(Ok(found))
+    };
+    for wanted in descriptors.listeners() {
+        listeners::count(wanted.fd, ListenerStat::Waits);
+    }
+    // Finds every error of the arguments, and often enough something to do.
+    match look() {
+        Ok(0) => {}
+        Ok(found) => return report(found),
+        Err(error) => return Outcome::Done(Err(error)),
+    }
+    let mut prepared = false;
+    let mut strange = 0;
+    loop {
+        let set = WAITER.with(|waiter| waiter.prepare(descriptors.wanted(), order, prepared));
+        let Some(set) = set else { return Outcome::Rest(left()) };
+        prepared = true;
+        let now_left = left();
+        let mut events = [epoll_event { events: 0, u64: 0 }; 8];
+        let slept = cancel::point(|| sleep(set, &mut events, now_left, mask, handled, before));
+        let mut fired = listeners::Fired::default();
+        let woken_by = |stat| {
+            for event in events.iter().take(slept.unwrap_or(0)).filter(|event| event.u64 >> 32 != 0) {
+                listeners::count(event.u64 as c_int, stat);
+            }
+        };
+        woken_by(ListenerStat::Wakes);
+        match slept {
+            Ok(found) => fired = WAITER.with(|waiter| waiter.sort(events.get(..found).unwrap_or_default())),
+            Err(Errno::EINTR) => {
+                // SAFETY: as above.
+                if unsafe { handled.read_volatile() } != before || signal::may_have_foreign_handlers() {
+                    return Outcome::Done(Err(Errno::EINTR));
+                }
+            }
+            // The set is gone: somebody closes what is not his.
+            Err(_) => {
+                WAITER.with(Waiter::forget);
+                return Outcome::Rest(left());
+            }
+        }
+        match look() {
+            Ok(0) => woken_by(ListenerStat::SpuriousWakes),
+            Ok(found) => return report(found),
+            Err(error) => return Outcome::Done(Err(error)),
+        }
+        if left().is_some_and(|left| left.is_zero()) {
+            return Outcome::Done(Ok(0));
+        }
+        if fired.other || fired.stale {
+            // Something fires that the program's call does not see: a description whose number is gone, or what select(2) ignores.
+            strange += 1;
+            if strange == STRANGE_MOST {
+                return Outcome::Rest(left());
+            }
+            WAITER.with(Waiter::forget_watches);
+            prepared = false;
+        }
+    }
+}
+
+/// Sleeps for nothing that one wait puts up with.
+const STRANGE_MOST: u32 = 3;
+
+impl Waiter {
+    /// The set to sleep in, watching these; `None` if it cannot.
+    fn prepare(&self, wanted: &[Wanted], order: Order, prepared: bool) -> Option<c_int> {
+        let _section = Section::enter();
+        // SAFETY: this thread's own, and in a section no handler comes in between.
+        let sleeper = unsafe { &mut *self.sleeper.get() };
+        self.accepted.set(-1);
+        // SAFETY: has no arguments.
+        let process = unsafe { syscall!(Sysno::getpid) }.map_or(0, |pid| pid as c_int);
+        if self.process.get() != process {
+            if !fork::may_make_objects() {
+                return None;
+            }
+            self.process.set(process);
+            self.place.set(None);
+        }
+        let known = self.place.get().and_then(listeners::private_set);
+        match known {
+            Some(set) if prepared && set == sleeper.set() => return Some(set),
+            Some(set) => sleeper.renumber(set),
+            None => self.renew(sleeper)?,
+        }
+        let mut result = sleeper.prepare(wanted, order);
+        if result == Err(Obstacle::Stale) {
+            self.renew(sleeper)?;
+            result = sleeper.prepare(wanted, order);
+        }
+        if let Err(Obstacle::Refused(_)) = result {
+            // What it is, is not what was remembered.
+            wanted.iter().for_each(|wanted| listeners::forget(wanted.fd));
+        }
+        result.ok().map(|()| sleeper.set())
+    }
+
+    fn renew(&self, sleeper: &mut Sleeper) -> Option<()> {
+        let place = self.place.get().or_else(listeners::claim_place)?;
+        self.place.set(Some(place));
+        sleeper.adopt(listeners::renew_private_set(place)?);
+        Some(())
+    }
+
+    /// The next wait begins with a new set.
+    fn forget_watches(&self) {
+        let _section = Section::enter();
+        // SAFETY: as in `prepare`.
+        let _ = self.renew(unsafe { &mut *self.sleeper.get() });
+    }
+
+    fn forget(&self) {
+        self.place.set(None);
+    }
+
+    fn sort(&self, events: &[epoll_event]) -> listeners::Fired {
+        let _section = Section::enter();
+        // SAFETY: as in `prepare`.
+        unsafe { &*self.sleeper.get() }.sort(events)
+    }
+
+    fn note_report(&self, descriptors: &Descriptors, is_ready: &dyn Fn(c_int) -> bool) {
+        let _section = Section::enter();
+        self.accepted.set(-1);
+        for wanted in descriptors.listeners().filter(|wanted| is_ready(wanted.fd)) {
+            self.reported.set(wanted.fd);
+            // SAFETY: as in `prepare`.
+            unsafe { &mut *self.sleeper.get() }.note_report(wanted.fd);
+        }
+    }
+}
+
+core::arch::global_asm!(
+    // wakeset_sleep(number, set, events, room, limit, mask, handled, before): epoll_pwait(2) or epoll_pwait2(2), unless a signal
+    // was handled since `before`.
+    ".pushsection .text.wakeset_sleep,\"ax\",@progbits",
+    ".hidden wakeset_sleep",
+    ".hidden wakeset_sleep_check",
+    ".hidden wakeset_sleep_enter",
+    ".hidden wakeset_sleep_interrupted",
+    ".type wakeset_sleep,@function",
+    "wakeset_sleep:",
+    ".cfi_startproc",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "mov r10, r8",
+    "mov r8, r9",
+    "mov r9d, 8",
+    "mov r11, [rsp + 8]",
+    "mov ecx, [rsp + 16]",
+    ".globl wakeset_sleep_check",
+    "wakeset_sleep_check:",
+    "cmp dword ptr [r11], ecx",
+    "jne wakeset_sleep_interrupted",
+    ".globl wakeset_sleep_enter",
+    "wakeset_sleep_enter:",
+    "syscall",
+    "ret",
+    ".globl wakeset_sleep_interrupted",
+    "wakeset_sleep_interrupted:",
+    "mov rax, -4",
+    "ret",
+    ".cfi_endproc",
+    ".size wakeset_sleep, . - wakeset_sleep",
+    ".popsection",
+);
+
+unsafe extern "C-unwind" {
+    fn wakeset_sleep(
+        number: usize,
+        set: c_int,
+        events: *mut epoll_event,
+        room: usize,
+        limit: isize,
+        mask: *const u64,
+        handled: *const u32,
+        before: u32,
+    ) -> isize;
+    static wakeset_sleep_check: u8;
+    static wakeset_sleep_enter: u8;
+    static wakeset_sleep_interrupted: u8;
+}
+
+/// In a signal handler: a thread that was about to sleep in [`wait`] does not.
+///
+/// # Safety
+/// The context is what the kernel passed to the handler.
+pub(super) unsafe fn interrupt_sleep(context: *mut c_void) {
+    // SAFETY: the caller's contract; and the labels are in our code.
+    unsafe {
+        let address = &raw mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize];
+        let here = *address as usize;
+        if here >= (&raw const wakeset_sleep_check).addr() && here <= (&raw const wakeset_sleep_enter).addr() {
+            *address = (&raw const wakeset_sleep_interrupted).addr() as i64;
+        }
+    }
+}
+
+/// One sleep in the private set: for `left` at most, and never longer than [`RESCUE`].
+fn sleep(
+    set: c_int,
+    events: &mut [epoll_event],
+    left: Option<Duration>,
+    mask: *const u64,
+    handled: *const u32,
+    before: u32,
+) -> Result<usize, Errno> {
+    let left = left.unwrap_or(RESCUE).min(RESCUE);
+    let whole = left.subsec_nanos().is_multiple_of(1_000_000);
+    let milliseconds = left.as_nanos().div_ceil(1_000_000) as isize;
+    let limit = timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+    let call = |number: Sysno, limit: isize| {
+        let (place, room) = (events.as_ptr().cast_mut(), events.len());
+        // SAFETY: room for that many events, a mask of the caller's that the kernel has just read, and our own count.
+        let result = unsafe { wakeset_sleep(number as usize, set, place, room, limit, mask, handled, before) };
+        usize::try_from(result).map_err(|_| Errno::new(-result as i32))
+    };
+    if whole {
+        return call(Sysno::epoll_pwait, milliseconds);
+    }
+    match call(Sysno::epoll_pwait2, (&raw const limit).addr() as isize) {
+        // Before Linux 5.11, or where a sandbox does not know it.
+        Err(Errno::ENOSYS | Errno::EPERM) => call(Sysno::epoll_pwait, milliseconds),
+        result => result,
+    }
+}
+
+/// After a wait on a set that has reported something.
+pub(super) fn note_events() {
+    if count::is_on() {
+        WAITER.with(|waiter| waiter.reported.set(SOME));
+    }
+}
+
+/// Whether accept(2) on this listener finds nothing, as far as this thread can tell without asking it. Such a call waits for
+/// nothing either way: the listener is non-blocking.
+fn is_emptied(fd: c_int) -> bool {
+    let expected = WAITER.with(|waiter| waiter.accepted.get() == fd && waiter.emptied.get() >= SURE);
+    if !expected || listeners::order().is_none() || listeners::is_ready(fd) {
+        return false;
+    }
+    // SAFETY: no memory is involved.
+    let flags = unsafe { syscall!(Sysno::fcntl, fd, libc::F_GETFL) };
+    flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK != 0)
+}
+
+/// From here on a thread looks first. A call in vain costs several looks, so each of them makes up for [`IN_VAIN`] that were not.
+const SURE: u8 = 2 * IN_VAIN;
+const IN_VAIN: u8 = 4;
+
+fn note_emptied(waiter: &Waiter) {
+    waiter.emptied.set((waiter.emptied.get() + IN_VAIN).min(SURE + IN_VAIN));
+    waiter.accepted.set(-1);
+}
+
+/// After a call of accept(2): whether it has found something.
+fn note_accept(fd: c_int, result: c_int) {
+    let again = || {
+        // SAFETY: this thread's errno.
+        let errno = unsafe { *libc::__errno_location() };
+        errno == libc::EAGAIN
+    };
+    WAITER.with(|waiter| {
+        let follows = waiter.accepted.get() == fd;
+        let reported = matches!(waiter.reported.replace(-1), before if before == fd || before == SOME);
+        if result >= 0 {
+            listeners::note_connection(result);
+            listeners::count(fd, ListenerStat::Connections);
+            if follows {
+                waiter.emptied.set(waiter.emptied.get().saturating_sub(1));
+            }
+            waiter.accepted.set(fd);
+        } else if again() && reported {
+            listeners::count(fd, ListenerStat::SpuriousWakes);
+        } else if again() && follows {
+            note_emptied(waiter);
+        }
+    });
+}
+
+/// accept(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    type Accept = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    if is_emptied(fd) {
+        WAITER.with(note_emptied);
+        return fail(libc::EAGAIN) as c_int;
+    }
+    // SAFETY: the caller's contract.
+    let result = unsafe { real!(accept: Accept)(fd, address, len) };
+    note_accept(fd, result);
+    result
+}
+
+/// accept4(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+    type Accept = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
+    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) == 0 && is_emptied(fd) {
+        WAITER.with(note_emptied);
+        return fail(libc::EAGAIN) as c_int;
+    }
+    // SAFETY: the caller's contract.
+    let result = unsafe { real!(accept4: Accept)(fd, address, len, flags) };
+    note_accept(fd, result);
+    result
+}
+
+/// listen(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    type Listen = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    // SAFETY: the caller's contract.
+    let result = unsafe { real!(listen: Listen)(fd, backlog) };
+    listeners::forget(fd);
+    result
+}
+
+/// Reads the order that `wakeset run` has put into the environment.
+pub(crate) fn start() {
+    // SAFETY: a C string; the environment is only read.
+    let value = unsafe { libc::getenv(c"WAKESET_ORDER".as_ptr()) };
+    let order = if value.is_null() {
+        Some(Order::Fifo)
+    } else {
+        // SAFETY: getenv returns a C string.
+        match unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() {
+            b"lifo" => Some(Order::Lifo),
+            b"kernel" => None,
+            _ => Some(Order::Fifo),
+        }
+    };
+    listeners::set_order(order);
+    // SAFETY: this thread's own.
+    listeners::set_handled(|| unsafe { signal::handled().read_volatile() });
+}
+
+/// A null mask.
+pub(super) const NO_MASK: *const u64 = ptr::null();
