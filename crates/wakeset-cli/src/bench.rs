@@ -4,9 +4,11 @@
 //! and Wakeset in turn, so that whatever else the machine does meanwhile meets both alike.
 
 mod backend;
+mod child;
 mod close;
 mod ctl;
 mod engine;
+pub mod herd;
 mod inversion;
 mod kernel;
 mod pingpong;
@@ -14,6 +16,7 @@ mod policies;
 mod realtime;
 mod report;
 mod stress;
+pub mod uffd;
 mod wait;
 
 use std::io;
@@ -48,6 +51,8 @@ pub struct Options {
     /// `inversion`: whose latency to measure, as in kernel,lock-free; everybody's when this is missing
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     policy: Option<Vec<inversion::Policy>>,
+    #[command(flatten)]
+    group: GroupOptions,
     /// Also write the rows to FILE, as a JSON array
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -69,6 +74,88 @@ enum Name {
     Policies,
     /// How long a real-time thread waits for low-priority threads; `--threads` says how many of those
     Inversion,
+    /// Worker processes that share a listener; `--threads` says how many workers
+    Herd,
+    /// Threads that serve a userfaultfd; `--threads` says how many touch memory
+    Uffd,
+}
+
+/// What `herd` and `uffd` take.
+#[derive(clap::Args)]
+struct GroupOptions {
+    /// `herd`, `uffd`: whom an event wakes, as in fifo,lifo
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
+    order: Option<Vec<Order>>,
+    /// `herd`, `uffd`: how often each side is measured
+    #[arg(long, value_name = "N", value_parser = thread_count)]
+    rounds: Option<usize>,
+    /// `herd`: connections in each round of each side
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    connections: Option<u64>,
+    /// `herd`: client threads, as in 1,2
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = thread_count)]
+    clients: Option<Vec<usize>>,
+    /// `herd`: sockets to measure, as in tcp,unix
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
+    socket: Option<Vec<herd::Socket>>,
+    /// `uffd`: service threads
+    #[arg(long, value_name = "N", value_parser = thread_count)]
+    handlers: Option<usize>,
+    /// `uffd`: megabytes to touch
+    #[arg(long, value_name = "MB", value_parser = thread_count)]
+    size: Option<usize>,
+}
+
+impl GroupOptions {
+    fn orders(&self) -> &[Order] {
+        self.order.as_deref().unwrap_or(&[Order::Fifo])
+    }
+
+    fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(ROUNDS as usize)
+    }
+
+    /// An option that this benchmark does not know.
+    fn stranger(&self, name: Name) -> Option<&'static str> {
+        let (herd, uffd) = (name == Name::Herd, name == Name::Uffd);
+        let options = [
+            ("--order", self.order.is_some(), herd || uffd),
+            ("--rounds", self.rounds.is_some(), herd || uffd),
+            ("--connections", self.connections.is_some(), herd),
+            ("--clients", self.clients.is_some(), herd),
+            ("--socket", self.socket.is_some(), herd),
+            ("--handlers", self.handlers.is_some(), uffd),
+            ("--size", self.size.is_some(), uffd),
+        ];
+        options.into_iter().find(|(_, given, known)| *given && !known).map(|(option, ..)| option)
+    }
+}
+
+/// Whom an event wakes.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+pub enum Order {
+    /// Who has been idle longest
+    Fifo,
+    /// Who has been idle shortest
+    Lifo,
+}
+
+impl Order {
+    fn name(self) -> &'static str {
+        match self {
+            Order::Fifo => "fifo",
+            Order::Lifo => "lifo",
+        }
+    }
+}
+
+impl From<Order> for wakeset_group::Order {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Fifo => wakeset_group::Order::Fifo,
+            Order::Lifo => wakeset_group::Order::Lifo,
+        }
+    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -138,6 +225,12 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
     if options.name != Name::Inversion && options.policy.is_some() {
         return Err(Failure::own("--policy is for bench inversion"));
     }
+    if let Some(option) = options.group.stranger(options.name) {
+        return Err(Failure::own(format!("{option} is for bench herd or bench uffd")));
+    }
+    if matches!(options.name, Name::Herd | Name::Uffd) && options.ready_list.is_some() {
+        return Err(Failure::own("--ready-list is for what the engine runs: leave it out"));
+    }
     let threads = options.threads.as_deref();
     match options.name {
         Name::Stress => measure("stress", stress::points(threads), options),
@@ -147,6 +240,8 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Name::Close => measure("close", close::points(threads), options),
         Name::Policies => policies::policies(options),
         Name::Inversion => inversion::inversion(options),
+        Name::Herd => herd::herd(options),
+        Name::Uffd => uffd::uffd(options),
     }
 }
 

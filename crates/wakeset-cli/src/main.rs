@@ -55,6 +55,12 @@ enum Command {
         /// Round trips
         rounds: u64,
     },
+    /// The program of `bench uffd`
+    #[command(name = "__uffd", hide = true)]
+    Uffd(bench::uffd::program::Options),
+    /// A worker of `bench herd`
+    #[command(name = "__herd", hide = true)]
+    Herd(bench::herd::worker::Options),
 }
 
 /// What `wakeset` itself exits with when it, and not the program, fails; as env(1) and timeout(1).
@@ -83,6 +89,8 @@ fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Demo => demo::demo().map(|()| 0),
         Command::Stress { producers, adds } => demo::program::stress(producers, adds).map(|()| 0),
         Command::Pingpong { rounds } => demo::program::pingpong(rounds).map(|()| 0),
+        Command::Uffd(options) => bench::uffd::program::run(&options).map(|()| 0),
+        Command::Herd(options) => bench::herd::worker::run(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {
         eprintln!("wakeset: {}", failure.message);

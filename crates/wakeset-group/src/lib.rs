@@ -4,5 +4,14 @@
 #![no_std]
 #![warn(missing_debug_implementations)]
 
+#[cfg(any(test, loom))]
+extern crate std;
+
 pub mod fault;
 pub mod listener;
+mod order;
+mod sync;
+pub mod turn;
+
+pub use order::Order;
+pub use syscalls::Errno;

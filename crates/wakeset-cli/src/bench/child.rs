@@ -1,0 +1,41 @@
+//! Programs of our own that a benchmark runs: this executable again, plain or with the interposer preloaded.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+use serde::de::DeserializeOwned;
+
+use crate::run::{PRELOAD_VARIABLE, find_library, with_ours};
+use crate::{Failure, own_executable};
+
+use super::Order;
+
+/// The variable in which `wakeset run` tells the interposer the order.
+pub const ORDER_VARIABLE: &str = "WAKESET_ORDER";
+
+/// This executable with these arguments, under the interposer if `preload` says in which order.
+pub fn command(arguments: &[String], preload: Option<Order>) -> Result<Command, Failure> {
+    let mut command = Command::new(own_executable()?);
+    command.args(arguments);
+    if let Some(order) = preload {
+        command.env(PRELOAD_VARIABLE, with_ours(std::env::var_os(PRELOAD_VARIABLE), &find_library()?));
+        command.env(ORDER_VARIABLE, order.name());
+    }
+    Ok(command)
+}
+
+/// Runs it to its end and reads the JSON that it prints.
+pub fn run<T: DeserializeOwned>(arguments: &[String], preload: Option<Order>) -> Result<T, Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::own(format!("{}: {why}", arguments.join(" ")));
+    let mut command = command(arguments, preload)?;
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|e| failed(&e))?;
+    if !output.status.success() {
+        return Err(failed(&output.status));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| failed(&e))
+}
+
+/// What getrusage(2) and the like leave in errno.
+pub fn checked(result: i64) -> io::Result<i64> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
