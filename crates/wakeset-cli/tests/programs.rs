@@ -540,6 +540,19 @@ fn the_kernels_order_is_left_alone() {
     assert!(listeners.iter().all(|listener| count(listener, "/wakes") == 0), "{listeners:#?}");
 }
 
+#[test]
+fn uffd() {
+    // SAFETY: a number; UFFD_USER_MODE_ONLY.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) };
+    if fd < 0 {
+        missing("userfaultfd(2)");
+        return;
+    }
+    // SAFETY: our own.
+    unsafe { libc::close(fd as i32) };
+    compare("uffd", Build::Plain, &[]);
+}
+
 // ---- where the two are not the same ----
 
 /// Each known difference that a program can see is still there, on both sides: if one is gone, SEMANTICS.md says too much.

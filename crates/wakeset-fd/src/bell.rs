@@ -137,6 +137,22 @@ pub(crate) fn begin_without(set: &FdSet) {
     set.bell.store(NEVER, Ordering::SeqCst);
 }
 
+/// A bell for a thread that sleeps in poll(2) on descriptors of the program's and is to be woken by us. It may be ringing already. `None` where there
+/// is none to be had, or a fork is under way.
+pub fn lend() -> Option<c_int> {
+    if !crate::fork::may_make_objects() {
+        return None;
+    }
+    let _section = Section::enter();
+    let _moving = escape::try_hold_moves()?;
+    table::take_spare_bell().or_else(make)
+}
+
+/// Takes back what [`lend`] gave.
+pub fn take_back(bell: c_int) {
+    table::spare_bell(bell);
+}
+
 fn make() -> Option<c_int> {
     sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).ok().map(hide)
 }

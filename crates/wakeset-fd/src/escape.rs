@@ -50,6 +50,11 @@ pub(crate) fn hold_moves() -> ScanGuard<'static, ()> {
     MOVES.lock()
 }
 
+/// The same, if nobody holds it: a fork does for its length, which may be that of a userfaultfd's handler.
+pub(crate) fn try_hold_moves() -> Option<ScanGuard<'static, ()>> {
+    MOVES.try_lock()
+}
+
 /// Waits until the moves under way are over.
 pub(crate) fn wait_for_moves() {
     let _section = Section::enter();

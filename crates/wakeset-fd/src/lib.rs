@@ -12,7 +12,7 @@
 //! | [`counter`] | eventfd, read, write |
 //! | [`set`] | epoll_create1, epoll_ctl, epoll_wait, both halves of a set |
 //! | `turns` | listeners in a set's kernel half |
-//! | `bell` | how a waker reaches a waiter that sleeps in the kernel half |
+//! | [`bell`] | how a waker reaches a waiter that sleeps in the kernel half |
 //! | [`escape`] | moving objects into the kernel |
 //! | [`listeners`] | listening sockets: who is woken for a connection |
 //! | [`descriptor`], [`fork`] | close, dup, exec, `SCM_RIGHTS`, fork |
@@ -24,7 +24,7 @@
 #![no_std]
 #![warn(missing_debug_implementations)]
 
-mod bell;
+pub mod bell;
 mod calls;
 pub mod cancel;
 pub mod count;

@@ -22,7 +22,7 @@
 //! No function sleeps but [`Waiter::sleep`]; they may be called from a signal handler if handlers are kept out of them meanwhile.
 
 use crate::order::Order;
-use crate::sync::{Futex, Ordering, Slept};
+use crate::sync::{Futex, Ordering, Slept, mutant};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr;
@@ -214,13 +214,16 @@ impl Turns {
     /// Gives the turn, which is the caller's, to a queued thread; frees it if there is none.
     pub fn pass(&self, order: Order) {
         let next = self.with(|inner| inner.pass(order));
+        if mutant!("pass_without_wake") {
+            return;
+        }
         wake(next);
     }
 
     /// Keeps the turn, which is the caller's, in its hand: it was told of an event that it has not taken.
     pub fn hold(&self, me: usize, order: Order) {
         let next = self.with(|inner| {
-            if inner.patient > 0 {
+            if inner.patient > 0 || mutant!("told_and_passed") {
                 return inner.pass(order);
             }
             inner.set(me);
@@ -243,7 +246,7 @@ impl Turns {
                 inner.unlink(waiter);
             }
             waiter.state.word().store(OUT, Ordering::Relaxed);
-            if cfg!(wakeset_mutant = "leave_with_turn") {
+            if mutant!("leave_with_turn") {
                 return None;
             }
             if state == GIVEN { inner.pass(order) } else { None }
@@ -277,7 +280,9 @@ impl Turns {
             if next.is_none() {
                 return;
             }
-            wake(next);
+            if !mutant!("disband_without_wake") {
+                wake(next);
+            }
         }
     }
 
@@ -302,11 +307,6 @@ impl Waiter {
     /// Takes note, under the lock, that the waiter is out of the queue. From then on it may be gone at any time.
     fn tell(&self, state: u32) -> Next {
         let next = Next { state: &raw const self.state, baton: self.baton };
-        if cfg!(wakeset_mutant = "wake_before_turn") {
-            next.wake();
-            self.state.word().store(state, Ordering::Release);
-            return Next { state: &raw const self.state, baton: self.baton };
-        }
         self.state.word().store(state, Ordering::Release);
         next
     }
@@ -364,5 +364,156 @@ impl Inner {
             }
         }
         self.patient -= u32::from(waiter.patient);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread::{JoinHandle, spawn};
+    use std::boxed::Box;
+    use wakeset::explore;
+
+    /// The turns, and the kernel's end: messages, and whoever has the turn asleep until there is one.
+    struct World {
+        turns: Turns,
+        messages: Mutex<u32>,
+        posted: Condvar,
+    }
+
+    impl World {
+        fn new() -> Arc<Self> {
+            Arc::new(World { turns: Turns::new(), messages: Mutex::new(0), posted: Condvar::new() })
+        }
+
+        fn post(&self) {
+            *self.messages.lock().unwrap() += 1;
+            self.posted.notify_all();
+        }
+
+        fn wait_for_message(&self) -> loom::sync::MutexGuard<'_, u32> {
+            let mut messages = self.messages.lock().unwrap();
+            while *messages == 0 {
+                messages = self.posted.wait(messages).unwrap();
+            }
+            messages
+        }
+
+        fn until_read(&self) {
+            let mut messages = self.messages.lock().unwrap();
+            while *messages > 0 {
+                messages = self.posted.wait(messages).unwrap();
+            }
+        }
+
+        /// Takes one message as a blocking read does.
+        fn read(&self) {
+            let waiter = leak(Waiter::patient());
+            // SAFETY: the waiter stays for ever.
+            if !unsafe { self.turns.join(waiter, usize::MAX) } {
+                assert_eq!(waiter.sleep(None), Woken::Given);
+            }
+            *self.wait_for_message() -= 1;
+            self.turns.pass(Order::Fifo);
+        }
+
+        /// Takes one message as a poll and a read do.
+        fn poll_and_read(&self, me: usize) {
+            let waiter = leak(Waiter::new(None));
+            // SAFETY: the waiter stays for ever.
+            if !unsafe { self.turns.join(waiter, me) } {
+                assert_eq!(waiter.sleep(None), Woken::Given);
+            }
+            drop(self.wait_for_message());
+            self.turns.hold(me, Order::Fifo);
+            let mut messages = self.messages.lock().unwrap();
+            assert!(*messages > 0, "told of a message that another has taken");
+            *messages -= 1;
+            self.posted.notify_all();
+            drop(messages);
+            self.turns.taken(Order::Fifo);
+        }
+
+        /// Asks for the turn and goes away at once.
+        fn give_up(&self) {
+            let waiter = leak(Waiter::new(None));
+            // SAFETY: the waiter stays for ever.
+            if unsafe { self.turns.join(waiter, usize::MAX) } {
+                self.turns.pass(Order::Fifo);
+            } else {
+                self.turns.leave(waiter, Order::Fifo);
+            }
+        }
+    }
+
+    /// Who passes the turn may wake a thread that has gone on: in a model its waiter must still be there.
+    fn leak(waiter: Waiter) -> &'static Waiter {
+        Box::leak(Box::new(waiter))
+    }
+
+    fn run(world: &Arc<World>, body: impl FnOnce(&World) + 'static) -> JoinHandle<()> {
+        let world = Arc::clone(world);
+        spawn(move || body(&world))
+    }
+
+    /// Catches a turn that is given before the sleeper can see it, and one that is lost between a pass and a join.
+    #[test]
+    fn each_message_is_read() {
+        explore(3, || {
+            let world = World::new();
+            let other = run(&world, World::read);
+            world.post();
+            world.post();
+            world.read();
+            other.join().unwrap();
+        });
+    }
+
+    /// Catches a thread that goes away with a turn that it has just been given.
+    #[test]
+    fn who_gives_up_strands_nobody() {
+        explore(2, || {
+            let world = World::new();
+            let others = [run(&world, World::read), run(&world, World::give_up)];
+            world.post();
+            world.post();
+            world.read();
+            for other in others {
+                other.join().unwrap();
+            }
+        });
+    }
+
+    /// Catches two threads that are told of one message, and a turn that stays in a hand that has read.
+    #[test]
+    fn a_message_is_told_to_one() {
+        explore(2, || {
+            let world = World::new();
+            let others = [run(&world, |world| world.poll_and_read(2)), run(&world, |world| world.poll_and_read(3))];
+            world.post();
+            world.until_read();
+            world.post();
+            for other in others {
+                other.join().unwrap();
+            }
+        });
+    }
+
+    /// Catches a disband that leaves a sleeper behind.
+    #[test]
+    fn a_disband_wakes_who_sleeps() {
+        explore(3, || {
+            let world = World::new();
+            // SAFETY: the waiter stays for ever.
+            assert!(unsafe { world.turns.join(leak(Waiter::patient()), usize::MAX) });
+            let waiter = leak(Waiter::patient());
+            // SAFETY: the waiter stays for ever.
+            assert!(!unsafe { world.turns.join(waiter, usize::MAX) });
+            let sleeper = spawn(move || assert_eq!(waiter.sleep(None), Woken::Out));
+            world.turns.disband();
+            sleeper.join().unwrap();
+            assert!(!world.turns.has_queue());
+        });
     }
 }

@@ -8,4 +8,5 @@ mod poll;
 mod process;
 pub(crate) mod signal;
 mod syscall;
+pub(crate) mod uffd;
 mod unmodelled;

@@ -11,6 +11,7 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     crate::heap::start();
     crate::statistics::start();
+    crate::hooks::uffd::start();
     crate::hooks::signal::take_faults();
     crate::hooks::listener::start();
     section::set_flush(crate::hooks::signal::deliver_deferred);

@@ -60,6 +60,9 @@ pub use events::{Event, Events};
 pub use explore::explore;
 #[doc(hidden)]
 pub use lock::{RawLock, ScanGuard, ScanLock, set_priority_inheritance};
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub use mutant::is_mutant;
 pub use ready_list::{LockFree, ReadyList, RwLock, SpinLock};
 pub use set::{Leaving, SetCore};
 pub use sleepers::Ring;

@@ -35,8 +35,9 @@ fn chosen() -> Option<&'static str> {
     CHOSEN.get_or_init(|| std::env::var("WAKESET_MUTANT").ok().filter(|name| !name.is_empty())).as_deref()
 }
 
+/// Whether the environment chooses this one. Also for crates that have steps of their own.
 #[cfg(any(loom, shuttle))]
-pub(crate) fn is_mutant(name: &str) -> bool {
+pub fn is_mutant(name: &str) -> bool {
     chosen() == Some(name)
 }
 

@@ -366,6 +366,9 @@ impl fmt::Display for Row {
             _ => format!("{most}/{least} = {:.2}", self.busiest_by_least),
         };
         let label = &self.label;
-        write!(f, "{label:<20}{elapsed:>13}{by_select:>11}{by_exclusive:>10}{cpu:>9}{cpu_by_select:>11}{wakes:>12}{accepts:>14}{spread:>22}")
+        write!(
+            f,
+            "{label:<20}{elapsed:>13}{by_select:>11}{by_exclusive:>10}{cpu:>9}{cpu_by_select:>11}{wakes:>12}{accepts:>14}{spread:>22}"
+        )
     }
 }

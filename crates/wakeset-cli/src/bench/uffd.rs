@@ -140,8 +140,7 @@ struct Row {
 }
 
 impl Row {
-    const HEADINGS: &str =
-        "                      side                milliseconds   ratio  sleeps/fault  spurious/fault   busiest/least thread";
+    const HEADINGS: &str = "                      side                milliseconds   ratio  sleeps/fault  spurious/fault   busiest/least thread";
 
     #[allow(clippy::too_many_arguments, reason = "they are the point's coordinates")]
     fn new(

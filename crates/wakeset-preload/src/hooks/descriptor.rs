@@ -1,5 +1,6 @@
 //! close, dup, fcntl, ioctl, and passing descriptors over sockets.
 
+use super::uffd;
 use crate::outcome::{answered, answered_unit, fail};
 use crate::real::real;
 use core::ffi::{c_int, c_long, c_uint, c_ulong};
@@ -14,6 +15,7 @@ type Fcntl = unsafe extern "C-unwind" fn(c_int, c_int, c_long) -> c_int;
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     listeners::forget(fd);
+    uffd::before_close(fd);
     // SAFETY: the caller's contract.
     answered_unit(descriptor::close(fd), || unsafe { real!(close: OneFd)(fd) } as isize) as c_int
 }
@@ -30,6 +32,7 @@ pub unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     type Range = unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int;
     listeners::forget_range(first, last);
+    uffd::before_close_range(first, last, flags);
     // SAFETY: the caller's contract.
     let call = || unsafe { real!(close_range: Range)(first, last, flags) } as isize;
     answered_unit(descriptor::close_range(first, last, flags), call) as c_int
@@ -40,6 +43,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 pub unsafe extern "C" fn closefrom(first: c_int) {
     type From = unsafe extern "C" fn(c_int);
     listeners::forget_range(first.max(0) as c_uint, c_uint::MAX);
+    uffd::before_close_range(first.max(0) as c_uint, c_uint::MAX, 0);
     let verdict = descriptor::close_range(first.max(0) as c_uint, c_uint::MAX, 0);
     answered_unit(verdict, || {
         // SAFETY: the caller's contract.
@@ -60,6 +64,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     type Dup2 = unsafe extern "C" fn(c_int, c_int) -> c_int;
     listeners::forget(new);
+    uffd::before_dup_to(old, new);
     let verdict = descriptor::before_dup_to(old, new, 0).map(|fd| fd as isize);
     // SAFETY: the caller's contract.
     answered(verdict, || unsafe { real!(dup2: Dup2)(old, new) } as isize) as c_int
@@ -77,6 +82,7 @@ pub unsafe extern "C" fn __dup2(old: c_int, new: c_int) -> c_int {
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     type Dup3 = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
     listeners::forget(new);
+    uffd::before_dup_to(old, new);
     let verdict = descriptor::before_dup_to(old, new, flags).map(|fd| fd as isize);
     // SAFETY: the caller's contract.
     answered(verdict, || unsafe { real!(dup3: Dup3)(old, new, flags) } as isize) as c_int
@@ -136,6 +142,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_long) ->
     }
     // SAFETY: the caller's contract.
     let result = unsafe { real!(ioctl: Ioctl)(fd, request, argument) };
+    uffd::after_ioctl(fd, request as u32, result.into());
     if request == libc::FIONBIO && result == 0 {
         // SAFETY: the kernel has just read an int there.
         let on = unsafe { (argument as *const c_int).read_unaligned() } != 0;

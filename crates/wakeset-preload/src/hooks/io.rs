@@ -1,5 +1,6 @@
 //! read, write and their vectored, fortified and eventfd forms.
 
+use super::uffd;
 use crate::outcome::{answered, fail, returned};
 use crate::real::real;
 use core::ffi::{c_int, c_uint, c_void};
@@ -28,7 +29,9 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t
 #[inline(never)]
 unsafe fn read_slow(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's contract is read's, here and below.
-    answered(unsafe { counter::read(fd, buffer.cast(), len) }, || unsafe { real!(read: Read)(fd, buffer, len) })
+    answered(unsafe { counter::read(fd, buffer.cast(), len) }, || unsafe {
+        uffd::read(fd, buffer, len).unwrap_or_else(|| real!(read: Read)(fd, buffer, len))
+    })
 }
 
 /// write(2).
@@ -93,7 +96,9 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, vectors: *const iovec, n: c_int
         escape::fd(fd, Stat::MovedOddArgument);
     }
     // SAFETY: the caller's contract.
-    unsafe { real!(readv: Vectored)(fd, vectors, n) }
+    let got = unsafe { real!(readv: Vectored)(fd, vectors, n) };
+    uffd::after_read(fd, got);
+    got
 }
 
 /// writev(2). One buffer is a write; several on an eventfd are left to the kernel's.

@@ -2,6 +2,7 @@
 //! at once, and must find the state there. A wait on a listening socket takes its turn ([`listener`]).
 
 use super::listener::{self, Descriptors, NO_MASK, Outcome};
+use super::uffd;
 use crate::outcome::returned;
 use crate::real::real;
 use core::ffi::c_int;
@@ -239,6 +240,9 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, n: nfds_t, timeout: c_int
     // SAFETY: the caller's contract, here and below.
     unsafe {
         before_poll(fds, n);
+        if let Some(result) = uffd::poll_for(fds, n, timeout, &mut |limit| real(fds, n, limit)) {
+            return result;
+        }
         if timeout == 0 {
             return real(fds, n, timeout);
         }
@@ -283,6 +287,9 @@ pub unsafe extern "C-unwind" fn ppoll(
     // SAFETY: the caller's contract, here and below.
     unsafe {
         before_poll(fds, n);
+        if let Some(result) = uffd::poll_until(fds, n, timeout, mask, &mut |limit| real(fds, n, limit, mask)) {
+            return result;
+        }
         let Ok(limit) = limit_of(timeout) else { return real(fds, n, timeout, mask) };
         match poll_in_turn(fds, n, limit, mask) {
             Outcome::Unchanged => real(fds, n, timeout, mask),

@@ -37,6 +37,7 @@ pub(super) fn before_clone(flags: c_int) -> bool {
     }
     if flags & (libc::CLONE_FILES | libc::CLONE_VFORK) == 0 {
         // Two descriptor tables over one memory: numbers no longer mean one thing.
+        super::uffd::leave_to_kernel();
         escape::everything_for_good(Stat::MovedUnmodelled);
     }
     false
@@ -68,6 +69,7 @@ pub unsafe extern "C" fn clone(
 pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     type Unshare = unsafe extern "C" fn(c_int) -> c_int;
     if flags & libc::CLONE_FILES != 0 {
+        super::uffd::leave_to_kernel();
         escape::everything_for_good(Stat::MovedUnmodelled);
     }
     // SAFETY: the caller's contract.
@@ -78,6 +80,7 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
     type Cancel = unsafe extern "C" fn(libc::pthread_t) -> c_int;
+    super::uffd::leave_to_kernel();
     escape::everything_for_good(Stat::MovedUnmodelled);
     // SAFETY: the caller's contract.
     unsafe { real!(pthread_cancel: Cancel)(thread) }

@@ -290,6 +290,7 @@ pub(super) fn may_have_foreign_handlers() -> bool {
 /// As the kernel calls a handler.
 unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     HANDLED.with(|handled| handled.set(handled.get().wrapping_add(1)));
+    super::uffd::before_handler();
     if is_fault(signal) {
         // SAFETY: as the caller's.
         unsafe { on_fault(signal, info, context) };

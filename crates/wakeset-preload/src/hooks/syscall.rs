@@ -3,6 +3,7 @@
 use super::descriptor::before_sendmmsg;
 use super::poll::{before_poll, before_select};
 use super::process::before_clone;
+use super::uffd;
 use crate::outcome::returned;
 use crate::real::real;
 use core::ffi::{c_int, c_long};
@@ -28,11 +29,16 @@ pub unsafe extern "C-unwind" fn syscall(
     // SAFETY: the caller's contract, here and below.
     let call = || unsafe { real!(syscall: Syscall)(number, a, b, c, d, e, f) };
     let Some(number) = usize::try_from(number).ok().and_then(Sysno::new) else { return call() };
+    uffd::before_syscall(number, [a, b, c]);
     // SAFETY: as above.
     let outcome = unsafe { before(number, [a, b, c, d, e, f]) };
     match outcome {
         Before::Answer(result) => returned(result) as c_long,
         Before::Call => {
+            // SAFETY: as above.
+            if let Some(result) = unsafe { uffd::syscall(number, [a, b, c]) } {
+                return result;
+            }
             let waits = matches!(number, Sysno::epoll_wait | Sysno::epoll_pwait | Sysno::epoll_pwait2);
             let result = if waits {
                 let events = ptr::with_exposed_provenance_mut(b);
@@ -206,6 +212,11 @@ unsafe fn wait(fd: c_int, events: usize, room: usize, limit: Limit, mask: Mask) 
 
 /// What has to happen after the kernel has answered.
 fn after(number: Sysno, fd: c_int, command: c_int, argument: usize, result: c_long) {
+    match number {
+        Sysno::userfaultfd => uffd::recognise(result as c_int),
+        Sysno::ioctl => uffd::after_ioctl(fd, command as u32, result),
+        _ => {}
+    }
     if number == Sysno::fcntl && command == libc::F_SETFL && result == 0 {
         counter::note_nonblocking(fd, argument as c_int & libc::O_NONBLOCK != 0);
     }

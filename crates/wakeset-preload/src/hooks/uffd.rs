@@ -1,0 +1,755 @@
+//! userfaultfds: threads that read or poll the same one take turns ([`wakeset_group::turn`]), so that a fault wakes one of them.
+//!
+//! A number is taken for a userfaultfd from userfaultfd(2) or `USERFAULTFD_IOC_NEW` on, or once an ioctl(2) that only a userfaultfd answers has
+//! succeeded on it, as every program that serves faults makes them; until its next close. So one that was inherited, received or duplicated needs no
+//! look at each number that the program reads from.
+//!
+//! | call | who has the turn | the others |
+//! |---|---|---|
+//! | read(2), blocking | is in read(2); passes the turn when it returns | sleep on a futex each |
+//! | read(2) with `O_NONBLOCK` | not asked for; passes on the turn of whoever was told of this message | – |
+//! | poll(2), ppoll(2) | is in that call; keeps the turn in its hand when told of a message, until that is read | on a futex, or in ppoll(2) on the other descriptors and a bell |
+//!
+//! **Signals.** Before a handler of the program runs, [`before_handler`] gives up what the thread has or waits for: the handler may take its time, touch a
+//! page that another thread has to bring, read the same userfaultfd, or never come back (siglongjmp(3)).
+//!
+//! **Rescue.** A thread that was told of a message and does not read it (it died, or does something else) keeps the others waiting for
+//! [`RESCUE`] at most, or twice that if they slept already: then one takes the turn over.
+//!
+//! The groups lie in a page that a fork wipes (`MADV_WIPEONFORK`): a child has none of these threads. What two processes share they both wait
+//! for in the kernel.
+
+use crate::outcome::fail;
+use crate::real::real;
+use core::cell::Cell;
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::time::Duration;
+use libc::{nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec};
+use syscalls::{Errno, Sysno, syscall as raw};
+use wakeset_fd::section::Section;
+use wakeset_fd::{bell, fork, user};
+use wakeset_group::Order;
+use wakeset_group::turn::{Turns, Waiter, Woken};
+
+/// How long a turn may stay in one hand while others sleep.
+pub(crate) const RESCUE: Duration = Duration::from_secs(1);
+
+/// userfaultfds of a process that are known at a time; more are the kernel's.
+const MOST: usize = 64;
+/// Descriptors in a poll(2) beside a userfaultfd; with more the call is the kernel's.
+const MOST_POLLED: usize = 64;
+
+/// The number of each group's userfaultfd plus one; 0 for none.
+static NUMBERS: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
+/// How many of them have ever been used: nothing else is looked at.
+static USED: AtomicUsize = AtomicUsize::new(0);
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
+
+const FIFO: u32 = 0;
+const LIFO: u32 = 1;
+static ORDER: AtomicU32 = AtomicU32::new(FIFO);
+/// Everything is the kernel's: `--order kernel`, or from the first pthread_cancel(3) on.
+static OFF: AtomicBool = AtomicBool::new(false);
+
+/// The threads of one userfaultfd. All zeros to begin with, and in a forked child.
+struct Group {
+    turns: Turns,
+    /// Threads in a call.
+    users: AtomicU32,
+    /// A duplicate, plus one, for calls that are under way when the number is closed: in Linux they have the file.
+    after_close: AtomicI32,
+}
+
+/// What a fork wipes.
+struct Shared {
+    groups: [Group; MOST],
+    /// Bells in use by threads of ours, plus one.
+    lent: [AtomicI32; MOST],
+}
+
+/// What this thread has to give up before a handler runs. Both null: nothing.
+struct Call {
+    group: Cell<*const Group>,
+    /// Its place in the queue; null while it has the turn.
+    waiter: Cell<*const Waiter>,
+}
+
+thread_local! {
+    // No destructor and no lazy part: a plain block in the thread's static TLS, safe in a handler.
+    static CALL: Call = const { Call { group: Cell::new(ptr::null()), waiter: Cell::new(ptr::null()) } };
+}
+
+/// A number that no other live thread has: where its block is.
+fn me() -> usize {
+    CALL.with(|call| ptr::from_ref(call).addr())
+}
+
+fn order() -> Order {
+    if ORDER.load(Ordering::Relaxed) == LIFO { Order::Lifo } else { Order::Fifo }
+}
+
+fn is_off() -> bool {
+    OFF.load(Ordering::SeqCst)
+}
+
+/// Before main: the order that `wakeset run` was given.
+pub(crate) fn start() {
+    // SAFETY: a C string; the environment is only read.
+    let order = unsafe { libc::getenv(c"WAKESET_ORDER".as_ptr().cast::<c_char>()) };
+    if order.is_null() {
+        return;
+    }
+    // SAFETY: getenv returns a C string.
+    match unsafe { core::ffi::CStr::from_ptr(order) }.to_bytes() {
+        b"lifo" => ORDER.store(LIFO, Ordering::Relaxed),
+        b"kernel" => OFF.store(true, Ordering::SeqCst),
+        _ => {}
+    }
+}
+
+/// From now on these calls are the kernel's, also those that sleep: blocking calls are cancellation points, and libc's own are exact about it.
+pub(crate) fn leave_to_kernel() {
+    OFF.store(true, Ordering::SeqCst);
+    disband_all();
+}
+
+fn disband_all() {
+    for group in 0..USED.load(Ordering::SeqCst) {
+        if let Some(group) = group_at(group) {
+            let _section = Section::enter();
+            group.turns.disband();
+        }
+    }
+}
+
+fn shared() -> Option<&'static Shared> {
+    // SAFETY: null, or a mapping of that size that stays; all zeros are valid.
+    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+}
+
+fn group_at(place: usize) -> Option<&'static Group> {
+    shared()?.groups.get(place)
+}
+
+/// Makes the groups' memory; whether it is there.
+fn make_groups() -> bool {
+    if shared().is_some() {
+        return true;
+    }
+    let len = size_of::<Shared>().next_multiple_of(4096);
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh private mapping, and advice on it.
+    let mapped = unsafe {
+        let Ok(mapped) = raw!(Sysno::mmap, 0, len, protection, flags, -1_isize, 0) else { return false };
+        // Where a fork cannot wipe them (before Linux 4.14) a child could wait for threads that it does not have.
+        if raw!(Sysno::madvise, mapped, len, libc::MADV_WIPEONFORK).is_err() {
+            let _ = raw!(Sysno::munmap, mapped, len);
+            return false;
+        }
+        mapped
+    };
+    let made = ptr::with_exposed_provenance_mut(mapped);
+    if SHARED.compare_exchange(ptr::null_mut(), made, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        // SAFETY: nobody knows it.
+        let _ = unsafe { raw!(Sysno::munmap, mapped, len) };
+    }
+    true
+}
+
+fn find(fd: c_int) -> Option<usize> {
+    let used = USED.load(Ordering::Acquire);
+    if used == 0 || fd < 0 {
+        return None;
+    }
+    NUMBERS[..used].iter().position(|number| number.load(Ordering::SeqCst) == fd + 1)
+}
+
+/// A number that is known to be a userfaultfd's.
+pub(crate) fn recognise(fd: c_int) {
+    if fd < 0 || is_off() || find(fd).is_some() || !make_groups() {
+        return;
+    }
+    for (place, number) in NUMBERS.iter().enumerate() {
+        let Some(group) = group_at(place) else { return };
+        if group.users.load(Ordering::SeqCst) == 0
+            && number.compare_exchange(0, fd + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        {
+            USED.fetch_max(place + 1, Ordering::SeqCst);
+            return;
+        }
+    }
+}
+
+/// After an ioctl(2).
+pub(crate) fn after_ioctl(fd: c_int, request: u32, result: c_long) {
+    const CLASS: u32 = 0xaa;
+    /// `USERFAULTFD_IOC_NEW`, on /dev/userfaultfd.
+    const NEW: u32 = 0xaa00;
+    if request >> 8 & 0xff != CLASS || result < 0 {
+        return;
+    }
+    recognise(if request == NEW { result as c_int } else { fd });
+}
+
+/// Before a close: the number is no userfaultfd's any more.
+pub(crate) fn before_close(fd: c_int) {
+    let Some(place) = find(fd) else { return };
+    if fork::is_foreign() {
+        return;
+    }
+    let _section = Section::enter();
+    let Some(group) = group_at(place) else { return };
+    if group.users.load(Ordering::SeqCst) != 0 {
+        // SAFETY: numbers only.
+        let duplicate = unsafe { raw!(Sysno::fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) };
+        group.after_close.store(duplicate.map_or(0, |fd| fd as c_int + 1), Ordering::SeqCst);
+    }
+    NUMBERS[place].store(0, Ordering::SeqCst);
+    group.close_if_unused(place);
+}
+
+/// Before a close of several numbers.
+pub(crate) fn before_close_range(first: c_uint, last: c_uint, flags: c_int) {
+    const CLOEXEC: c_int = 4;
+    if flags & CLOEXEC != 0 {
+        return;
+    }
+    for number in &NUMBERS[..USED.load(Ordering::Acquire)] {
+        let fd = number.load(Ordering::SeqCst) - 1;
+        if fd >= 0 && (first..=last).contains(&(fd as c_uint)) {
+            before_close(fd);
+        }
+    }
+}
+
+/// Before a descriptor is put under the number `new`.
+pub(crate) fn before_dup_to(old: c_int, new: c_int) {
+    // SAFETY: a number.
+    if old == new || unsafe { raw!(Sysno::fcntl, old, libc::F_GETFD, 0) }.is_err() {
+        return;
+    }
+    before_close(new);
+    // A bell that a thread of ours sleeps on is about to become the program's number.
+    let is_lent = |shared: &Shared| shared.lent.iter().any(|lent| lent.load(Ordering::SeqCst) == new + 1);
+    while shared().is_some_and(is_lent) {
+        disband_all();
+        // SAFETY: no arguments.
+        let _ = unsafe { raw!(Sysno::sched_yield) };
+    }
+}
+
+/// Before a handler of the program runs on this thread.
+pub(crate) fn before_handler() {
+    CALL.with(|call| {
+        if call.group.get().is_null() {
+            return;
+        }
+        let _section = Section::enter();
+        // SAFETY: a group, for ever.
+        let Some(group) = (unsafe { call.group.replace(ptr::null()).as_ref() }) else { return };
+        // SAFETY: the waiter is on this thread's stack, in a call that is under way.
+        match unsafe { call.waiter.replace(ptr::null()).as_ref() } {
+            Some(waiter) => group.turns.leave(waiter, order()),
+            None => group.turns.pass(order()),
+        }
+    });
+}
+
+impl Group {
+    /// The last call under way gives up the file that it had.
+    fn close_if_unused(&self, place: usize) {
+        if NUMBERS[place].load(Ordering::SeqCst) == 0 && self.users.load(Ordering::SeqCst) == 0 {
+            let duplicate = self.after_close.swap(0, Ordering::SeqCst) - 1;
+            if duplicate >= 0 {
+                // SAFETY: ours.
+                let _ = unsafe { raw!(Sysno::close, duplicate) };
+            }
+        }
+    }
+}
+
+/// A call on a userfaultfd under way.
+struct Using {
+    group: &'static Group,
+    place: usize,
+    fd: c_int,
+}
+
+impl Using {
+    fn begin(fd: c_int) -> Option<Self> {
+        let place = find(fd)?;
+        if is_off() {
+            return None;
+        }
+        let group = group_at(place)?;
+        group.users.fetch_add(1, Ordering::SeqCst);
+        let using = Self { group, place, fd };
+        // Closed meanwhile: then the number is the kernel's, and whatever it stands for.
+        (NUMBERS[place].load(Ordering::SeqCst) == fd + 1).then_some(using)
+    }
+
+    /// The userfaultfd's number now.
+    fn fd(&self) -> c_int {
+        if NUMBERS[self.place].load(Ordering::SeqCst) == self.fd + 1 {
+            return self.fd;
+        }
+        match self.group.after_close.load(Ordering::SeqCst) {
+            0 => self.fd,
+            number => number - 1,
+        }
+    }
+
+    /// Takes the turn, or a place in the queue. Whether it has the turn.
+    fn join(&self, waiter: &Waiter) -> bool {
+        let _section = Section::enter();
+        // SAFETY: the waiter stays on the stack until `leave`, `take`, or a handler has taken it out; who gives it the turn takes it out, too.
+        let given = unsafe { self.group.turns.join(waiter, me()) };
+        CALL.with(|call| {
+            call.waiter.set(if given { ptr::null() } else { waiter });
+            call.group.set(self.group);
+        });
+        given
+    }
+
+    /// Takes the turn that the thread was given; `false` if a handler had to give it away.
+    fn take(&self, waiter: &Waiter) -> bool {
+        let _section = Section::enter();
+        let given = waiter.is_given();
+        CALL.with(|call| {
+            call.waiter.set(ptr::null());
+            call.group.set(if given { self.group } else { ptr::null() });
+        });
+        given
+    }
+
+    /// Takes the turn from a hand that has kept it too long; whether it did.
+    fn rescue(&self, waiter: &Waiter, stamp: u32) -> bool {
+        let _section = Section::enter();
+        let taken = self.group.turns.rescue(waiter, stamp);
+        if taken {
+            CALL.with(|call| call.waiter.set(ptr::null()));
+        }
+        taken
+    }
+
+    /// Leaves the queue.
+    fn leave(&self, waiter: &Waiter) {
+        let _section = Section::enter();
+        self.group.turns.leave(waiter, order());
+        CALL.with(|call| {
+            call.waiter.set(ptr::null());
+            call.group.set(ptr::null());
+        });
+    }
+
+    /// Gives up the turn, unless a handler had to; keeps it in hand if the thread was told of a message.
+    fn finish(&self, told: bool) {
+        let _section = Section::enter();
+        let had = CALL.with(|call| !call.group.replace(ptr::null()).is_null());
+        match (had, told) {
+            (true, true) => self.group.turns.hold(me(), order()),
+            (true, false) => self.group.turns.pass(order()),
+            (false, _) => {}
+        }
+    }
+
+    /// A message was read by a way that takes no turn.
+    fn taken(&self) {
+        let _section = Section::enter();
+        self.group.turns.taken(order());
+    }
+
+    fn is_nonblocking(&self) -> bool {
+        // SAFETY: numbers only.
+        let flags = unsafe { raw!(Sysno::fcntl, self.fd(), libc::F_GETFL, 0) };
+        flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK != 0)
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.group.users.fetch_sub(1, Ordering::SeqCst);
+        self.group.close_if_unused(self.place);
+    }
+}
+
+type Read = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t) -> ssize_t;
+
+/// The size of `struct uffd_msg`.
+const MESSAGE: size_t = 32;
+
+fn errno() -> c_int {
+    // SAFETY: this thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// read(2) on a userfaultfd; `None` for what is none, or the kernel's.
+///
+/// # Safety
+/// As read(2).
+#[inline]
+pub(crate) unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> Option<ssize_t> {
+    if USED.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { read_in_turn(&Using::begin(fd)?, buffer, len) }
+}
+
+unsafe fn read_in_turn(using: &Using, buffer: *mut c_void, len: size_t) -> Option<ssize_t> {
+    // SAFETY: the caller's contract.
+    let call = || unsafe { real!(read: Read)(using.fd(), buffer, len) };
+    if len < MESSAGE || using.is_nonblocking() {
+        let got = call();
+        if got > 0 || errno() == libc::EAGAIN {
+            using.taken();
+        }
+        return Some(got);
+    }
+    loop {
+        let waiter = Waiter::patient();
+        let mut has_turn = using.join(&waiter);
+        if is_off() {
+            // Whoever switched it off may have looked at the queue before we were in it.
+            if has_turn {
+                using.finish(false)
+            } else {
+                using.leave(&waiter)
+            }
+            return None;
+        }
+        if !has_turn {
+            has_turn = match waiter.sleep(None) {
+                Woken::Given | Woken::Out => using.take(&waiter),
+                Woken::Interrupted | Woken::TimedOut => {
+                    using.leave(&waiter);
+                    return Some(fail(libc::EINTR));
+                }
+            };
+        }
+        if !has_turn {
+            continue;
+        }
+        let got = call();
+        let error = errno();
+        using.finish(false);
+        if got < 0 {
+            if error == libc::EAGAIN {
+                // It blocked when the call began, and in Linux that is what counts.
+                wait_for_message(using.fd());
+                continue;
+            }
+            fail(error);
+        }
+        return Some(got);
+    }
+}
+
+fn wait_for_message(fd: c_int) {
+    let mut entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, no limit, no mask.
+    let _ = unsafe { raw!(Sysno::ppoll, &raw mut entry, 1, 0, 0, 0) };
+}
+
+/// After a read that is the kernel's in any case: readv(2).
+pub(crate) fn after_read(fd: c_int, got: ssize_t) {
+    if USED.load(Ordering::Acquire) != 0
+        && (got > 0 || errno() == libc::EAGAIN)
+        && let Some(using) = Using::begin(fd)
+    {
+        using.taken();
+    }
+}
+
+/// syscall(2), the function: what has to be done before the others do their part.
+pub(crate) fn before_syscall(number: Sysno, [a, b, c]: [usize; 3]) {
+    match number {
+        Sysno::close => before_close(a as c_int),
+        Sysno::close_range => before_close_range(a as c_uint, b as c_uint, c as c_int),
+        Sysno::dup2 | Sysno::dup3 => before_dup_to(a as c_int, b as c_int),
+        _ => {}
+    }
+}
+
+/// syscall(2), the function, for calls that come to the kernel: answered, or not.
+///
+/// # Safety
+/// As that call.
+pub(crate) unsafe fn syscall(number: Sysno, [a, b, c]: [usize; 3]) -> Option<c_long> {
+    if number != Sysno::read {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { read(a as c_int, ptr::with_exposed_provenance_mut(b), c) }.map(|got| got as c_long)
+}
+
+/// A call of poll(2) or ppoll(2) as it was made.
+struct Polling<'a> {
+    fds: *mut pollfd,
+    /// Which entry is the userfaultfd's.
+    place: usize,
+    limit: Option<Duration>,
+    mask: *const sigset_t,
+    /// The call itself, with what is left of its time.
+    call: &'a mut dyn FnMut(Option<Duration>) -> c_int,
+}
+
+/// poll(2) on descriptors one of which is a userfaultfd; `None` for what is the kernel's.
+///
+/// # Safety
+/// As poll(2).
+#[inline]
+pub(crate) unsafe fn poll_for(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: c_int,
+    call: &mut dyn FnMut(c_int) -> c_int,
+) -> Option<c_int> {
+    if USED.load(Ordering::Acquire) == 0 || timeout == 0 {
+        return None;
+    }
+    let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
+    let mut call = |left: Option<Duration>| {
+        call(left.map_or(-1, |left| left.as_nanos().div_ceil(1_000_000).min(c_int::MAX as u128) as c_int))
+    };
+    // SAFETY: the caller's contract.
+    unsafe { poll(fds, n, limit, ptr::null(), &mut call) }
+}
+
+/// ppoll(2), as [`poll_for`].
+///
+/// # Safety
+/// As ppoll(2).
+#[inline]
+pub(crate) unsafe fn poll_until(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: &mut dyn FnMut(*const timespec) -> c_int,
+) -> Option<c_int> {
+    if USED.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let limit = if timeout.is_null() {
+        None
+    } else {
+        // SAFETY: any bits are a timespec.
+        let timespec { tv_sec, tv_nsec } = unsafe { user::load(timeout) }?;
+        let nanoseconds = u32::try_from(tv_nsec).ok().filter(|n| *n < 1_000_000_000)?;
+        let limit = Duration::new(u64::try_from(tv_sec).ok()?, nanoseconds);
+        Some(limit).filter(|limit| !limit.is_zero())?.into()
+    };
+    let mut call = |left: Option<Duration>| {
+        let left = left.map(to_timespec);
+        call(left.as_ref().map_or(ptr::null(), ptr::from_ref))
+    };
+    // SAFETY: the caller's contract.
+    unsafe { poll(fds, n, limit, mask, &mut call) }
+}
+
+unsafe fn poll(
+    fds: *mut pollfd,
+    n: nfds_t,
+    limit: Option<Duration>,
+    mask: *const sigset_t,
+    call: &mut dyn FnMut(Option<Duration>) -> c_int,
+) -> Option<c_int> {
+    let n = usize::try_from(n).ok().filter(|n| *n <= MOST_POLLED)?;
+    let mut copies = [pollfd { fd: -1, events: 0, revents: 0 }; MOST_POLLED + 1];
+    let mut found = None;
+    for (i, copy) in copies.iter_mut().enumerate().take(n) {
+        // SAFETY: any bits are a pollfd.
+        *copy = unsafe { user::load(fds.wrapping_add(i)) }?;
+        if find(copy.fd).is_some() {
+            // Two of them, or one asked for something else.
+            if found.is_some() || copy.events & libc::POLLIN == 0 {
+                return None;
+            }
+            found = Some(i);
+        }
+    }
+    let place = found?;
+    let using = Using::begin(copies[place].fd)?;
+    if !using.is_nonblocking() {
+        // poll(2) says POLLERR at once.
+        return None;
+    }
+    // Others sleep here: by a bell we can tell them while they do.
+    let bell = if n > 1 || !mask.is_null() { Some(Bell::take()?) } else { None };
+    copies[place] = pollfd { fd: bell.as_ref().map_or(-1, |bell| bell.fd), events: libc::POLLIN, revents: 0 };
+    Polling { fds, place, limit, mask, call }.run(&using, bell.as_ref(), &mut copies[..n])
+}
+
+/// How a sleep in the queue ended.
+enum Slept {
+    Given,
+    /// The turn was taken from a hand that had kept it too long.
+    Rescued,
+    Out,
+    Interrupted,
+    /// Another descriptor of the call is ready, or something is wrong with the call: let it tell.
+    Look,
+    TimeUp,
+}
+
+impl Polling<'_> {
+    fn run(self, using: &Using, bell: Option<&Bell>, copies: &mut [pollfd]) -> Option<c_int> {
+        let deadline = self.limit.map(|limit| now().saturating_add(limit));
+        let left = || deadline.map(|deadline| deadline.saturating_sub(now()));
+        loop {
+            let waiter = Waiter::new(bell.map(|bell| bell.fd));
+            let mut has_turn = using.join(&waiter);
+            if is_off() {
+                if has_turn {
+                    using.finish(false)
+                } else {
+                    using.leave(&waiter)
+                }
+                return Some((self.call)(left()));
+            }
+            if !has_turn {
+                match self.sleep(using, &waiter, bell, copies, deadline) {
+                    Slept::Rescued => has_turn = true,
+                    Slept::Given | Slept::Out => has_turn = using.take(&waiter),
+                    Slept::Interrupted => {
+                        using.leave(&waiter);
+                        return Some(fail(libc::EINTR) as c_int);
+                    }
+                    Slept::TimeUp => {
+                        using.leave(&waiter);
+                        return Some((self.call)(Some(Duration::ZERO)));
+                    }
+                    Slept::Look => {
+                        using.leave(&waiter);
+                        let found = (self.call)(Some(Duration::ZERO));
+                        if found != 0 {
+                            return Some(found);
+                        }
+                    }
+                }
+            }
+            if has_turn {
+                let found = (self.call)(left());
+                let error = errno();
+                using.finish(found > 0 && self.was_told());
+                if found < 0 {
+                    fail(error);
+                }
+                return Some(found);
+            }
+        }
+    }
+
+    /// Whether the call has reported a message.
+    fn was_told(&self) -> bool {
+        // SAFETY: any bits are a pollfd.
+        let entry = unsafe { user::load(self.fds.wrapping_add(self.place).cast_const()) };
+        entry.is_some_and(|entry| entry.revents & libc::POLLIN != 0)
+    }
+
+    fn sleep(
+        &self,
+        using: &Using,
+        waiter: &Waiter,
+        bell: Option<&Bell>,
+        copies: &mut [pollfd],
+        deadline: Option<Duration>,
+    ) -> Slept {
+        loop {
+            let begin = now();
+            let stamp = using.group.turns_stamp();
+            let left = deadline.map(|deadline| deadline.saturating_sub(begin));
+            if left == Some(Duration::ZERO) {
+                return Slept::TimeUp;
+            }
+            let limit = to_timespec(left.map_or(RESCUE, |left| left.min(RESCUE)));
+            let ended = match bell {
+                None => match waiter.sleep(Some(&limit)) {
+                    Woken::Given => Some(Slept::Given),
+                    Woken::Out => Some(Slept::Out),
+                    Woken::Interrupted => Some(Slept::Interrupted),
+                    Woken::TimedOut => None,
+                },
+                Some(bell) => self.sleep_on_bell(waiter, bell, copies, &limit),
+            };
+            if let Some(ended) = ended {
+                return ended;
+            }
+            if now().saturating_sub(begin) >= RESCUE && using.rescue(waiter, stamp) {
+                return Slept::Rescued;
+            }
+        }
+    }
+
+    fn sleep_on_bell(&self, waiter: &Waiter, bell: &Bell, copies: &mut [pollfd], limit: &timespec) -> Option<Slept> {
+        let (entries, n) = (copies.as_mut_ptr(), copies.len());
+        // What `ppoll` writes back is not looked at but for the bell's entry, and the limit is ours.
+        let mut limit = *limit;
+        // SAFETY: entries of ours, a limit, and the caller's mask or null.
+        let slept = unsafe { raw!(Sysno::ppoll, entries, n, &raw mut limit, self.mask, 8) };
+        if copies[self.place].revents != 0 {
+            bell.silence();
+        }
+        match slept {
+            Err(Errno::EINTR) => Some(Slept::Interrupted),
+            _ if waiter.is_given() => Some(Slept::Given),
+            _ if !waiter.is_queued() => Some(Slept::Out),
+            Err(_) => Some(Slept::Look),
+            Ok(found) if found > usize::from(copies[self.place].revents != 0) => Some(Slept::Look),
+            Ok(_) => None,
+        }
+    }
+}
+
+impl Group {
+    fn turns_stamp(&self) -> u32 {
+        let _section = Section::enter();
+        self.turns.stamp()
+    }
+}
+
+/// A bell in use by this thread.
+struct Bell {
+    fd: c_int,
+    lent: &'static AtomicI32,
+}
+
+impl Bell {
+    fn take() -> Option<Self> {
+        let fd = bell::lend()?;
+        let free = |lent: &&AtomicI32| lent.compare_exchange(0, fd + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        let Some(lent) = shared().and_then(|shared| shared.lent.iter().find(free)) else {
+            bell::take_back(fd);
+            return None;
+        };
+        Some(Self { fd, lent })
+    }
+
+    fn silence(&self) {
+        let mut rings = 0_u64;
+        // SAFETY: a place for eight bytes. It does not block.
+        let _ = unsafe { raw!(Sysno::read, self.fd, &raw mut rings, 8) };
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        bell::take_back(self.fd);
+        self.lent.store(0, Ordering::SeqCst);
+    }
+}
+
+fn now() -> Duration {
+    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the time. It cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn to_timespec(time: Duration) -> timespec {
+    let seconds = time.as_secs().min(libc::time_t::MAX as u64) as libc::time_t;
+    timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() }
+}
