@@ -166,3 +166,54 @@ fn inversion_says_what_it_needs() {
         assert!(stderr(&output).contains(word), "{}", stderr(&output));
     }
 }
+
+/// The kernel wakes all service threads for a fault; with Wakeset one sleeps for a message and one for the turn.
+#[test]
+fn uffd_shows_who_wakes_one() {
+    let arguments = ["uffd", "--size", "4", "--rounds", "1", "--threads", "2", "--handlers", "12"];
+    let (output, rows) = bench("uffd", &arguments);
+    if output.status.code() == Some(125) && stderr(&output).contains("needs userfaultfd") {
+        return skip("userfaultfd(2) is not permitted");
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(rows.len(), 6);
+    for row in &rows {
+        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("no {name} in {row}"));
+        assert_eq!(number("faults"), 1024.0);
+        match row["params"]["side"].as_str() {
+            Some("kernel") => assert!(number("sleeps_per_fault") > 3.0, "{row}"),
+            Some("pool" | "wakeset run") => {
+                assert!(number("sleeps_per_fault") < 2.2, "{row}");
+                assert!(number("spurious_per_fault") < 0.1, "{row}");
+            }
+            _ => panic!("{row}"),
+        }
+    }
+}
+
+#[test]
+fn herd_counts_every_connection() {
+    let arguments = ["herd", "--connections", "500", "--rounds", "1", "--threads", "4", "--order", "fifo,lifo"];
+    let (output, rows) = bench("herd", &arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(rows.len(), 14);
+    for row in &rows {
+        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("no {name} in {row}"));
+        // Connections are counted as they are made and as they are accepted, and have to be the same.
+        assert!(number("accepts_per_connection") >= 1.0, "{row}");
+        assert!(number("busiest") >= 125.0 && number("least_busy") <= 125.0, "{row}");
+        if row["params"]["side"] == "wakeset" {
+            assert!(number("wakes_per_connection") < 1.3, "{row}");
+        }
+    }
+}
+
+#[test]
+fn options_of_one_benchmark_are_refused_by_another() {
+    let cases = [("stress", ["--order", "lifo"]), ("uffd", ["--clients", "2"]), ("herd", ["--size", "8"])];
+    for (name, [option, value]) in cases {
+        let (output, _) = bench("stranger", &[name, option, value]);
+        assert_eq!(output.status.code(), Some(125), "{name} {option}");
+        assert!(stderr(&output).contains(option), "{}", stderr(&output));
+    }
+}

@@ -207,8 +207,9 @@ impl Stage {
                 None => self.next(&mut message, wait),
             };
             if got && message[0].event() == EVENT_PAGEFAULT {
-                self.copy(message[0].address(), &page);
+                // Before the worker can go on, and with the last page end the run.
                 self.messages[i].fetch_add(1, Ordering::Relaxed);
+                self.copy(message[0].address(), &page);
             }
         }
     }
