@@ -19,6 +19,7 @@
 mod kernel;
 mod sleeper;
 
+pub use crate::order::Order;
 use core::ffi::c_int;
 use core::time::Duration;
 use libc::{epoll_event, timespec};
@@ -28,16 +29,6 @@ use wakeset::{Deadline, Timeout};
 
 /// The longest sleep without a look at the listener.
 pub const RESCUE: Duration = Duration::from_secs(1);
-
-/// Which of several idle waiters a connection wakes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// The one that has been idle longest: the load is spread evenly.
-    #[default]
-    Fifo,
-    /// The first one in the order in which they came that is idle: few waiters do what few can do.
-    Lifo,
-}
 
 /// Whether a descriptor is a listening socket.
 ///

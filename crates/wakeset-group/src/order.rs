@@ -6,6 +6,7 @@ pub enum Order {
     /// The one that has been idle longest: the work is spread evenly.
     #[default]
     Fifo,
-    /// The one that has been idle shortest: its caches are warm, and some may never get anything to do.
+    /// One that has been busy of late: its caches are warm, and some may never get anything to do. For a userfaultfd the one idle
+    /// shortest; for a listener the first idle one in the order in which they came, which is what the kernel's exclusive watches do.
     Lifo,
 }
