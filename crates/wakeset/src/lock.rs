@@ -246,7 +246,8 @@ impl<T> ScanLock<T> {
     /// The lock if nobody holds it.
     pub fn try_lock(&self) -> Option<ScanGuard<'_, T>> {
         let me = thread_id::current();
-        self.raw.try_lock_as(me).then_some(ScanGuard { lock: self, me, on_this_thread: PhantomData })
+        // Made only if the lock is ours: dropping one gives the lock back.
+        self.raw.try_lock_as(me).then(|| ScanGuard { lock: self, me, on_this_thread: PhantomData })
     }
 }
 
@@ -287,6 +288,21 @@ impl<T> Drop for ScanGuard<'_, T> {
 mod tests {
     extern crate std;
     use super::*;
+
+    /// A try in vain gave back the lock that another held.
+    #[test]
+    fn a_try_in_vain_leaves_the_lock_to_its_holder() {
+        let lock = ScanLock::new(());
+        let held = lock.lock();
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| assert!(lock.try_lock().is_none())).join().unwrap();
+            }
+        });
+        assert!(lock.try_lock().is_none());
+        drop(held);
+        assert!(lock.try_lock().is_some());
+    }
 
     /// Whether or not this process may have real-time threads, some sleep as those do.
     #[test]
