@@ -88,6 +88,8 @@ impl RawLock {
         let taken = self.take(me);
         if taken {
             step_lock!(Locked, self);
+        } else if mutant!("try_gives_back") {
+            self.give_back(me);
         }
         taken
     }

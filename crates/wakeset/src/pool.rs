@@ -324,4 +324,34 @@ mod models {
             assert_eq!(taken.len(), n, "one node was taken twice");
         });
     }
+
+    /// The same with a taker that first finds the other at it, and must leave him to it.
+    #[test]
+    fn a_take_in_vain_disturbs_no_taker() {
+        crate::explore(3, || {
+            let pool = Arc::new(Pool::<Node>::new());
+            let chain = pool.take(2).unwrap();
+            let last = nodes(chain)[1];
+            // SAFETY: the chain just taken.
+            unsafe { pool.give(chain, ptr::with_exposed_provenance_mut(last)) };
+            let other = {
+                let pool = Arc::clone(&pool);
+                loom::thread::spawn(move || {
+                    let in_vain = pool.take(1).unwrap();
+                    let first = pool.take(1).unwrap();
+                    let second = pool.take(1).unwrap();
+                    // SAFETY: a chain of one just taken.
+                    unsafe { pool.give(first, first) };
+                    [nodes(in_vain), nodes(second)].concat()
+                })
+            };
+            let mut taken = nodes(pool.take(1).unwrap());
+            taken.extend(nodes(pool.take(1).unwrap()));
+            taken.extend(other.join().unwrap());
+            taken.sort_unstable();
+            let n = taken.len();
+            taken.dedup();
+            assert_eq!(taken.len(), n, "one node was taken twice");
+        });
+    }
 }
