@@ -13,7 +13,7 @@
 //! Adding a watch polls the listener, so a connection that comes in between is not lost.
 //!
 //! **A waiter that dies or hangs** after it was woken and before it has accepted takes the wake with it; the next one comes with the
-//! next connection. So no sleep lasts longer than [`RESCUE`], after which the waiter looks for itself: a
+//! next connection. So nobody sleeps longer than [`RESCUE`] without a look for himself: a
 //! connection waits no longer than that for a waiter that is idle.
 
 mod kernel;
@@ -22,8 +22,8 @@ mod sleeper;
 pub use crate::order::Order;
 use core::ffi::c_int;
 use core::time::Duration;
-use libc::{epoll_event, timespec};
-pub use sleeper::{Fired, MOST, Obstacle, Sleeper, Wanted};
+use libc::{epoll_event, pollfd};
+pub use sleeper::{Fired, MOST, Numbers, Obstacle, Sleeper, Wanted};
 pub use syscalls::Errno;
 use wakeset::{Deadline, Timeout};
 
@@ -81,16 +81,18 @@ impl Group {
 
     /// A waiter; each thread and each process uses its own. The first wait puts it at the end of the queue.
     pub fn waiter(&self) -> Waiter {
-        Waiter { group: *self, process: 0, sleeper: Sleeper::new() }
+        Waiter { group: *self, process: 0, timer: -1, sleeper: Sleeper::new() }
     }
 }
 
-/// One of those who wait for connections to a [`Group`]'s listener.
+/// One of those who wait for connections to a [`Group`]'s listener. It has an epoll set and a timerfd.
 #[derive(Debug)]
 pub struct Waiter {
     group: Group,
-    /// Who made the set; in a forked child another one is made.
-    process: c_int,
+    /// Whose descriptors these are; in a forked child others are made. 0: there are none yet.
+    process: u32,
+    /// Looks at the listener are due when it is ready; -1 for none.
+    timer: c_int,
     sleeper: Sleeper,
 }
 
@@ -105,18 +107,38 @@ impl Waiter {
     /// EINTR if a signal handler ran, or the process was stopped and continued; EBADF, ENOTSOCK or EINVAL if the descriptor is no longer
     /// a listening socket; EINVAL before Linux 4.5; EMFILE, ENFILE, ENOMEM and ENOSPC as epoll_create1(2) and epoll_ctl(2).
     pub fn wait(&mut self, limit: Option<Duration>) -> Result<bool, Errno> {
+        self.wait_beside(&mut [], limit)
+    }
+
+    /// As [`wait`](Self::wait), and ends as well (`false`) when poll(2) has something to say of one of `others`, whose `revents` are written as
+    /// that does. An entry with a negative number is ignored.
+    ///
+    /// A number that comes to stand for something else has to be left out of one call in between.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait), and for the others EBADF if one is closed, EPERM if it is a regular file, EINVAL if it is the listener or is there
+    /// twice, and E2BIG if there are [`MOST`] or more.
+    pub fn wait_beside(&mut self, others: &mut [pollfd], limit: Option<Duration>) -> Result<bool, Errno> {
         let deadline = Deadline::of(Timeout::from(limit));
-        let listener = self.group.listener;
-        self.prepare()?;
+        let mut wanted = [Wanted::NONE; MOST];
+        let wanted = self.fill(&mut wanted, others)?;
+        others.iter_mut().for_each(|other| other.revents = 0);
+        let mut numbers = Numbers::Same;
+        if self.process != wakeset::process_id() {
+            self.renew()?;
+            numbers = Numbers::Unknown;
+        }
+        if self.group.order == Order::Fifo && self.sleeper.is_worth_a_look(wanted) {
+            // What is there already needs no place in the queue.
+            if let Some(ended) = self.sleep(others, Some(Duration::ZERO), false)? {
+                return Ok(ended);
+            }
+        }
+        self.prepare(wanted, numbers)?;
         loop {
-            let left = deadline.map_or(RESCUE, |deadline| deadline.remaining().min(RESCUE));
-            let limit = timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-            let mut event = [epoll_event { events: 0, u64: 0 }];
-            kernel::epoll_wait(self.sleeper.set(), &mut event, limit)?;
-            // Also when nothing woke it: that is the rescue.
-            if is_ready(listener) {
-                self.sleeper.note_report(listener);
-                return Ok(true);
+            let left = deadline.map(Deadline::remaining);
+            if let Some(ended) = self.sleep(others, left, true)? {
+                return Ok(ended);
             }
             if deadline.is_some_and(|deadline| deadline.remaining().is_zero()) {
                 return Ok(false);
@@ -124,15 +146,55 @@ impl Waiter {
         }
     }
 
-    fn prepare(&mut self) -> Result<(), Errno> {
-        let wanted = [Wanted { fd: self.group.listener, events: libc::EPOLLIN as u32, listener: true }];
-        if self.process != kernel::getpid() {
-            self.renew()?;
+    /// The listener and the others.
+    fn fill<'a>(&self, wanted: &'a mut [Wanted; MOST], others: &[pollfd]) -> Result<&'a [Wanted], Errno> {
+        let listener = self.group.listener;
+        let mut len = 0;
+        let mut push = |fd, events, listener| {
+            let (before, after) = wanted.split_at_mut(len);
+            if before.iter().any(|before: &Wanted| before.fd == fd) {
+                return Err(Errno::EINVAL);
+            }
+            *after.first_mut().ok_or(Errno::E2BIG)? = Wanted { fd, events, listener };
+            len += 1;
+            Ok(())
+        };
+        push(listener, libc::EPOLLIN as u32, true)?;
+        for other in others.iter().filter(|other| other.fd >= 0) {
+            push(other.fd, u32::from(other.events as u16), false)?;
         }
-        let mut result = self.sleeper.prepare(&wanted, self.group.order);
+        Ok(wanted.get(..len).unwrap_or_default())
+    }
+
+    /// One sleep; `None` if there is nothing to tell. After one in vain it `looks` for itself.
+    fn sleep(&mut self, others: &mut [pollfd], left: Option<Duration>, looks: bool) -> Result<Option<bool>, Errno> {
+        // Without a timer each sleep has its end.
+        let limit = if self.sleeper.is_timed() { left } else { Some(left.unwrap_or(RESCUE).min(RESCUE)) };
+        let mut events = [epoll_event { events: 0, u64: 0 }; 8];
+        let found = kernel::epoll_wait(self.sleeper.set(), &mut events, limit)?;
+        let mut fired = self.sleeper.sort(events.get(..found).unwrap_or_default());
+        if fired.timer && kernel::set_timer(self.timer, RESCUE).is_err() {
+            // Somebody has closed what is not his.
+            self.sleeper.forget_timer();
+        }
+        if fired.other && kernel::poll_now(others)? == 0 {
+            fired.other = false;
+        }
+        let listener = self.group.listener;
+        // Also when nothing woke it: that is the rescue.
+        if fired.listener || (fired.timer || found == 0 && looks) && is_ready(listener) {
+            self.sleeper.note_report(listener);
+            return Ok(Some(true));
+        }
+        Ok(fired.other.then_some(false))
+    }
+
+    fn prepare(&mut self, wanted: &[Wanted], numbers: Numbers) -> Result<(), Errno> {
+        let order = self.group.order;
+        let mut result = self.sleeper.prepare(wanted, order, numbers);
         if result == Err(Obstacle::Stale) {
             self.renew()?;
-            result = self.sleeper.prepare(&wanted, self.group.order);
+            result = self.sleeper.prepare(wanted, order, Numbers::Unknown);
         }
         match result {
             Ok(()) => Ok(()),
@@ -141,18 +203,25 @@ impl Waiter {
         }
     }
 
-    /// Begins with a new set. The old one, which a forked child may have inherited, is closed.
+    /// Begins with new descriptors. The old ones, which a forked child may have inherited, are closed.
     fn renew(&mut self) -> Result<(), Errno> {
         let set = kernel::epoll_create()?;
         self.close();
         self.sleeper.adopt(set);
-        self.process = kernel::getpid();
+        self.process = wakeset::process_id();
+        self.timer = kernel::timer().unwrap_or(-1);
+        if kernel::set_timer(self.timer, RESCUE).is_ok() {
+            self.sleeper.watch_timer(self.timer);
+        }
         Ok(())
     }
 
     fn close(&mut self) {
         if self.process != 0 {
             kernel::close(self.sleeper.set());
+        }
+        if self.timer >= 0 {
+            kernel::close(self.timer);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
-use wakeset_group::listener::{Errno, Group, Obstacle, Order, RESCUE, Sleeper, Wanted};
+use wakeset_group::listener::{Errno, Group, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted};
 
 const WORKERS: usize = 4;
 
@@ -206,6 +206,76 @@ fn a_waiter_keeps_its_time_and_knows_its_listener() {
 }
 
 #[test]
+fn others_end_a_wait_as_well() {
+    let door = Door::tcp();
+    let mut waiter = Group::new(door.fd(), Order::Fifo).unwrap().waiter();
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let limit = Some(Duration::from_secs(10));
+    let entry = |fd, events| libc::pollfd { fd, events, revents: 0x40 };
+    for _ in 0..3 {
+        let mut others = [entry(far.as_raw_fd(), libc::POLLIN), entry(-1, libc::POLLIN)];
+        assert_eq!(waiter.wait_beside(&mut others, Some(Duration::from_millis(5))), Ok(false));
+        assert_eq!(others.map(|other| other.revents), [0, 0]);
+        near.write_all(b"x").unwrap();
+        assert_eq!(waiter.wait_beside(&mut others, limit), Ok(false));
+        assert_eq!(others.map(|other| other.revents), [libc::POLLIN, 0]);
+        let Door::Tcp(_, address) = &door else { unreachable!() };
+        let client = TcpStream::connect(address).unwrap();
+        // A stream to write to as well: the same number, asked for more.
+        let mut both = [entry(far.as_raw_fd(), libc::POLLIN | libc::POLLOUT)];
+        assert_eq!(waiter.wait_beside(&mut both, limit), Ok(true));
+        assert!(accept(door.fd()).is_some());
+        assert_eq!(waiter.wait_beside(&mut both, limit), Ok(false));
+        assert_eq!(both.map(|other| other.revents), [libc::POLLIN | libc::POLLOUT]);
+        (&far).read_exact(&mut [0]).unwrap();
+        drop(client);
+    }
+    assert_eq!(waiter.wait(Some(Duration::from_millis(5))), Ok(false), "left out of this one");
+    let refused =
+        |waiter: &mut wakeset_group::listener::Waiter, fd| waiter.wait_beside(&mut [entry(fd, libc::POLLIN)], limit);
+    assert_eq!(refused(&mut waiter, door.fd()), Err(Errno::EINVAL), "the listener itself");
+    assert_eq!(refused(&mut waiter, 999_999), Err(Errno::EBADF));
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    assert_eq!(refused(&mut waiter, file.as_raw_fd()), Err(Errno::EPERM));
+    assert_eq!(waiter.wait(Some(Duration::from_millis(5))), Ok(false), "and nothing is the worse for it");
+}
+
+/// Nobody else is told of a connection whose waiter does nothing: the timer that every waiter has makes it look.
+#[test]
+fn a_connection_that_nobody_takes_is_found_in_time() {
+    let door = Door::tcp();
+    let wanted = [Wanted { fd: door.fd(), events: libc::EPOLLIN as u32, listener: true }];
+    let group = Group::new(door.fd(), Order::Fifo).unwrap();
+    for order in [Order::Fifo, Order::Lifo] {
+        let mut first = Sleeper::new();
+        // SAFETY: no memory is involved.
+        let set = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+        first.adopt(set.as_raw_fd());
+        first.prepare(&wanted, order, Numbers::Unknown).unwrap();
+        let mut waiter = group.waiter();
+        std::thread::scope(|threads| {
+            // Is woken, and does nothing about it.
+            let set = set.as_raw_fd();
+            threads.spawn(move || {
+                let mut event = [libc::epoll_event { events: 0, u64: 0 }];
+                // SAFETY: room for one.
+                unsafe { libc::epoll_wait(set, event.as_mut_ptr(), 1, 10_000) }
+            });
+            std::thread::sleep(Duration::from_millis(100));
+            let other = threads.spawn(|| (waiter.wait(Some(Duration::from_secs(10))), Instant::now()));
+            std::thread::sleep(Duration::from_millis(100));
+            let Door::Tcp(_, address) = &door else { unreachable!() };
+            let began = Instant::now();
+            let _client = TcpStream::connect(address).unwrap();
+            let (told, at) = other.join().unwrap();
+            assert_eq!(told, Ok(true));
+            assert!(at - began < RESCUE + Duration::from_millis(900), "{:?}", at - began);
+            assert!(accept(door.fd()).is_some());
+        });
+    }
+}
+
+#[test]
 fn a_forked_child_waits_on_its_own() {
     let door = Door::unix("fork");
     let group = Group::new(door.fd(), Order::Fifo).unwrap();
@@ -260,7 +330,7 @@ fn the_busy_are_passed_over() {
     // SAFETY: no memory is involved.
     let set = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
     busy.adopt(set.as_raw_fd());
-    busy.prepare(&wanted, Order::Fifo).unwrap();
+    busy.prepare(&wanted, Order::Fifo, Numbers::Unknown).unwrap();
     let group = Group::new(door.fd(), Order::Fifo).unwrap();
     let idle = std::thread::spawn(move || group.waiter().wait(Some(Duration::from_millis(900))));
     std::thread::sleep(Duration::from_millis(100));
@@ -284,18 +354,22 @@ fn a_sleeper_notices_what_has_become_of_a_number() {
     let mut sleeper = Sleeper::new();
     sleeper.adopt(set.as_raw_fd());
     let listener = [Wanted { fd, events: libc::EPOLLIN as u32, listener: true }];
-    assert_eq!(sleeper.prepare(&listener, Order::Fifo), Ok(()));
-    assert_eq!(sleeper.prepare(&listener, Order::Fifo), Ok(()));
+    assert_eq!(sleeper.prepare(&listener, Order::Fifo, Numbers::Unknown), Ok(()));
+    assert_eq!(sleeper.prepare(&listener, Order::Fifo, Numbers::Unknown), Ok(()));
     sleeper.note_report(fd);
-    assert_eq!(sleeper.prepare(&listener, Order::Fifo), Ok(()));
+    assert_eq!(sleeper.prepare(&listener, Order::Fifo, Numbers::Unknown), Ok(()));
     // SAFETY: no memory is involved.
     unsafe { libc::dup2(other.fd(), fd) };
-    assert_eq!(sleeper.prepare(&listener, Order::Fifo), Err(Obstacle::Stale));
+    assert_eq!(sleeper.prepare(&listener, Order::Fifo, Numbers::Unknown), Err(Obstacle::Stale));
     // SAFETY: no memory is involved.
     let fresh = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
     sleeper.adopt(fresh.as_raw_fd());
-    assert_eq!(sleeper.prepare(&listener, Order::Fifo), Ok(()));
+    assert_eq!(sleeper.prepare(&listener, Order::Fifo, Numbers::Unknown), Ok(()));
     let (one, _two) = UnixStream::pair().unwrap();
     let stream = [Wanted { fd: one.as_raw_fd(), events: libc::EPOLLIN as u32, listener: true }];
-    assert_eq!(sleeper.prepare(&stream, Order::Fifo), Err(Obstacle::Refused(Errno::EINVAL)), "it does not listen");
+    assert_eq!(
+        sleeper.prepare(&stream, Order::Fifo, Numbers::Unknown),
+        Err(Obstacle::Refused(Errno::EINVAL)),
+        "it does not listen"
+    );
 }

@@ -60,6 +60,15 @@ pub use events::{Event, Events};
 pub use explore::explore;
 #[doc(hidden)]
 pub use lock::{RawLock, ScanGuard, ScanLock, set_priority_inheritance};
+
+/// The number of this process, without a system call where the kernel can wipe a page on fork (`MADV_WIPEONFORK`). A child of vfork(2) gets
+/// its parent's.
+#[doc(hidden)]
+#[must_use]
+pub fn process_id() -> u32 {
+    thread_id::process()
+}
+
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub use mutant::is_mutant;

@@ -1,8 +1,8 @@
 //! The running thread's number, as gettid(2) gives it, without a system call: a lock's word has to name its holder before the
-//! kernel can lend that one priority (futex(2), "Priority-inheritance futexes").
+//! kernel can lend that one priority (futex(2), "Priority-inheritance futexes"). The process's number comes with it.
 
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use real::current;
+pub(crate) use real::{current, process};
 
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
 mod real {
@@ -76,6 +76,21 @@ mod real {
         learn()
     }
 
+    /// The process's number, as getpid(2) gives it, without a system call; a child of vfork(2) gets its parent's.
+    #[inline]
+    pub(crate) fn process() -> u32 {
+        match PAGE.process.load(Ordering::Relaxed) {
+            0 => ask_process(),
+            process => process,
+        }
+    }
+
+    #[cold]
+    fn ask_process() -> u32 {
+        let _ = current();
+        getpid().as_raw_pid() as u32
+    }
+
     #[cold]
     fn learn() -> u32 {
         let thread = gettid().as_raw_pid() as u32;
@@ -107,6 +122,7 @@ mod real {
                 }
             };
             check();
+            assert_eq!(super::process(), std::process::id());
             assert_ne!(super::PAGE.process.load(super::Ordering::Relaxed), 0, "the page cannot be wiped on fork here");
             for other in [(); 4].map(|()| std::thread::spawn(check)) {
                 other.join().unwrap();
@@ -121,10 +137,15 @@ mod real {
     pub(crate) fn current() -> u32 {
         rustix::thread::gettid().as_raw_pid() as u32
     }
+
+    /// The process's number.
+    pub(crate) fn process() -> u32 {
+        rustix::process::getpid().as_raw_pid() as u32
+    }
 }
 
 #[cfg(any(loom, shuttle))]
-pub(crate) use modelled::current;
+pub(crate) use modelled::{current, process};
 
 #[cfg(any(loom, shuttle))]
 mod modelled {
@@ -145,5 +166,9 @@ mod modelled {
 
     pub(crate) fn current() -> u32 {
         ID.with(|id| *id)
+    }
+
+    pub(crate) fn process() -> u32 {
+        std::process::id()
     }
 }

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | select, poll | that call, as unmodified servers do |
 //! | exclusive | an epoll set of its own, the listener in it with EPOLLEXCLUSIVE |
-//! | wakeset run | select(2) under `wakeset run` |
-//! | wakeset | `herd/worker.rs` |
+//! | wakeset run | select(2), the same program, under `wakeset run` |
+//! | wakeset | [`wakeset_group::listener`] |
 //!
 //! A worker accepts one connection each time it is told of one, sends eleven bytes and closes. The clients are threads of this process; each connects, reads
-//! the reply, checks it, and connects again. Elapsed time is theirs, from the first connection to the last reply. CPU time and
-//! wakes are the workers'; a wake is a voluntary context switch, which the kernel counts: the worker had slept, and ran again.
+//! the reply, checks it, and connects again. Elapsed time is theirs, from the first connection to the last reply. CPU time (user and system) and
+//! wakes are the workers'; a wake is a voluntary context switch, which the kernel counts: the worker had slept, and ran again. The clients' CPU
+//! time, in which the kernel also does the network's half of each connection, has a column of its own.
 //!
 //! A hundred thousand TCP connections would leave as many in TIME_WAIT, more than there are ports. So a client closes with a reset (SO_LINGER of 0), after
 //! which neither side keeps anything.
@@ -110,7 +111,7 @@ pub fn herd(options: &Options) -> Result<(), Failure> {
 
     println!("{}", machine());
     println!("{connections} connections each; medians of {rounds} rounds, all sides in turn in each");
-    println!("a ratio is this side's elapsed time, or its workers' CPU time, by the named side's");
+    println!("a ratio is this side's elapsed time, or its workers' CPU time, by the named side's in the same round");
     let mut rows = Vec::new();
     for point in &points {
         let mut samples: Vec<Vec<Sample>> = sides.iter().map(|_| Vec::new()).collect();
@@ -125,9 +126,12 @@ pub fn herd(options: &Options) -> Result<(), Failure> {
             }
             progress.inc(1);
         }
-        let measured = sides.iter().zip(&samples).map(|(side, samples)| Row::new(point, *side, connections, samples));
-        let mut measured: Vec<_> = measured.collect();
-        compare(&mut measured);
+        let of = |way| sides.iter().zip(&samples).find(|(side, _)| side.way == way && !side.preload);
+        let of = |way| of(way).map_or(&[][..], |(_, samples)| samples);
+        let kernels = [of(Way::Select), of(Way::Exclusive)];
+        let measured = sides.iter().zip(&samples);
+        let measured: Vec<_> =
+            measured.map(|(side, samples)| Row::new(point, *side, connections, samples, kernels)).collect();
         progress.suspend(|| {
             println!("\n{point}\n{}", Row::HEADINGS);
             for row in &measured {
@@ -138,19 +142,6 @@ pub fn herd(options: &Options) -> Result<(), Failure> {
     }
     progress.finish_and_clear();
     json.write(&rows)
-}
-
-/// Puts each row in relation to the kernel's two.
-fn compare(rows: &mut [Row]) {
-    let of = |name: &str, value: fn(&Row) -> f64| rows.iter().find(|row| row.name == name).map_or(f64::NAN, value);
-    let select = of("select", Row::elapsed);
-    let select_cpu = of("select", |row| row.cpu_ms);
-    let exclusive = of("exclusive", Row::elapsed);
-    for row in rows {
-        row.elapsed_by_select = row.elapsed() / select;
-        row.elapsed_by_exclusive = row.elapsed() / exclusive;
-        row.cpu_by_select = row.cpu_ms / select_cpu;
-    }
 }
 
 /// One combination.
@@ -169,10 +160,15 @@ impl fmt::Display for Point {
 /// What one run came to.
 struct Sample {
     elapsed: Duration,
+    clients_cpu_us: u64,
     workers: Vec<Served>,
 }
 
 impl Sample {
+    fn milliseconds(&self) -> f64 {
+        self.elapsed.as_secs_f64() * 1e3
+    }
+
     fn sum(&self, value: fn(&Served) -> u64) -> f64 {
         self.workers.iter().map(value).sum::<u64>() as f64
     }
@@ -191,10 +187,10 @@ impl Point {
         let failed = |what: &'static str| move |e: std::io::Error| Failure::own(format!("{what}: {e}"));
         let (listener, address) = self.listen().map_err(failed("no listener"))?;
         let workers = (0..self.workers).map(|_| Worker::start(side, &listener)).collect::<Result<Vec<_>, _>>()?;
-        let elapsed = client::run(&address, self.clients, connections).map_err(failed("a client"))?;
+        let (elapsed, clients_cpu_us) = client::run(&address, self.clients, connections).map_err(failed("a client"))?;
         drop(listener);
         let workers = workers.into_iter().map(Worker::end).collect::<Result<Vec<_>, _>>()?;
-        let sample = Sample { elapsed, workers };
+        let sample = Sample { elapsed, clients_cpu_us, workers };
         let served = sample.sum(|worker| worker.connections);
         if served != connections as f64 {
             return Err(Failure::own(format!("{connections} connections were made, and {served} accepted")));
@@ -296,6 +292,7 @@ struct Row {
     unit: &'static str,
     elapsed_ms: Option<Spread>,
     cpu_ms: f64,
+    clients_cpu_ms: f64,
     wakes_per_connection: f64,
     accepts_per_connection: f64,
     busiest: f64,
@@ -305,20 +302,22 @@ struct Row {
     elapsed_by_exclusive: f64,
     cpu_by_select: f64,
     #[serde(skip)]
-    name: &'static str,
-    #[serde(skip)]
     label: String,
 }
 
 impl Row {
-    const HEADINGS: &str = "                      elapsed, ms  by select  by excl.  CPU, ms  by select  wakes/conn  accepts/conn         busiest/least";
+    const HEADINGS: &str = "                      elapsed, ms  by select  by excl.  CPU, ms  by select  clients'  wakes/conn  accepts/conn         busiest/least";
 
-    fn new(point: &Point, side: Side, connections: u64, samples: &[Sample]) -> Self {
-        let median = |value: &dyn Fn(&Sample) -> f64| {
-            Spread::of(samples.iter().map(value).collect()).map_or(f64::NAN, |spread| spread.median)
+    /// `kernels`: what select and EPOLLEXCLUSIVE came to in the same rounds.
+    fn new(point: &Point, side: Side, connections: u64, samples: &[Sample], kernels: [&[Sample]; 2]) -> Self {
+        let median_of = |values: Vec<f64>| Spread::of(values).map_or(f64::NAN, |spread| spread.median);
+        let median = |value: &dyn Fn(&Sample) -> f64| median_of(samples.iter().map(value).collect());
+        let by = |others: &[Sample], value: fn(&Sample) -> f64| {
+            median_of(samples.iter().zip(others).map(|(own, other)| value(own) / value(other)).collect())
         };
+        let [select, exclusive] = kernels;
         let connections = connections as f64;
-        let elapsed = samples.iter().map(|sample| sample.elapsed.as_secs_f64() * 1e3).collect();
+        let elapsed = samples.iter().map(Sample::milliseconds).collect();
         let mut params = params([
             ("socket", point.socket.name().into()),
             ("workers", point.workers.into()),
@@ -336,15 +335,15 @@ impl Row {
             unit: "ms",
             elapsed_ms: Spread::of(elapsed),
             cpu_ms: median(&|sample| sample.sum(|worker| worker.cpu_us)) / 1e3,
+            clients_cpu_ms: median(&|sample| sample.clients_cpu_us as f64) / 1e3,
             wakes_per_connection: median(&|sample| sample.sum(|worker| worker.wakes)) / connections,
             accepts_per_connection: median(&|sample| sample.sum(|worker| worker.accepts)) / connections,
             busiest: median(&|sample| sample.most() as f64),
             least_busy: median(&|sample| sample.least() as f64),
             busiest_by_least: median(&|sample| sample.most() as f64 / sample.least() as f64),
-            elapsed_by_select: 0.0,
-            elapsed_by_exclusive: 0.0,
-            cpu_by_select: 0.0,
-            name: side.name(),
+            elapsed_by_select: by(select, Sample::milliseconds),
+            elapsed_by_exclusive: by(exclusive, Sample::milliseconds),
+            cpu_by_select: by(select, |sample| sample.sum(|worker| worker.cpu_us)),
             label,
         }
     }
@@ -359,8 +358,8 @@ impl fmt::Display for Row {
         let ratios = [self.elapsed_by_select, self.elapsed_by_exclusive, self.cpu_by_select];
         let [by_select, by_exclusive, cpu_by_select] = ratios.map(|ratio| format!("{ratio:.2}"));
         let [wakes, accepts] = [self.wakes_per_connection, self.accepts_per_connection].map(|n| format!("{n:.2}"));
-        let [elapsed, cpu, most, least] =
-            [self.elapsed(), self.cpu_ms, self.busiest, self.least_busy].map(table::number);
+        let [elapsed, cpu, clients, most, least] =
+            [self.elapsed(), self.cpu_ms, self.clients_cpu_ms, self.busiest, self.least_busy].map(table::number);
         let spread = match self.least_busy {
             0.0 => format!("{most}/{least}"),
             _ => format!("{most}/{least} = {:.2}", self.busiest_by_least),
@@ -368,7 +367,7 @@ impl fmt::Display for Row {
         let label = &self.label;
         write!(
             f,
-            "{label:<20}{elapsed:>13}{by_select:>11}{by_exclusive:>10}{cpu:>9}{cpu_by_select:>11}{wakes:>12}{accepts:>14}{spread:>22}"
+            "{label:<20}{elapsed:>13}{by_select:>11}{by_exclusive:>10}{cpu:>9}{cpu_by_select:>11}{clients:>10}{wakes:>12}{accepts:>14}{spread:>22}"
         )
     }
 }

@@ -2,7 +2,8 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use libc::{epoll_event, timespec};
+use core::time::Duration;
+use libc::{epoll_event, pollfd, timespec};
 use syscalls::{Errno, Sysno, syscall};
 
 /// The size of the kernel's signal set.
@@ -19,29 +20,53 @@ pub(super) fn epoll_ctl(set: c_int, op: c_int, fd: c_int, events: u32, data: u64
     unsafe { syscall!(Sysno::epoll_ctl, set, op, fd, &raw const event) }.map(drop)
 }
 
-/// epoll_pwait2(2), or epoll_pwait(2) before Linux 5.11; no mask.
-pub(super) fn epoll_wait(set: c_int, events: &mut [epoll_event], limit: timespec) -> Result<usize, Errno> {
+/// epoll_pwait(2), or epoll_pwait2(2) where a limit needs it and Linux has it (5.11); no mask.
+pub(super) fn epoll_wait(set: c_int, events: &mut [epoll_event], limit: Option<Duration>) -> Result<usize, Errno> {
     let (place, room) = (events.as_mut_ptr(), events.len());
     let mask = ptr::null::<c_void>();
-    // SAFETY: room for that many events, and a valid limit.
+    // SAFETY: room for that many events.
+    let coarse = |limit: i64| unsafe { syscall!(Sysno::epoll_pwait, set, place, room, limit, mask, SIGSET_BYTES) };
+    let Some(limit) = limit else { return coarse(-1) };
+    let milliseconds = i64::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX).min(c_int::MAX.into());
+    if limit.subsec_nanos().is_multiple_of(1_000_000) {
+        return coarse(milliseconds);
+    }
+    let limit = timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    // SAFETY: as above, and a valid limit.
     match unsafe { syscall!(Sysno::epoll_pwait2, set, place, room, &raw const limit, mask, SIGSET_BYTES) } {
-        Err(Errno::ENOSYS) => {
-            let milliseconds = limit.tv_sec * 1000 + (limit.tv_nsec + 999_999) / 1_000_000;
-            // SAFETY: as above.
-            unsafe { syscall!(Sysno::epoll_pwait, set, place, room, milliseconds, mask, SIGSET_BYTES) }
-        }
+        Err(Errno::ENOSYS) => coarse(milliseconds),
         result => result,
     }
 }
 
+/// A timer of the monotonic clock.
+pub(super) fn timer() -> Result<c_int, Errno> {
+    let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+    // SAFETY: no memory is involved.
+    unsafe { syscall!(Sysno::timerfd_create, libc::CLOCK_MONOTONIC, flags) }.map(|fd| fd as c_int)
+}
+
+/// Makes a timer ready after this time, and not ready until then.
+pub(super) fn set_timer(timer: c_int, after: Duration) -> Result<(), Errno> {
+    let none = timespec { tv_sec: 0, tv_nsec: 0 };
+    let after = timespec { tv_sec: after.as_secs() as i64, tv_nsec: i64::from(after.subsec_nanos()) };
+    let setting = libc::itimerspec { it_interval: none, it_value: after };
+    // SAFETY: a valid setting.
+    unsafe { syscall!(Sysno::timerfd_settime, timer, 0, &raw const setting, 0) }.map(drop)
+}
+
+/// poll(2) without time to sleep.
+pub(super) fn poll_now(entries: &mut [pollfd]) -> Result<usize, Errno> {
+    let now = timespec { tv_sec: 0, tv_nsec: 0 };
+    let (place, count) = (entries.as_mut_ptr(), entries.len());
+    // SAFETY: that many entries, and a valid limit.
+    unsafe { syscall!(Sysno::ppoll, place, count, &raw const now, ptr::null::<c_void>(), SIGSET_BYTES) }
+}
+
 /// Whether poll(2) has anything to say of a descriptor now.
 pub(super) fn is_ready(fd: c_int) -> bool {
-    let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let now = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: one entry, and a valid limit.
-    let found =
-        unsafe { syscall!(Sysno::ppoll, &raw mut entry, 1, &raw const now, ptr::null::<c_void>(), SIGSET_BYTES) };
-    found.is_ok_and(|found| found > 0)
+    let mut entry = [pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    poll_now(&mut entry).is_ok_and(|found| found > 0)
 }
 
 pub(super) fn is_listening(fd: c_int) -> Result<bool, Errno> {
@@ -56,9 +81,4 @@ pub(super) fn is_listening(fd: c_int) -> Result<bool, Errno> {
 pub(super) fn close(fd: c_int) {
     // SAFETY: the caller's own descriptor.
     let _ = unsafe { syscall!(Sysno::close, fd) };
-}
-
-pub(super) fn getpid() -> c_int {
-    // SAFETY: no memory is involved.
-    unsafe { syscall!(Sysno::getpid) }.map_or(0, |pid| pid as c_int)
 }

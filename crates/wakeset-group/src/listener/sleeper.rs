@@ -11,6 +11,9 @@ pub const MOST: usize = 64;
 /// How a listener is watched.
 const LISTENING: u32 = (EPOLLIN | EPOLLEXCLUSIVE) as u32;
 
+/// The data of the timer's watch; no descriptor has it.
+const TIMER: u64 = u64::MAX;
+
 /// A descriptor that a wait is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -25,6 +28,11 @@ pub struct Wanted {
 impl Wanted {
     /// Nothing, to fill an array with.
     pub const NONE: Self = Self { fd: -1, events: 0, listener: false };
+
+    /// Whether an event with this data is a listener's, whose number is then its lower half.
+    pub fn is_listener(data: u64) -> bool {
+        data >> 32 == 1
+    }
 
     fn data(self) -> u64 {
         u64::from(self.fd as u32) | u64::from(self.listener) << 32
@@ -56,6 +64,24 @@ pub struct Fired {
     pub other: bool,
     /// Something that no longer has a place in the set.
     pub stale: bool,
+    /// The timer: it is time for a look at the listeners, and to set it anew.
+    pub timer: bool,
+}
+
+impl Fired {
+    /// Whether it was listeners and nothing else.
+    pub fn only_listeners(&self) -> bool {
+        self.listener && !(self.other || self.stale || self.timer)
+    }
+}
+
+/// What may have become of the numbers since a set was last prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Each stands for what it stood for.
+    Same,
+    /// Any may stand for something else: every watch is checked.
+    Unknown,
 }
 
 /// The watches of one thread, in an epoll set that no other uses.
@@ -69,18 +95,47 @@ pub struct Sleeper {
     set: c_int,
     watches: [Watch; MOST],
     len: usize,
+    /// A timer ends the sleeps in the set.
+    timed: bool,
 }
 
 impl Sleeper {
     /// No set yet.
     pub const fn new() -> Self {
-        Self { set: -1, watches: [Watch { wanted: Wanted::NONE, due: false }; MOST], len: 0 }
+        Self { set: -1, watches: [Watch { wanted: Wanted::NONE, due: false }; MOST], len: 0, timed: false }
     }
 
     /// Goes on with a new, empty set. The old one is the caller's to close.
     pub fn adopt(&mut self, set: c_int) {
         self.set = set;
         self.len = 0;
+        self.timed = false;
+    }
+
+    /// Lets a timerfd end the sleeps in the set that was adopted last. A timer that is set once spares every sleep a limit of its own, which
+    /// the kernel would set and cancel each time.
+    pub fn watch_timer(&mut self, timer: c_int) {
+        self.timed = kernel::epoll_ctl(self.set, EPOLL_CTL_ADD, timer, EPOLLIN as u32, TIMER).is_ok();
+    }
+
+    /// Whether a timer ends the sleeps.
+    pub fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// There is no timer any more.
+    pub fn forget_timer(&mut self) {
+        self.timed = false;
+    }
+
+    /// Whether the set watches each of these, and whether a listener among them is due to go to the end of its queue: a look at the
+    /// set is then cheaper than [`prepare`](Self::prepare), and says as much if it finds something.
+    pub fn is_worth_a_look(&self, wanted: &[Wanted]) -> bool {
+        let mut due = false;
+        let known = wanted.iter().all(|wanted| {
+            self.known().find(|watch| watch.wanted == *wanted).inspect(|watch| due |= watch.due).is_some()
+        });
+        known && due
     }
 
     /// The set has another number now.
@@ -97,8 +152,9 @@ impl Sleeper {
     /// the end.
     ///
     /// # Errors
-    /// See [`Obstacle`]. A set that has just been adopted is never stale.
-    pub fn prepare(&mut self, wanted: &[Wanted], order: Order) -> Result<(), Obstacle> {
+    /// See [`Obstacle`]. A set that has just been adopted is never stale. After [`Obstacle::Refused`] what could not be added is not watched, and the
+    /// next call tries again.
+    pub fn prepare(&mut self, wanted: &[Wanted], order: Order, numbers: Numbers) -> Result<(), Obstacle> {
         let mut i = 0;
         while let Some(watch) = self.watches.get(..self.len).and_then(|watches| watches.get(i)).copied() {
             if wanted.iter().any(|wanted| wanted.fd == watch.wanted.fd && wanted.listener == watch.wanted.listener) {
@@ -110,8 +166,8 @@ impl Sleeper {
         for wanted in wanted {
             let known = self.known().position(|watch| watch.wanted.fd == wanted.fd);
             match known {
-                Some(place) if wanted.listener => self.renew_listener(place, order)?,
-                Some(place) => self.renew_other(place, *wanted)?,
+                Some(place) if wanted.listener => self.renew_listener(place, order, numbers)?,
+                Some(place) => self.renew_other(place, *wanted, numbers)?,
                 None => self.add(*wanted)?,
             }
         }
@@ -134,7 +190,7 @@ impl Sleeper {
     }
 
     /// A listener that is watched already, or was under this number.
-    fn renew_listener(&mut self, place: usize, order: Order) -> Result<(), Obstacle> {
+    fn renew_listener(&mut self, place: usize, order: Order, numbers: Numbers) -> Result<(), Obstacle> {
         let Some(watch) = self.watches.get_mut(place) else { return Ok(()) };
         if watch.due && order == Order::Fifo {
             watch.due = false;
@@ -144,6 +200,10 @@ impl Sleeper {
             self.watches.swap(place, self.len);
             return self.watch(wanted, LISTENING);
         }
+        watch.due = false;
+        if numbers == Numbers::Same {
+            return Ok(());
+        }
         // Nothing is changed by this: an exclusive watch refuses it, and so says that it is still the one of this file.
         match kernel::epoll_ctl(self.set, EPOLL_CTL_MOD, watch.wanted.fd, EPOLLIN as u32, watch.wanted.data()) {
             Err(Errno::EINVAL) => Ok(()),
@@ -151,7 +211,12 @@ impl Sleeper {
         }
     }
 
-    fn renew_other(&mut self, place: usize, wanted: Wanted) -> Result<(), Obstacle> {
+    fn renew_other(&mut self, place: usize, wanted: Wanted, numbers: Numbers) -> Result<(), Obstacle> {
+        let Some(watch) = self.watches.get_mut(place) else { return Ok(()) };
+        if numbers == Numbers::Same && watch.wanted == wanted {
+            return Ok(());
+        }
+        watch.wanted = wanted;
         match kernel::epoll_ctl(self.set, EPOLL_CTL_MOD, wanted.fd, wanted.events, wanted.data()) {
             Ok(()) => Ok(()),
             Err(Errno::ENOENT) => {
@@ -189,6 +254,7 @@ impl Sleeper {
         for event in events {
             let data = event.u64;
             match self.known().find(|watch| watch.wanted.data() == data) {
+                _ if data == TIMER => fired.timer = true,
                 Some(watch) if watch.wanted.listener => fired.listener = true,
                 Some(_) => fired.other = true,
                 None => fired.stale = true,

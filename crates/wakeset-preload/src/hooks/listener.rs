@@ -1,8 +1,9 @@
 //! Waits on listening sockets: a connection wakes one waiter, and not everybody who polls the listener.
 //!
-//! A thread that polls or selects listeners sleeps in a private epoll set instead ([`Sleeper`]), and the program's call is then made
-//! without time to sleep: that says what the result is, so nothing of it is modelled here. A call that the private set cannot stand in
-//! for goes to the kernel as it is. Sleeps are cut into pieces of [`RESCUE`], so that a connection whose waiter died is found.
+//! A thread that polls or selects listeners sleeps in a private epoll set instead ([`Sleeper`]). If it wakes to connections and nothing
+//! else, the kernel has said all there is to tell the program; after anything else the program's call is made without time to sleep, so that nothing
+//! of it is modelled here. A call that the private set cannot stand in for goes to the kernel as it is. A timer ends all sleeps every
+//! [`RESCUE`], so that a connection whose waiter died is found.
 //!
 //! **Signals.** A call of poll(2) ends with EINTR if a handler runs at any time between its beginning and its end. Ours makes several system
 //! calls, and a handler that ran between two must not be forgotten. So each thread counts the signals it handles, and
@@ -19,9 +20,9 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::time::Duration;
-use libc::{epoll_event, sockaddr, socklen_t, timespec, ucontext_t};
+use libc::{EPOLLIN, epoll_event, sockaddr, socklen_t, timespec, ucontext_t};
 use syscalls::{Errno, Sysno, syscall};
-use wakeset_fd::listeners::{self, ListenerStat, MOST, Obstacle, Order, RESCUE, Sleeper, Wanted};
+use wakeset_fd::listeners::{self, Fired, ListenerStat, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted};
 use wakeset_fd::section::Section;
 use wakeset_fd::{cancel, count, fork};
 
@@ -30,7 +31,7 @@ struct Waiter {
     sleeper: UnsafeCell<Sleeper>,
     /// Its place among the private sets, and the process that this is true of.
     place: Cell<Option<usize>>,
-    process: Cell<c_int>,
+    process: Cell<u32>,
     /// The listener it has accepted from since it last waited, -1 for none.
     accepted: Cell<c_int>,
     /// The listener a wait has reported since it last called accept(2), `SOME` for a set's, -1 for none.
@@ -106,52 +107,57 @@ impl Descriptors {
     }
 }
 
-/// Waits until `look` finds something. `look` makes the program's call without time to sleep, under its mask; `is_ready` says whether that found
-/// a listener ready.
+/// What a wait asks of the program's call.
+pub(super) trait Asked {
+    /// Makes the call without time to sleep, under its mask.
+    fn look(&mut self) -> Result<usize, Errno>;
+
+    /// Whether the last [`look`](Self::look) found this listener ready.
+    fn is_ready(&self, fd: c_int) -> bool;
+
+    /// Gives the result of a call that finds connections on these listeners and nothing else; `None` if that takes a
+    /// [`look`](Self::look).
+    fn tell(&mut self, listeners: &[c_int]) -> Option<Result<usize, Errno>>;
+}
+
+/// Events taken from the private set at a time.
+const ROOM: usize = 8;
+
+/// Waits until there is something to tell the program.
 pub(super) fn wait(
     descriptors: &Descriptors,
     order: Order,
     limit: Option<Duration>,
     mask: *const u64,
-    look: &mut dyn FnMut() -> Result<usize, Errno>,
-    is_ready: &dyn Fn(c_int) -> bool,
+    asked: &mut dyn Asked,
 ) -> Outcome {
     let handled = signal::handled();
     // SAFETY: this thread's own.
     let before = unsafe { handled.read_volatile() };
     let deadline = wakeset::Deadline::of(wakeset::Timeout::from(limit));
     let left = || deadline.map(wakeset::Deadline::remaining);
-    let report = |found| {
-        WAITER.with(|waiter| waiter.note_report(descriptors, is_ready));
-        Outcome::Done(Ok(found))
-    };
     for wanted in descriptors.listeners() {
         listeners::count(wanted.fd, ListenerStat::Waits);
     }
-    // Finds every error of the arguments, and often enough something to do.
-    match look() {
-        Ok(0) => {}
-        Ok(found) => return report(found),
-        Err(error) => return Outcome::Done(Err(error)),
+    // What is there already needs no place in the queue.
+    if order == Order::Fifo
+        && WAITER.with(|waiter| waiter.has_something(descriptors.wanted()))
+        && let Some(result) = look(descriptors, asked)
+    {
+        return Outcome::Done(result);
     }
     let mut prepared = false;
     let mut strange = 0;
     loop {
         let set = WAITER.with(|waiter| waiter.prepare(descriptors.wanted(), order, prepared));
-        let Some(set) = set else { return Outcome::Rest(left()) };
+        let Some((set, timed)) = set else { return Outcome::Rest(left()) };
         prepared = true;
-        let now_left = left();
-        let mut events = [epoll_event { events: 0, u64: 0 }; 8];
-        let slept = cancel::point(|| sleep(set, &mut events, now_left, mask, handled, before));
-        let mut fired = listeners::Fired::default();
-        let woken_by = |stat| {
-            for event in events.iter().take(slept.unwrap_or(0)).filter(|event| event.u64 >> 32 != 0) {
-                listeners::count(event.u64 as c_int, stat);
-            }
-        };
-        woken_by(ListenerStat::Wakes);
+        let most = if timed { left() } else { Some(left().unwrap_or(RESCUE).min(RESCUE)) };
+        let mut events = [epoll_event { events: 0, u64: 0 }; ROOM];
+        let slept = cancel::point(|| sleep(set, &mut events, most, mask, handled, before));
+        let events = events.get(..slept.unwrap_or(0)).unwrap_or_default();
+        let fired = WAITER.with(|waiter| waiter.sort(events));
         match slept {
-            Ok(found) => fired = WAITER.with(|waiter| waiter.sort(events.get(..found).unwrap_or_default())),
             Err(Errno::EINTR) => {
                 // SAFETY: as above.
                 if unsafe { handled.read_volatile() } != before || signal::may_have_foreign_handlers() {
@@ -163,12 +169,32 @@ pub(super) fn wait(
                 WAITER.with(Waiter::forget);
                 return Outcome::Rest(left());
             }
+            Ok(_) => {}
         }
-        match look() {
-            Ok(0) => woken_by(ListenerStat::SpuriousWakes),
-            Ok(found) => return report(found),
-            Err(error) => return Outcome::Done(Err(error)),
+        let mut woken_by = [0; ROOM];
+        let mut len = 0;
+        for (place, event) in woken_by.iter_mut().zip(events.iter().filter(|event| Wanted::is_listener(event.u64))) {
+            *place = event.u64 as c_int;
+            len += 1;
         }
+        let woken_by = woken_by.get(..len).unwrap_or_default();
+        woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::Wakes));
+        // The kernel has looked at everything that it did not report, and had room for more.
+        let plain = events.len() < ROOM && events.iter().all(|event| event.events == EPOLLIN as u32);
+        if fired.only_listeners()
+            && plain
+            && let Some(result) = asked.tell(woken_by)
+        {
+            WAITER.with(|waiter| woken_by.iter().for_each(|fd| waiter.note_report(*fd)));
+            return Outcome::Done(result);
+        }
+        if fired.timer {
+            listeners::set_timer();
+        }
+        if let Some(result) = look(descriptors, asked) {
+            return Outcome::Done(result);
+        }
+        woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::SpuriousWakes));
         if left().is_some_and(|left| left.is_zero()) {
             return Outcome::Done(Ok(0));
         }
@@ -184,18 +210,46 @@ pub(super) fn wait(
     }
 }
 
+/// What the program's call has to tell now, if anything.
+fn look(descriptors: &Descriptors, asked: &mut dyn Asked) -> Option<Result<usize, Errno>> {
+    let result = asked.look();
+    if result == Ok(0) {
+        return None;
+    }
+    if result.is_ok() {
+        let ready = descriptors.listeners().map(|wanted| wanted.fd).filter(|fd| asked.is_ready(*fd));
+        WAITER.with(|waiter| ready.for_each(|fd| waiter.note_report(fd)));
+    }
+    Some(result)
+}
+
 /// Sleeps for nothing that one wait puts up with.
 const STRANGE_MOST: u32 = 3;
 
 impl Waiter {
-    /// The set to sleep in, watching these; `None` if it cannot.
-    fn prepare(&self, wanted: &[Wanted], order: Order, prepared: bool) -> Option<c_int> {
+    /// Whether the set that was prepared for the last wait, if it was for the same descriptors, has something for this one.
+    fn has_something(&self, wanted: &[Wanted]) -> bool {
         let _section = Section::enter();
         // SAFETY: this thread's own, and in a section no handler comes in between.
+        let sleeper = unsafe { &*self.sleeper.get() };
+        let set = self.place.get().and_then(listeners::private_set);
+        if self.process.get() != wakeset::process_id() || set != Some(sleeper.set()) || !sleeper.is_worth_a_look(wanted)
+        {
+            return false;
+        }
+        let mut events = [epoll_event { events: 0, u64: 0 }];
+        // SAFETY: room for one event.
+        let found = unsafe { syscall!(Sysno::epoll_pwait, sleeper.set(), events.as_mut_ptr(), 1, 0, 0, 8) };
+        found.is_ok_and(|found| found > 0)
+    }
+
+    /// The set to sleep in, watching these, and whether a timer ends the sleeps in it; `None` if it cannot.
+    fn prepare(&self, wanted: &[Wanted], order: Order, prepared: bool) -> Option<(c_int, bool)> {
+        let _section = Section::enter();
+        // SAFETY: as in `has_something`.
         let sleeper = unsafe { &mut *self.sleeper.get() };
         self.accepted.set(-1);
-        // SAFETY: has no arguments.
-        let process = unsafe { syscall!(Sysno::getpid) }.map_or(0, |pid| pid as c_int);
+        let process = wakeset::process_id();
         if self.process.get() != process {
             if !fork::may_make_objects() {
                 return None;
@@ -203,35 +257,38 @@ impl Waiter {
             self.process.set(process);
             self.place.set(None);
         }
+        let ready = |sleeper: &Sleeper| Some((sleeper.set(), sleeper.is_timed() && listeners::has_timer()));
         let known = self.place.get().and_then(listeners::private_set);
         match known {
-            Some(set) if prepared && set == sleeper.set() => return Some(set),
+            Some(set) if prepared && set == sleeper.set() => return ready(sleeper),
             Some(set) => sleeper.renumber(set),
             None => self.renew(sleeper)?,
         }
-        let mut result = sleeper.prepare(wanted, order);
+        let mut result = sleeper.prepare(wanted, order, Numbers::Unknown);
         if result == Err(Obstacle::Stale) {
             self.renew(sleeper)?;
-            result = sleeper.prepare(wanted, order);
+            result = sleeper.prepare(wanted, order, Numbers::Unknown);
         }
         if let Err(Obstacle::Refused(_)) = result {
             // What it is, is not what was remembered.
             wanted.iter().for_each(|wanted| listeners::forget(wanted.fd));
         }
-        result.ok().map(|()| sleeper.set())
+        result.ok().and_then(|()| ready(sleeper))
     }
 
     fn renew(&self, sleeper: &mut Sleeper) -> Option<()> {
+        if !fork::may_make_objects() {
+            return None;
+        }
         let place = self.place.get().or_else(listeners::claim_place)?;
         self.place.set(Some(place));
-        sleeper.adopt(listeners::renew_private_set(place)?);
-        Some(())
+        listeners::renew_private_set(place, sleeper)
     }
 
     /// The next wait begins with a new set.
     fn forget_watches(&self) {
         let _section = Section::enter();
-        // SAFETY: as in `prepare`.
+        // SAFETY: as in `has_something`.
         let _ = self.renew(unsafe { &mut *self.sleeper.get() });
     }
 
@@ -239,20 +296,19 @@ impl Waiter {
         self.place.set(None);
     }
 
-    fn sort(&self, events: &[epoll_event]) -> listeners::Fired {
+    fn sort(&self, events: &[epoll_event]) -> Fired {
         let _section = Section::enter();
-        // SAFETY: as in `prepare`.
+        // SAFETY: as in `has_something`.
         unsafe { &*self.sleeper.get() }.sort(events)
     }
 
-    fn note_report(&self, descriptors: &Descriptors, is_ready: &dyn Fn(c_int) -> bool) {
+    /// The program is about to be told of a connection on this listener.
+    fn note_report(&self, fd: c_int) {
         let _section = Section::enter();
         self.accepted.set(-1);
-        for wanted in descriptors.listeners().filter(|wanted| is_ready(wanted.fd)) {
-            self.reported.set(wanted.fd);
-            // SAFETY: as in `prepare`.
-            unsafe { &mut *self.sleeper.get() }.note_report(wanted.fd);
-        }
+        self.reported.set(fd);
+        // SAFETY: as in `has_something`.
+        unsafe { &mut *self.sleeper.get() }.note_report(fd);
     }
 }
 
@@ -324,7 +380,7 @@ pub(super) unsafe fn interrupt_sleep(context: *mut c_void) {
     }
 }
 
-/// One sleep in the private set: for `left` at most, and never longer than [`RESCUE`].
+/// One sleep in the private set: for `left` at most.
 fn sleep(
     set: c_int,
     events: &mut [epoll_event],
@@ -333,19 +389,18 @@ fn sleep(
     handled: *const u32,
     before: u32,
 ) -> Result<usize, Errno> {
-    let left = left.unwrap_or(RESCUE).min(RESCUE);
-    let whole = left.subsec_nanos().is_multiple_of(1_000_000);
-    let milliseconds = left.as_nanos().div_ceil(1_000_000) as isize;
-    let limit = timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
     let call = |number: Sysno, limit: isize| {
         let (place, room) = (events.as_ptr().cast_mut(), events.len());
         // SAFETY: room for that many events, a mask of the caller's that the kernel has just read, and our own count.
         let result = unsafe { wakeset_sleep(number as usize, set, place, room, limit, mask, handled, before) };
         usize::try_from(result).map_err(|_| Errno::new(-result as i32))
     };
-    if whole {
+    let Some(left) = left else { return call(Sysno::epoll_pwait, -1) };
+    let milliseconds = left.as_nanos().div_ceil(1_000_000).min(c_int::MAX as u128) as isize;
+    if left.subsec_nanos().is_multiple_of(1_000_000) {
         return call(Sysno::epoll_pwait, milliseconds);
     }
+    let limit = timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
     match call(Sysno::epoll_pwait2, (&raw const limit).addr() as isize) {
         // Before Linux 5.11, or where a sandbox does not know it.
         Err(Errno::ENOSYS | Errno::EPERM) => call(Sysno::epoll_pwait, milliseconds),

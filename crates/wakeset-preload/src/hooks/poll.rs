@@ -1,7 +1,7 @@
 //! poll and select. An eventfd or set that is polled becomes the kernel's: these calls wait in the kernel, on all descriptors
 //! at once, and must find the state there. A wait on a listening socket takes its turn ([`listener`]).
 
-use super::listener::{self, Descriptors, NO_MASK, Outcome};
+use super::listener::{self, Asked, Descriptors, NO_MASK, Outcome};
 use super::uffd;
 use crate::outcome::returned;
 use crate::real::real;
@@ -118,13 +118,51 @@ unsafe fn poll_in_turn(fds: *mut pollfd, n: nfds_t, limit: Option<Duration>, mas
         return Outcome::Unchanged;
     }
     let mask = mask.as_ref().map_or(NO_MASK, ptr::from_ref);
-    let mut look = || {
+    listener::wait(&descriptors, order, limit, mask, &mut Polled { fds, n: n as usize, mask })
+}
+
+/// A call of poll(2). Its memory is as that says.
+struct Polled {
+    fds: *mut pollfd,
+    n: usize,
+    mask: *const u64,
+}
+
+impl Polled {
+    fn entries(&self) -> impl Iterator<Item = (*mut pollfd, Option<pollfd>)> {
+        let places = (0..self.n).map(|i| self.fds.wrapping_add(i));
+        // SAFETY: any bits are a pollfd.
+        places.map(|place| (place, unsafe { user::load(place.cast_const()) }))
+    }
+}
+
+impl Asked for Polled {
+    fn look(&mut self) -> Result<usize, Errno> {
         let mut no_time = timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the caller's contract, and our own copies.
-        unsafe { syscall!(Sysno::ppoll, fds, n, &raw mut no_time, mask, 8) }
-    };
-    let is_ready = |fd| (0..n as usize).filter_map(entry).any(|entry| entry.fd == fd && entry.revents != 0);
-    listener::wait(&descriptors, order, limit, mask, &mut look, &is_ready)
+        unsafe { syscall!(Sysno::ppoll, self.fds, self.n, &raw mut no_time, self.mask, 8) }
+    }
+
+    fn is_ready(&self, fd: c_int) -> bool {
+        self.entries().filter_map(|(_, entry)| entry).any(|entry| entry.fd == fd && entry.revents != 0)
+    }
+
+    fn tell(&mut self, listeners: &[c_int]) -> Option<Result<usize, Errno>> {
+        let mut found = 0;
+        for (place, entry) in self.entries() {
+            let mut entry = entry?;
+            let ready = listeners.contains(&entry.fd);
+            entry.revents = if ready { entry.events & (POLLIN | POLLRDNORM) } else { 0 };
+            found += usize::from(entry.revents != 0);
+            // SAFETY: as large, and without padding.
+            let word = unsafe { core::mem::transmute::<pollfd, u64>(entry) };
+            // SAFETY: the caller's memory, if it is there.
+            if !unsafe { user::store_u64(place.cast(), word) } {
+                return Some(Err(Errno::EFAULT));
+            }
+        }
+        Some(Ok(found))
+    }
 }
 
 /// As many descriptors as an fd_set has.
@@ -183,7 +221,7 @@ unsafe fn select_in_turn(
 ) -> Outcome {
     let Some(order) = listeners::order() else { return Outcome::Unchanged };
     // SAFETY: the caller's contract.
-    let Some(mut sets) = (unsafe { Sets::load(n, places) }) else { return Outcome::Unchanged };
+    let Some(sets) = (unsafe { Sets::load(n, places) }) else { return Outcome::Unchanged };
     let mut descriptors = Descriptors::none();
     for fd in 0..n {
         let [read, write, except] = sets.asked.each_ref().map(|asked| Sets::has(asked, fd));
@@ -203,9 +241,25 @@ unsafe fn select_in_turn(
         return Outcome::Unchanged;
     }
     let mask = mask.as_ref().map_or(NO_MASK, ptr::from_ref);
-    let found = core::cell::RefCell::new(&mut sets);
-    let mut look = || {
-        let mut sets = found.borrow_mut();
+    let mut selected = Selected { n, sets, mask };
+    let outcome = listener::wait(&descriptors, order, limit, mask, &mut selected);
+    // SAFETY: the caller's contract.
+    if matches!(outcome, Outcome::Done(Ok(_))) && !unsafe { selected.sets.store() } {
+        return Outcome::Done(Err(Errno::EFAULT));
+    }
+    outcome
+}
+
+/// A call of select(2).
+struct Selected {
+    n: c_int,
+    sets: Sets,
+    mask: *const u64,
+}
+
+impl Asked for Selected {
+    fn look(&mut self) -> Result<usize, Errno> {
+        let sets = &mut self.sets;
         sets.found = sets.asked;
         let places = sets.places;
         let mut place = sets.found.iter_mut().zip(places).map(|(set, place)| match place.is_null() {
@@ -216,17 +270,23 @@ unsafe fn select_in_turn(
         let (read, write, except) = (next(), next(), next());
         let mut no_time = timespec { tv_sec: 0, tv_nsec: 0 };
         // The kernel wants the mask and its size behind one pointer.
-        let masked = [mask.addr(), 8];
+        let masked = [self.mask.addr(), 8];
         // SAFETY: our own copies.
-        unsafe { syscall!(Sysno::pselect6, n, read, write, except, &raw mut no_time, &raw const masked) }
-    };
-    let is_ready = |fd| found.borrow().found.iter().any(|found| Sets::has(found, fd));
-    let outcome = listener::wait(&descriptors, order, limit, mask, &mut look, &is_ready);
-    // SAFETY: the caller's contract.
-    if matches!(outcome, Outcome::Done(Ok(_))) && !unsafe { sets.store() } {
-        return Outcome::Done(Err(Errno::EFAULT));
+        unsafe { syscall!(Sysno::pselect6, self.n, read, write, except, &raw mut no_time, &raw const masked) }
     }
-    outcome
+
+    fn is_ready(&self, fd: c_int) -> bool {
+        self.sets.found.iter().any(|found| Sets::has(found, fd))
+    }
+
+    fn tell(&mut self, listeners: &[c_int]) -> Option<Result<usize, Errno>> {
+        self.sets.found = [[0; SET_WORDS]; 3];
+        let read = self.sets.found.first_mut()?;
+        for fd in listeners {
+            *read.get_mut(*fd as usize / 64)? |= 1 << (fd % 64);
+        }
+        Some(Ok(listeners.len()))
+    }
 }
 
 type Poll = unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, c_int) -> c_int;

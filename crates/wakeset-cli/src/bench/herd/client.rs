@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::worker::REPLY;
+use super::worker::{self, REPLY};
 use crate::bench::child::checked;
 
 /// No reply takes this long on a machine that is alive.
@@ -19,9 +19,11 @@ pub enum Address {
     Unix(std::os::unix::net::SocketAddr),
 }
 
-/// Makes this many connections from this many threads; how long that took.
-pub fn run(address: &Address, clients: usize, connections: u64) -> io::Result<Duration> {
+/// Makes this many connections from this many threads; how long that took, and how many microseconds of CPU time.
+pub fn run(address: &Address, clients: usize, connections: u64) -> io::Result<(Duration, u64)> {
     let left = AtomicI64::new(connections as i64);
+    let cpu = || worker::usage(libc::RUSAGE_SELF).map(|(_, microseconds)| microseconds);
+    let cpu_before = cpu()?;
     let begin = Instant::now();
     std::thread::scope(|scope| {
         let client = || -> io::Result<()> {
@@ -37,7 +39,7 @@ pub fn run(address: &Address, clients: usize, connections: u64) -> io::Result<Du
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        Ok(begin.elapsed())
+        Ok((begin.elapsed(), cpu()? - cpu_before))
     })
 }
 

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use serde::{Deserialize, Serialize};
+use wakeset_group::listener::{Errno, Group, Waiter};
 
 use crate::Failure;
 use crate::bench::Order;
@@ -68,7 +69,7 @@ fn serve(options: &Options) -> io::Result<Served> {
     let mut waiting = Waiting::new(options)?;
     println!("ready");
     io::stdout().flush()?;
-    let (wakes, cpu_us) = usage()?;
+    let (wakes, cpu_us) = usage(libc::RUSAGE_SELF)?;
     let mut served = Served { connections: 0, accepts: 0, wakes: 0, cpu_us: 0 };
     while waiting.wait()? {
         // SAFETY: no address is wanted.
@@ -89,93 +90,97 @@ fn serve(options: &Options) -> io::Result<Served> {
         }
         served.connections += 1;
     }
-    let now = usage()?;
+    let now = usage(libc::RUSAGE_SELF)?;
     (served.wakes, served.cpu_us) = (now.0 - wakes, now.1 - cpu_us);
     Ok(served)
 }
 
 /// Voluntary context switches, and microseconds of CPU time.
-fn usage() -> io::Result<(u64, u64)> {
+pub fn usage(of: c_int) -> io::Result<(u64, u64)> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: a place for it.
-    checked(unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) }.into())?;
+    checked(unsafe { libc::getrusage(of, usage.as_mut_ptr()) }.into())?;
     // SAFETY: filled in.
     let usage = unsafe { usage.assume_init() };
     let microseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
     Ok((usage.ru_nvcsw as u64, microseconds(usage.ru_utime) + microseconds(usage.ru_stime)))
 }
 
-/// What a worker keeps from wait to wait.
-struct Waiting {
-    way: Way,
-    order: Order,
-    listener: c_int,
-    /// An epoll set, of the ways that have one.
-    set: c_int,
-    /// Whether the listener was reported since it was put at the tail of the queue.
-    was_woken: bool,
+/// How a worker waits, and what it keeps from wait to wait.
+enum Waiting {
+    Select(c_int),
+    Poll(c_int),
+    /// An epoll set.
+    Exclusive(c_int),
+    Wakeset(Box<Waiter>),
 }
 
 impl Waiting {
     fn new(options: &Options) -> io::Result<Self> {
-        let &Options { way, order, listener } = options;
-        let mut waiting = Waiting { way, order, listener, set: -1, was_woken: false };
-        if matches!(way, Way::Exclusive | Way::Wakeset) {
-            // SAFETY: a number.
-            waiting.set = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }.into())? as c_int;
-            waiting.change(libc::EPOLL_CTL_ADD, listener, libc::EPOLLIN | libc::EPOLLEXCLUSIVE)?;
-            waiting.change(libc::EPOLL_CTL_ADD, 0, libc::EPOLLIN)?;
-        }
-        Ok(waiting)
-    }
-
-    fn change(&self, operation: c_int, fd: c_int, events: c_int) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: events as u32, u64: fd as u64 };
-        // SAFETY: an event.
-        checked(unsafe { libc::epoll_ctl(self.set, operation, fd, &mut event) }.into()).map(drop)
+        let listener = options.listener;
+        Ok(match options.way {
+            Way::Select => Waiting::Select(listener),
+            Way::Poll => Waiting::Poll(listener),
+            Way::Exclusive => {
+                // SAFETY: a number.
+                let set = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }.into())? as c_int;
+                watch(set, listener, libc::EPOLLIN | libc::EPOLLEXCLUSIVE)?;
+                watch(set, 0, libc::EPOLLIN)?;
+                Waiting::Exclusive(set)
+            }
+            Way::Wakeset => {
+                let group = Group::new(listener, options.order.into()).map_err(|e| os_error(&e))?;
+                Waiting::Wakeset(Box::new(group.waiter()))
+            }
+        })
     }
 
     /// Waits for a connection; `false` when the standard input has ended.
     fn wait(&mut self) -> io::Result<bool> {
-        match self.way {
-            Way::Select => self.select(),
-            Way::Poll => self.poll(),
-            Way::Exclusive => self.epoll_wait(),
-            Way::Wakeset => {
-                if self.was_woken && self.order == Order::Fifo {
-                    // To the tail of the listener's queue; the addition looks whether there is a connection.
-                    self.change(libc::EPOLL_CTL_DEL, self.listener, 0)?;
-                    self.change(libc::EPOLL_CTL_ADD, self.listener, libc::EPOLLIN | libc::EPOLLEXCLUSIVE)?;
-                }
-                self.was_woken = true;
-                self.epoll_wait()
+        match self {
+            Waiting::Select(listener) => select(*listener),
+            Waiting::Poll(listener) => poll(*listener),
+            Waiting::Exclusive(set) => epoll_wait(*set),
+            Waiting::Wakeset(waiter) => {
+                let mut input = [libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 }];
+                waiter.wait_beside(&mut input, None).map_err(|e| os_error(&e))
             }
         }
     }
+}
 
-    fn select(&self) -> io::Result<bool> {
-        let mut read = MaybeUninit::<libc::fd_set>::zeroed();
-        let none = ptr::null_mut();
-        // SAFETY: all-zero is an empty set, and the numbers are small.
-        unsafe {
-            libc::FD_SET(0, read.as_mut_ptr());
-            libc::FD_SET(self.listener, read.as_mut_ptr());
-            checked(libc::select(self.listener + 1, read.as_mut_ptr(), none, none, ptr::null_mut()).into())?;
-            Ok(!libc::FD_ISSET(0, read.as_ptr()))
-        }
-    }
+fn os_error(error: &Errno) -> io::Error {
+    io::Error::from_raw_os_error(error.into_raw())
+}
 
-    fn poll(&self) -> io::Result<bool> {
-        let mut wanted = [0, self.listener].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-        // SAFETY: two entries.
-        checked(unsafe { libc::poll(wanted.as_mut_ptr(), 2, -1) }.into())?;
-        Ok(wanted[0].revents == 0)
-    }
+fn watch(set: c_int, fd: c_int, events: c_int) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: events as u32, u64: fd as u64 };
+    // SAFETY: an event.
+    checked(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &mut event) }.into()).map(drop)
+}
 
-    fn epoll_wait(&self) -> io::Result<bool> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
-        // SAFETY: room for two.
-        let n = checked(unsafe { libc::epoll_wait(self.set, events.as_mut_ptr(), 2, -1) }.into())? as usize;
-        Ok(!events[..n].iter().any(|event| event.u64 == 0))
+fn select(listener: c_int) -> io::Result<bool> {
+    let mut read = MaybeUninit::<libc::fd_set>::zeroed();
+    let none = ptr::null_mut();
+    // SAFETY: all-zero is an empty set, and the numbers are small.
+    unsafe {
+        libc::FD_SET(0, read.as_mut_ptr());
+        libc::FD_SET(listener, read.as_mut_ptr());
+        checked(libc::select(listener + 1, read.as_mut_ptr(), none, none, ptr::null_mut()).into())?;
+        Ok(!libc::FD_ISSET(0, read.as_ptr()))
     }
+}
+
+fn poll(listener: c_int) -> io::Result<bool> {
+    let mut wanted = [0, listener].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: two entries.
+    checked(unsafe { libc::poll(wanted.as_mut_ptr(), 2, -1) }.into())?;
+    Ok(wanted[0].revents == 0)
+}
+
+fn epoll_wait(set: c_int) -> io::Result<bool> {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
+    // SAFETY: room for two.
+    let n = checked(unsafe { libc::epoll_wait(set, events.as_mut_ptr(), 2, -1) }.into())? as usize;
+    Ok(!events[..n].iter().any(|event| event.u64 == 0))
 }
