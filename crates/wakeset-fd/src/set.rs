@@ -627,7 +627,7 @@ impl Wait<'_> {
         let bounded = bell.is_err();
         // Nobody sleeps longer without a look at the listeners.
         let in_turn = set.turns.any();
-        set.turns.take_turns(set);
+        let watched = set.turns.take_turns(set);
         // A handler between two pieces of a sleep; one that comes in the next few instructions is missed.
         if self.handled.is_some_and(|before| listeners::handled() != before) {
             return Some(Err(Errno::EINTR));
@@ -642,7 +642,7 @@ impl Wait<'_> {
             None
         } else {
             let until = if in_turn { until.at_most(RESCUE) } else { until };
-            let until = if bounded { until.at_most(WITHOUT_BELL) } else { until };
+            let until = if bounded || !watched { until.at_most(WITHOUT_BELL) } else { until };
             Some(cancel::point(|| self.sleep_in_kernel(until)))
         };
         step!(elsewhere_slept);
@@ -676,10 +676,16 @@ impl Wait<'_> {
         if from_kernel == self.room {
             return Ok(from_kernel);
         }
+        let from_kernel = from_kernel + self.report_missing(from_kernel);
         match from_kernel + self.harvest(from_kernel) {
             0 => result.map(|_| 0),
             total => Ok(total),
         }
+    }
+
+    /// What listeners have that are not watched for lack of memory, behind the first `filled` events; how many.
+    fn report_missing(&self, filled: c_int) -> c_int {
+        self.set.turns.report_missing(self.events.wrapping_add(filled as usize), self.room - filled)
     }
 
     /// What is ready in the kernel half now, behind the first `filled` events; how many.
@@ -690,6 +696,7 @@ impl Wait<'_> {
             let found = sys::epoll_pwait(self.set.fd(), events, room, 0, ptr::null(), SIGSET_BYTES)?;
             self.set.turns.note_reports(events, found, false);
             let kept = self.filter(filled, found);
+            let kept = kept + self.report_missing(filled + kept);
             if kept > 0 || found == 0 {
                 count(Stat::EventsFromKernel, kept as usize);
                 return Ok(kept);

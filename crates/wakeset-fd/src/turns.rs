@@ -3,7 +3,8 @@
 //!
 //! What the program sees stays a plain watch. `EPOLL_CTL_MOD`, which the kernel refuses for exclusive ones, is removal and addition. A
 //! watch goes to the end of the listener's queue in the same way, before the first sleep after it was reported. An addition polls the
-//! listener, so nothing that comes in between is lost; one that fails for lack of memory is made again before each sleep.
+//! listener, so nothing that comes in between is lost. One that fails for lack of memory is made again before each sleep; until it succeeds sleeps
+//! are short, and what the listener has is reported without a watch.
 //!
 //! Only sets that nobody shares are treated like this: [`make_plain`] gives them back before a fork, an exec, a duplicate. What the program has
 //! asked to be exclusive takes its turn too, and stays exclusive.
@@ -21,6 +22,7 @@ use crate::listeners::{self, ListenerStat, Order};
 use crate::section::SectionLock;
 use crate::set::FdSet;
 use crate::sys::{self, Errno};
+use crate::user;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr;
@@ -136,15 +138,15 @@ impl Turns {
         });
     }
 
-    /// Before a sleep: those that have been reported go to the end.
-    pub(crate) fn take_turns(&self, set: &FdSet) {
+    /// Before a sleep: those that have been reported go to the end. Whether all are watched.
+    pub(crate) fn take_turns(&self, set: &FdSet) -> bool {
         if !self.any() {
-            return;
+            return true;
         }
         let fifo = listeners::order() == Some(Order::Fifo);
         self.with(|notes| {
             if set.in_kernel.load(Ordering::SeqCst) || set.closed.load(Ordering::SeqCst) {
-                return;
+                return true;
             }
             for note in notes.iter_mut().filter(|note| note.fd >= 0) {
                 listeners::count(note.fd, ListenerStat::Waits);
@@ -153,7 +155,32 @@ impl Turns {
                     note.renew(set.fd());
                 }
             }
-        });
+            !notes.iter().any(|note| note.missing)
+        })
+    }
+
+    /// Writes events of listeners that have something and no watch to `place`, at most `room`; how many. An edge is reported like a level: whether
+    /// a connection is a new one cannot be told.
+    pub(crate) fn report_missing(&self, place: *mut epoll_event, room: c_int) -> c_int {
+        if !self.any() {
+            return 0;
+        }
+        self.with(|notes| {
+            let mut written = 0;
+            for note in notes.iter_mut().filter(|note| note.missing) {
+                let has_connection = || sys::poll_now(note.fd, libc::POLLIN) & libc::POLLIN != 0;
+                if written == room || !listeners::is_listener(note.fd) || !has_connection() {
+                    continue;
+                }
+                let event = epoll_event { events: libc::EPOLLIN as u32, u64: note.data };
+                // SAFETY: the caller of the wait gives the memory for as many.
+                if !unsafe { user::store_event(place.wrapping_add(written as usize), event) } {
+                    break;
+                }
+                written += 1;
+            }
+            written
+        })
     }
 
     /// After a sleep in vain: a connection whose waiter has died is reported to this set.
@@ -239,7 +266,7 @@ pub(crate) fn epoll_ctl(
                 match known.add(set.fd(), stays) {
                     Ok(()) if stays => {}
                     // As good as done: it is added before the next sleep.
-                    Err(_) if known.missing => known.due = true,
+                    Err(_) if known.missing => {}
                     Ok(()) => *known = NO_NOTE,
                     Err(error) => {
                         *known = NO_NOTE;

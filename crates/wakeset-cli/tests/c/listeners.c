@@ -552,6 +552,62 @@ static void show_shared_set(void)
 	must(close(listener));
 }
 
+/* In a child: from some point on the kernel refuses every new watch, as it does when it has no memory for one. What is watched stays watched. */
+static void show_no_memory(int error)
+{
+	printf("-- no memory: %s\n", strerrorname_np(error));
+	fflush(stdout);
+	pid_t child = must(fork());
+	if (child) {
+		int status;
+		must(waitpid(child, &status, 0));
+		number("ended well", 0, status);
+		return;
+	}
+	int listener = listen_on(AF_INET), set = must(epoll_create1(EPOLL_CLOEXEC)), ends[2];
+	struct pollfd fds = {listener, POLLIN, 0};
+	struct deed deed;
+	must(pipe2(ends, O_CLOEXEC));
+	CALL("ADD", "0", watch_new(set, listener, EPOLLIN, 'l'));
+	CALL("ADD of a pipe", "0", watch_new(set, ends[0], EPOLLIN, 'p'));
+	for (int round = 0; round < 6; round++) {
+		begin_deed(&deed, listener, -1, 0);
+		show("a connection", "l=IN", ordered(set, 4, 10000));
+		end_deed(&deed);
+		yes("taken", take_one(listener));
+		begin_deed(&deed, listener, -1, 0);
+		show("the same for poll", "1: IN", poll_text(&fds, 1, poll(&fds, 1, 10000)));
+		end_deed(&deed);
+		yes("taken", take_one(listener));
+		if (round == 1)
+			refuse(SYS_epoll_ctl, EPOLL_CTL_ADD, error);
+	}
+	int client = connect_to(listener);
+	show("one that is there already", "l=IN", ordered(set, 4, 10000));
+	show("without a sleep", "l=IN", ordered(set, 4, 0));
+	must(write(ends[1], "x", 1));
+	show("with something else", "l=IN p=IN", sorted(set, 4, 10000));
+	yes("taken", take_one(listener));
+	show("the pipe", "p=IN", ordered(set, 4, 0));
+	CALL("ADD of another", error == ENOSPC ? "-1 ENOSPC" : "-1 ENOMEM", watch_new(set, ends[1], EPOLLOUT, 'q'));
+	CALL("MOD", "0", watch(set, EPOLL_CTL_MOD, listener, EPOLLIN, 'm'));
+	int second = connect_to(listener);
+	show("has new data", "m=IN p=IN", sorted(set, 4, 10000));
+	CALL("MOD to edges", "0", watch(set, EPOLL_CTL_MOD, listener, EPOLLIN | EPOLLET, 'e'));
+	show("one edge", "e=IN p=IN", sorted(set, 4, 10000));
+	yes("taken", take_one(listener));
+	show("nothing", "p=IN", ordered(set, 4, 0));
+	int third = connect_to(listener);
+	show("another edge", "e=IN p=IN", sorted(set, 4, 0));
+	CALL("DEL", "0", watch(set, EPOLL_CTL_DEL, listener, 0, 0));
+	CALL("DEL again", "-1 ENOENT", watch(set, EPOLL_CTL_DEL, listener, 0, 0));
+	show("and it is gone", "p=IN", ordered(set, 4, 0));
+	must(close(client));
+	must(close(second));
+	must(close(third));
+	exit(verdict());
+}
+
 /* ---- several waiters ---- */
 
 enum way { SELECT, PSELECT, POLL, PPOLL, EPOLL, EDGE, EXCLUSIVE, BLOCKING, WAYS };
@@ -939,6 +995,8 @@ int main(int count, char **arguments)
 	if (count == 1)
 		show_signals();
 	show_shared_set();
+	show_no_memory(ENOSPC);
+	show_no_memory(ENOMEM);
 	show_left();
 	show_accepts();
 	for (int family = 0; family < 3; family++)
