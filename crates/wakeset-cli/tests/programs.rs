@@ -540,17 +540,56 @@ fn the_kernels_order_is_left_alone() {
     assert!(listeners.iter().all(|listener| count(listener, "/wakes") == 0), "{listeners:#?}");
 }
 
-#[test]
-fn uffd() {
+/// Whether userfaultfds are to be had. Messages of forks ask for CAP_SYS_PTRACE beside that; without it the program leaves them out.
+fn has_userfaultfd() -> bool {
+    /// `UFFDIO_API`, with `UFFD_FEATURE_EVENT_FORK`.
+    const API: libc::Ioctl = 0xc018_aa3f_u32 as libc::Ioctl;
+    let mut api = [0xaa_u64, 1 << 1, 0];
     // SAFETY: a number; UFFD_USER_MODE_ONLY.
-    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) };
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) } as i32;
     if fd < 0 {
         missing("userfaultfd(2)");
+        return false;
+    }
+    // SAFETY: our own descriptor, and `struct uffdio_api`.
+    unsafe {
+        if libc::ioctl(fd, API, api.as_mut_ptr()) != 0 {
+            missing("UFFD_FEATURE_EVENT_FORK (CAP_SYS_PTRACE)");
+        }
+        libc::close(fd);
+    }
+    true
+}
+
+#[test]
+fn uffd() {
+    if has_userfaultfd() {
+        compare("uffd", Build::Plain, &[]);
+    }
+}
+
+/// What `--stats` says of userfaultfds: each message that the program read, and nobody woken for nothing.
+#[test]
+fn uffd_messages_are_counted() {
+    if !has_userfaultfd() {
         return;
     }
-    // SAFETY: our own.
-    unsafe { libc::close(fd as i32) };
-    compare("uffd", Build::Plain, &[]);
+    let Some(program) = compile("uffd", Build::Plain, "uffd_counted") else {
+        return;
+    };
+    for order in ["fifo", "lifo", "kernel"] {
+        let file = scratch(&format!("uffd_{order}.json"));
+        let outcome = run(&program, &[], Runner::Ordered(order, &file), PATIENCE);
+        assert!(outcome.status.success(), "{order}, {}:\n{}{}", outcome.status, unexpected(&outcome), outcome.stderr);
+        let counts: Value = serde_json::from_str(&fs::read_to_string(&file).expect("the counts")).expect("JSON");
+        let counted = |name: &str| count(&counts, &format!("/total/uffd_{name}"));
+        let read = outcome.stdout.lines().find_map(|line| line.strip_prefix("counts: ")?.strip_suffix(" messages"));
+        let read = if order == "kernel" { Some(0) } else { read.and_then(|read| read.parse().ok()) };
+        assert_eq!(Some(counted("messages")), read, "{order}");
+        assert_eq!(counted("spurious_wakes"), 0, "{order}");
+        assert_eq!(counted("wakes") > 0, order != "kernel", "{order}");
+        assert_eq!(outcome.stderr.contains("userfaultfds: "), order != "kernel", "{}", outcome.stderr);
+    }
 }
 
 // ---- where the two are not the same ----

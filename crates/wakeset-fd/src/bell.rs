@@ -15,7 +15,7 @@ use crate::sys::{self, Errno};
 use crate::table;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use libc::{EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, epoll_event};
 
 /// Numbers to stay above if the limit allows, so that the program's own come out as they would without us.
@@ -137,20 +137,64 @@ pub(crate) fn begin_without(set: &FdSet) {
     set.bell.store(NEVER, Ordering::SeqCst);
 }
 
-/// A bell for a thread that sleeps in poll(2) on descriptors of the program's and is to be woken by us. It may be ringing already. `None` where there
-/// is none to be had, or a fork is under way.
-pub fn lend() -> Option<c_int> {
+/// Threads that can have a bell of their own at a time.
+const MOST_LENT: usize = 64;
+/// The bells that threads have, plus one. Set with the moves lock held.
+static LENT: [AtomicI32; MOST_LENT] = [const { AtomicI32::new(0) }; MOST_LENT];
+/// Asks all who have one to give it back: a `fn()`, 0 for none.
+static RECALL: AtomicUsize = AtomicUsize::new(0);
+
+/// A bell for a thread that sleeps in poll(2) on descriptors of the program's and is to be woken by us. Its number stays what it is until
+/// this is dropped; by then nobody may be about to ring it.
+#[derive(Debug)]
+pub struct Lent {
+    place: &'static AtomicI32,
+    fd: c_int,
+}
+
+impl Lent {
+    /// The eventfd.
+    pub fn fd(&self) -> c_int {
+        self.fd
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        table::spare_bell(self.fd);
+        // From here on it may move.
+        self.place.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Installs how those who have a bell are asked to give it back soon.
+pub fn set_recall(recall: fn()) {
+    RECALL.store(recall as *const () as usize, Ordering::Release);
+}
+
+/// A bell for this thread. It may be ringing already. `None` where there is none to be had, or a fork is under way.
+pub fn lend() -> Option<Lent> {
     if !crate::fork::may_make_objects() {
         return None;
     }
     let _section = Section::enter();
     let _moving = escape::try_hold_moves()?;
-    table::take_spare_bell().or_else(make)
+    let place = LENT.iter().find(|lent| lent.load(Ordering::SeqCst) == 0)?;
+    let fd = table::take_spare_bell().or_else(make)?;
+    place.store(fd + 1, Ordering::SeqCst);
+    Some(Lent { place, fd })
 }
 
-/// Takes back what [`lend`] gave.
-pub fn take_back(bell: c_int) {
-    table::spare_bell(bell);
+/// Waits until no thread has this bell; none gets one meanwhile, because the caller holds the moves lock.
+fn wait_until_returned(fd: c_int) {
+    while LENT.iter().any(|lent| lent.load(Ordering::SeqCst) == fd + 1) {
+        let recall = RECALL.load(Ordering::Acquire);
+        if recall != 0 {
+            // SAFETY: only `set_recall` stores here, and it stores a `fn()`.
+            unsafe { core::mem::transmute::<*const (), fn()>(recall as *const ())() };
+        }
+        sys::sched_yield();
+    }
 }
 
 fn make() -> Option<c_int> {
@@ -185,6 +229,7 @@ fn duplicate(bell: c_int) -> Option<c_int> {
 
 /// Closes all bells: a forked child has its own.
 pub(crate) fn forget_all() {
+    LENT.iter().for_each(|lent| lent.store(0, Ordering::SeqCst));
     for fd in table::numbers() {
         if matches!(table::get(fd), table::Entry::Bell) {
             let _ = sys::close(fd);
@@ -192,8 +237,8 @@ pub(crate) fn forget_all() {
     }
 }
 
-/// Frees a number that the program is about to take by dup2(2): the bell moves to another.
-pub(crate) fn make_way(fd: c_int) {
+/// Gives a number to the program, which is about to take it by dup2(2) of `old`: the bell moves to another.
+pub(crate) fn make_way(old: c_int, fd: c_int) {
     if !matches!(table::get(fd), table::Entry::Bell) {
         return;
     }
@@ -202,6 +247,7 @@ pub(crate) fn make_way(fd: c_int) {
     if !matches!(table::get(fd), table::Entry::Bell) {
         return;
     }
+    wait_until_returned(fd);
     let Some(new) = duplicate(fd).or_else(|| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).ok()) else {
         // No number is left but this one, which is the program's: its set does without.
         for number in table::numbers() {
@@ -213,7 +259,7 @@ pub(crate) fn make_way(fd: c_int) {
         }
         listeners::renumber(fd, -1);
         table::forget_bell(fd);
-        let _ = sys::close(fd);
+        give(fd, old);
         return;
     };
     table::renumber_bell(fd, new);
@@ -229,7 +275,14 @@ pub(crate) fn make_way(fd: c_int) {
             set.set.set_bell(Some((ring, new as usize)));
         }
     }
-    let _ = sys::close(fd);
+    give(fd, old);
+}
+
+/// Puts the program's file under a number of ours. Were the number closed first, another thread could make a bell under it.
+fn give(fd: c_int, file: c_int) {
+    if sys::dup_to(file, fd).is_err() {
+        let _ = sys::close(fd);
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub fn is_on() -> bool {
 
 /// Adds `n` to a count.
 #[inline(always)]
-pub(crate) fn count(stat: Stat, n: usize) {
+pub fn count(stat: Stat, n: usize) {
     let page = PAGE.load(Ordering::Relaxed);
     if !page.is_null() {
         count_in(page, stat, n);

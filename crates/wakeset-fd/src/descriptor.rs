@@ -119,7 +119,7 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
     }
     escape::fd(old, Stat::MovedUnmodelled);
     if !crate::fork::is_foreign() {
-        bell::make_way(new);
+        bell::make_way(old, new);
         // Into the kernel, which closes it if it comes to that, and not if the call fails.
         escape::fd(new, Stat::MovedUnmodelled);
     }

@@ -149,6 +149,12 @@ stats! {
     SyscallsAvoided = "syscalls_avoided",
     /// Counters and sets closed while they still lived in user space.
     Closed = "closed",
+    /// Messages of userfaultfds that were read by threads that take turns.
+    UffdMessages = "uffd_messages",
+    /// Threads that were given the turn, or told of a message, while they slept.
+    UffdWakes = "uffd_wakes",
+    /// Those that were told of a message and found none.
+    UffdSpuriousWakes = "uffd_spurious_wakes",
 }
 
 impl Stat {

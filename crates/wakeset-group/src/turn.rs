@@ -44,7 +44,7 @@ const TAKEN: usize = 1;
 pub struct Waiter {
     state: Futex,
     links: UnsafeCell<Links>,
-    /// An eventfd to write to as well, for who sleeps in the kernel on other descriptors; -1 for none.
+    /// An eventfd that does not block, to write to instead, for who sleeps in the kernel on other descriptors; -1 for none.
     baton: c_int,
     /// It sleeps without a limit, so it cannot rescue a turn that stays in a hand.
     patient: bool,
@@ -117,21 +117,14 @@ impl Waiter {
     }
 }
 
-/// Who is to be told that the turn is theirs, once the lock is free.
+/// Who is to be told that the turn is theirs, once the lock is free. Null: has been told.
 #[must_use]
-struct Next {
-    state: *const Futex,
-    baton: c_int,
-}
+struct Next(*const Futex);
 
 impl Next {
     fn wake(self) {
-        if self.baton >= 0 {
-            let one = 1_u64;
-            // SAFETY: eight bytes of ours. A full counter (EAGAIN) wakes as well.
-            let _ = unsafe { syscall!(Sysno::write, self.baton, &raw const one, 8) };
-        } else {
-            Futex::wake_at(self.state);
+        if !self.0.is_null() {
+            Futex::wake_at(self.0);
         }
     }
 }
@@ -306,8 +299,15 @@ fn wake(next: Option<Next>) {
 impl Waiter {
     /// Takes note, under the lock, that the waiter is out of the queue. From then on it may be gone at any time.
     fn tell(&self, state: u32) -> Next {
-        let next = Next { state: &raw const self.state, baton: self.baton };
+        let baton = self.baton;
+        let next = Next(if baton < 0 { &raw const self.state } else { ptr::null() });
         self.state.word().store(state, Ordering::Release);
+        if baton >= 0 {
+            let one = 1_u64;
+            // Under the lock, so that who takes the lock later knows that this is over: the number may be another's then.
+            // SAFETY: eight bytes of ours. A full counter (EAGAIN) wakes as well.
+            let _ = unsafe { syscall!(Sysno::write, baton, &raw const one, 8) };
+        }
         next
     }
 }

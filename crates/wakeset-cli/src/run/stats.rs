@@ -185,6 +185,11 @@ impl Report {
             let _ = writeln!(text, "moved into the kernel: {}", reasons.join(", "));
         }
         text += &self.listeners.table();
+        let uffd = [Stat::UffdMessages, Stat::UffdWakes, Stat::UffdSpuriousWakes].map(|stat| self.total.get(stat));
+        if uffd.iter().any(|&count| count > 0) {
+            let [messages, wakes, spurious] = uffd;
+            let _ = writeln!(text, "userfaultfds: {messages} messages, {wakes} wakes, {spurious} of them spurious");
+        }
         text
     }
 

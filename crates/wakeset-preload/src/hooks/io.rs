@@ -97,7 +97,8 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, vectors: *const iovec, n: c_int
     }
     // SAFETY: the caller's contract.
     let got = unsafe { real!(readv: Vectored)(fd, vectors, n) };
-    uffd::after_read(fd, got);
+    // Where a message may lie in pieces, only that there was one is noted.
+    uffd::after_read(fd, core::ptr::null(), got);
     got
 }
 

@@ -23,13 +23,17 @@ use crate::outcome::fail;
 use crate::real::real;
 use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use core::mem::ManuallyDrop;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use libc::{nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec};
 use syscalls::{Errno, Sysno, syscall as raw};
+use wakeset_fd::bell::{self, Lent};
+use wakeset_fd::count::count;
 use wakeset_fd::section::Section;
-use wakeset_fd::{bell, fork, user};
+use wakeset_fd::stats::Stat;
+use wakeset_fd::{fork, user};
 use wakeset_group::Order;
 use wakeset_group::turn::{Turns, Waiter, Woken};
 
@@ -65,8 +69,6 @@ struct Group {
 /// What a fork wipes.
 struct Shared {
     groups: [Group; MOST],
-    /// Bells in use by threads of ours, plus one.
-    lent: [AtomicI32; MOST],
 }
 
 /// What this thread has to give up before a handler runs. Both null: nothing.
@@ -74,11 +76,39 @@ struct Call {
     group: Cell<*const Group>,
     /// Its place in the queue; null while it has the turn.
     waiter: Cell<*const Waiter>,
+    /// Its bell, and in which group's queue it waits with it.
+    bell: Cell<Option<(ManuallyDrop<Lent>, &'static Group)>>,
+    /// It was told of a message and has not read since.
+    told: Cell<bool>,
+}
+
+impl Call {
+    /// Gives the bell back, if the thread still has it. It is out of the queue.
+    fn return_bell(&self) {
+        if let Some((bell, group)) = self.bell.take() {
+            // Whoever was about to ring it has done so.
+            group.turns.stamp();
+            drop(ManuallyDrop::into_inner(bell));
+        }
+    }
+
+    /// What a section or a handler does with the bell; `None` if a handler has had to give it back.
+    fn with_bell<T>(&self, f: impl FnOnce(&Lent) -> T) -> Option<T> {
+        let (bell, group) = self.bell.take()?;
+        let result = f(&bell);
+        self.bell.set(Some((bell, group)));
+        Some(result)
+    }
+
+    fn has_bell(&self) -> bool {
+        self.with_bell(|_| ()).is_some()
+    }
 }
 
 thread_local! {
     // No destructor and no lazy part: a plain block in the thread's static TLS, safe in a handler.
-    static CALL: Call = const { Call { group: Cell::new(ptr::null()), waiter: Cell::new(ptr::null()) } };
+    static CALL: Call =
+        const { Call { group: Cell::new(ptr::null()), waiter: Cell::new(ptr::null()), bell: Cell::new(None), told: Cell::new(false) } };
 }
 
 /// A number that no other live thread has: where its block is.
@@ -138,6 +168,7 @@ fn make_groups() -> bool {
     if shared().is_some() {
         return true;
     }
+    bell::set_recall(disband_all);
     let len = size_of::<Shared>().next_multiple_of(4096);
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a fresh private mapping, and advice on it.
@@ -231,29 +262,24 @@ pub(crate) fn before_dup_to(old: c_int, new: c_int) {
         return;
     }
     before_close(new);
-    // A bell that a thread of ours sleeps on is about to become the program's number.
-    let is_lent = |shared: &Shared| shared.lent.iter().any(|lent| lent.load(Ordering::SeqCst) == new + 1);
-    while shared().is_some_and(is_lent) {
-        disband_all();
-        // SAFETY: no arguments.
-        let _ = unsafe { raw!(Sysno::sched_yield) };
-    }
 }
 
 /// Before a handler of the program runs on this thread.
 pub(crate) fn before_handler() {
     CALL.with(|call| {
-        if call.group.get().is_null() {
+        if call.group.get().is_null() && !call.has_bell() {
             return;
         }
         let _section = Section::enter();
         // SAFETY: a group, for ever.
-        let Some(group) = (unsafe { call.group.replace(ptr::null()).as_ref() }) else { return };
-        // SAFETY: the waiter is on this thread's stack, in a call that is under way.
-        match unsafe { call.waiter.replace(ptr::null()).as_ref() } {
-            Some(waiter) => group.turns.leave(waiter, order()),
-            None => group.turns.pass(order()),
+        if let Some(group) = unsafe { call.group.replace(ptr::null()).as_ref() } {
+            // SAFETY: the waiter is on this thread's stack, in a call that is under way.
+            match unsafe { call.waiter.replace(ptr::null()).as_ref() } {
+                Some(waiter) => group.turns.leave(waiter, order()),
+                None => group.turns.pass(order()),
+            }
         }
+        call.return_bell();
     });
 }
 
@@ -317,6 +343,7 @@ impl Using {
     fn take(&self, waiter: &Waiter) -> bool {
         let _section = Section::enter();
         let given = waiter.is_given();
+        count(Stat::UffdWakes, usize::from(given));
         CALL.with(|call| {
             call.waiter.set(ptr::null());
             call.group.set(if given { self.group } else { ptr::null() });
@@ -355,9 +382,16 @@ impl Using {
         }
     }
 
-    /// A message was read by a way that takes no turn.
-    fn taken(&self) {
+    /// A read that takes no turn has come back, with so many bytes or an error.
+    fn after_read(&self, buffer: *const c_void, got: ssize_t) {
+        let empty = got < 0 && errno() == libc::EAGAIN;
+        if got <= 0 && !empty {
+            return;
+        }
         let _section = Section::enter();
+        let told = CALL.with(|call| call.told.replace(false));
+        note_messages(buffer, got);
+        count(Stat::UffdSpuriousWakes, usize::from(empty && told));
         self.group.turns.taken(order());
     }
 
@@ -403,9 +437,7 @@ unsafe fn read_in_turn(using: &Using, buffer: *mut c_void, len: size_t) -> Optio
     let call = || unsafe { real!(read: Read)(using.fd(), buffer, len) };
     if len < MESSAGE || using.is_nonblocking() {
         let got = call();
-        if got > 0 || errno() == libc::EAGAIN {
-            using.taken();
-        }
+        using.after_read(buffer, got);
         return Some(got);
     }
     loop {
@@ -435,6 +467,8 @@ unsafe fn read_in_turn(using: &Using, buffer: *mut c_void, len: size_t) -> Optio
         let got = call();
         let error = errno();
         using.finish(false);
+        count(Stat::UffdWakes, usize::from(got > 0));
+        note_messages(buffer, got);
         if got < 0 {
             if error == libc::EAGAIN {
                 // It blocked when the call began, and in Linux that is what counts.
@@ -447,19 +481,34 @@ unsafe fn read_in_turn(using: &Using, buffer: *mut c_void, len: size_t) -> Optio
     }
 }
 
+/// Looks at what a read has brought: a message of a fork brings the child's userfaultfd, which is one, too.
+fn note_messages(buffer: *const c_void, got: ssize_t) {
+    /// `UFFD_EVENT_FORK`.
+    const FORK: u8 = 0x13;
+    let messages = usize::try_from(got).unwrap_or(0) / MESSAGE;
+    count(Stat::UffdMessages, messages);
+    for i in 0..messages {
+        let message = buffer.wrapping_byte_add(i * MESSAGE);
+        // SAFETY: any bits are a message.
+        let Some(words) = (unsafe { user::load(message.cast::<[u64; 2]>()) }) else { return };
+        if words[0].to_ne_bytes()[0] == FORK {
+            recognise(words[1] as c_int);
+        }
+    }
+}
+
 fn wait_for_message(fd: c_int) {
     let mut entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, no limit, no mask.
     let _ = unsafe { raw!(Sysno::ppoll, &raw mut entry, 1, 0, 0, 0) };
 }
 
-/// After a read that is the kernel's in any case: readv(2).
-pub(crate) fn after_read(fd: c_int, got: ssize_t) {
+/// After a read into `buffer` that is the kernel's in any case: readv(2).
+pub(crate) fn after_read(fd: c_int, buffer: *const c_void, got: ssize_t) {
     if USED.load(Ordering::Acquire) != 0
-        && (got > 0 || errno() == libc::EAGAIN)
         && let Some(using) = Using::begin(fd)
     {
-        using.taken();
+        using.after_read(buffer, got);
     }
 }
 
@@ -578,9 +627,12 @@ unsafe fn poll(
         return None;
     }
     // Others sleep here: by a bell we can tell them while they do.
-    let bell = if n > 1 || !mask.is_null() { Some(Bell::take()?) } else { None };
-    copies[place] = pollfd { fd: bell.as_ref().map_or(-1, |bell| bell.fd), events: libc::POLLIN, revents: 0 };
-    Polling { fds, place, limit, mask, call }.run(&using, bell.as_ref(), &mut copies[..n])
+    let bell = if n > 1 || !mask.is_null() { Some(borrow_bell(using.group)?) } else { None };
+    copies[place] = pollfd { fd: bell.unwrap_or(-1), events: libc::POLLIN, revents: 0 };
+    let result = Polling { fds, place, limit, mask, call }.run(&using, bell, &mut copies[..n]);
+    let _section = Section::enter();
+    CALL.with(Call::return_bell);
+    result
 }
 
 /// How a sleep in the queue ended.
@@ -596,11 +648,11 @@ enum Slept {
 }
 
 impl Polling<'_> {
-    fn run(self, using: &Using, bell: Option<&Bell>, copies: &mut [pollfd]) -> Option<c_int> {
+    fn run(self, using: &Using, bell: Option<c_int>, copies: &mut [pollfd]) -> Option<c_int> {
         let deadline = self.limit.map(|limit| now().saturating_add(limit));
         let left = || deadline.map(|deadline| deadline.saturating_sub(now()));
         loop {
-            let waiter = Waiter::new(bell.map(|bell| bell.fd));
+            let waiter = Waiter::new(bell);
             let mut has_turn = using.join(&waiter);
             if is_off() {
                 if has_turn {
@@ -609,6 +661,15 @@ impl Polling<'_> {
                     using.leave(&waiter)
                 }
                 return Some((self.call)(left()));
+            }
+            if bell.is_some() && !has_bell() {
+                // A handler has run.
+                if has_turn {
+                    using.finish(false)
+                } else {
+                    using.leave(&waiter)
+                }
+                return Some(fail(libc::EINTR) as c_int);
             }
             if !has_turn {
                 match self.sleep(using, &waiter, bell, copies, deadline) {
@@ -634,7 +695,10 @@ impl Polling<'_> {
             if has_turn {
                 let found = (self.call)(left());
                 let error = errno();
-                using.finish(found > 0 && self.was_told());
+                let told = found > 0 && self.was_told();
+                using.finish(told);
+                CALL.with(|call| call.told.set(told));
+                count(Stat::UffdWakes, usize::from(told));
                 if found < 0 {
                     fail(error);
                 }
@@ -654,13 +718,13 @@ impl Polling<'_> {
         &self,
         using: &Using,
         waiter: &Waiter,
-        bell: Option<&Bell>,
+        bell: Option<c_int>,
         copies: &mut [pollfd],
         deadline: Option<Duration>,
     ) -> Slept {
         loop {
             let begin = now();
-            let stamp = using.group.turns_stamp();
+            let stamp = using.group.stamp();
             let left = deadline.map(|deadline| deadline.saturating_sub(begin));
             if left == Some(Duration::ZERO) {
                 return Slept::TimeUp;
@@ -673,7 +737,7 @@ impl Polling<'_> {
                     Woken::Interrupted => Some(Slept::Interrupted),
                     Woken::TimedOut => None,
                 },
-                Some(bell) => self.sleep_on_bell(waiter, bell, copies, &limit),
+                Some(_) => self.sleep_on_bell(waiter, copies, &limit),
             };
             if let Some(ended) = ended {
                 return ended;
@@ -684,17 +748,18 @@ impl Polling<'_> {
         }
     }
 
-    fn sleep_on_bell(&self, waiter: &Waiter, bell: &Bell, copies: &mut [pollfd], limit: &timespec) -> Option<Slept> {
+    fn sleep_on_bell(&self, waiter: &Waiter, copies: &mut [pollfd], limit: &timespec) -> Option<Slept> {
         let (entries, n) = (copies.as_mut_ptr(), copies.len());
         // What `ppoll` writes back is not looked at but for the bell's entry, and the limit is ours.
         let mut limit = *limit;
         // SAFETY: entries of ours, a limit, and the caller's mask or null.
         let slept = unsafe { raw!(Sysno::ppoll, entries, n, &raw mut limit, self.mask, 8) };
         if copies[self.place].revents != 0 {
-            bell.silence();
+            silence_bell();
         }
         match slept {
             Err(Errno::EINTR) => Some(Slept::Interrupted),
+            _ if !has_bell() => Some(Slept::Interrupted),
             _ if waiter.is_given() => Some(Slept::Given),
             _ if !waiter.is_queued() => Some(Slept::Out),
             Err(_) => Some(Slept::Look),
@@ -705,41 +770,36 @@ impl Polling<'_> {
 }
 
 impl Group {
-    fn turns_stamp(&self) -> u32 {
+    fn stamp(&self) -> u32 {
         let _section = Section::enter();
         self.turns.stamp()
     }
 }
 
-/// A bell in use by this thread.
-struct Bell {
-    fd: c_int,
-    lent: &'static AtomicI32,
+/// A bell for this thread, until [`Call::return_bell`]: at the end of the call, or before a handler runs. Its number.
+fn borrow_bell(group: &'static Group) -> Option<c_int> {
+    let _section = Section::enter();
+    let bell = bell::lend()?;
+    let fd = bell.fd();
+    CALL.with(|call| call.bell.set(Some((ManuallyDrop::new(bell), group))));
+    Some(fd)
 }
 
-impl Bell {
-    fn take() -> Option<Self> {
-        let fd = bell::lend()?;
-        let free = |lent: &&AtomicI32| lent.compare_exchange(0, fd + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        let Some(lent) = shared().and_then(|shared| shared.lent.iter().find(free)) else {
-            bell::take_back(fd);
-            return None;
-        };
-        Some(Self { fd, lent })
-    }
-
-    fn silence(&self) {
-        let mut rings = 0_u64;
-        // SAFETY: a place for eight bytes. It does not block.
-        let _ = unsafe { raw!(Sysno::read, self.fd, &raw mut rings, 8) };
-    }
+/// Whether no handler has run since [`borrow_bell`].
+fn has_bell() -> bool {
+    let _section = Section::enter();
+    CALL.with(Call::has_bell)
 }
 
-impl Drop for Bell {
-    fn drop(&mut self) {
-        bell::take_back(self.fd);
-        self.lent.store(0, Ordering::SeqCst);
-    }
+fn silence_bell() {
+    let _section = Section::enter();
+    CALL.with(|call| {
+        call.with_bell(|bell| {
+            let mut rings = 0_u64;
+            // SAFETY: a place for eight bytes. It does not block.
+            let _ = unsafe { raw!(Sysno::read, bell.fd(), &raw mut rings, 8) };
+        })
+    });
 }
 
 fn now() -> Duration {
