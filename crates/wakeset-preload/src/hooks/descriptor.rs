@@ -119,6 +119,7 @@ unsafe fn fcntl_with(fd: c_int, command: c_int, argument: c_long, call: Fcntl) -
     // SAFETY: the caller's contract.
     let result = unsafe { call(fd, command, argument) };
     if command == libc::F_SETFL && result == 0 {
+        uffd::forget_flags();
         counter::note_nonblocking(fd, argument as c_int & libc::O_NONBLOCK != 0);
     }
     result
@@ -146,6 +147,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_long) ->
     if request == libc::FIONBIO && result == 0 {
         // SAFETY: the kernel has just read an int there.
         let on = unsafe { (argument as *const c_int).read_unaligned() } != 0;
+        uffd::forget_flags();
         counter::note_nonblocking(fd, on);
     }
     result

@@ -218,9 +218,11 @@ fn after(number: Sysno, fd: c_int, command: c_int, argument: usize, result: c_lo
         _ => {}
     }
     if number == Sysno::fcntl && command == libc::F_SETFL && result == 0 {
+        uffd::forget_flags();
         counter::note_nonblocking(fd, argument as c_int & libc::O_NONBLOCK != 0);
     }
     if number == Sysno::ioctl && command as u32 as libc::c_ulong == libc::FIONBIO && result == 0 {
+        uffd::forget_flags();
         // SAFETY: the kernel has just read an int there.
         counter::note_nonblocking(fd, unsafe { *(argument as *const c_int) } != 0);
     }

@@ -51,6 +51,11 @@ static NUMBERS: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
 static USED: AtomicUsize = AtomicUsize::new(0);
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
 
+/// Whether each group's userfaultfd has `O_NONBLOCK`, in the lowest bit; above it the version in which that was asked.
+static FLAGS: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
+/// Counts up when any flags have been set: through which number of which description, is not asked.
+static FLAGS_VERSION: AtomicU32 = AtomicU32::new(1);
+
 const FIFO: u32 = 0;
 const LIFO: u32 = 1;
 static ORDER: AtomicU32 = AtomicU32::new(FIFO);
@@ -207,6 +212,7 @@ pub(crate) fn recognise(fd: c_int) {
         if group.users.load(Ordering::SeqCst) == 0
             && number.compare_exchange(0, fd + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         {
+            FLAGS[place].store(0, Ordering::SeqCst);
             USED.fetch_max(place + 1, Ordering::SeqCst);
             return;
         }
@@ -222,6 +228,11 @@ pub(crate) fn after_ioctl(fd: c_int, request: u32, result: c_long) {
         return;
     }
     recognise(if request == NEW { result as c_int } else { fd });
+}
+
+/// After flags of a descriptor were set: `O_NONBLOCK` may have come or gone.
+pub(crate) fn forget_flags() {
+    FLAGS_VERSION.fetch_add(1, Ordering::SeqCst);
 }
 
 /// Before a close: the number is no userfaultfd's any more.
@@ -396,6 +407,17 @@ impl Using {
     }
 
     fn is_nonblocking(&self) -> bool {
+        let version = FLAGS_VERSION.load(Ordering::SeqCst);
+        let known = FLAGS[self.place].load(Ordering::Relaxed);
+        if known >> 1 == version & u32::MAX >> 1 {
+            return known & 1 != 0;
+        }
+        let nonblocking = self.ask_nonblocking();
+        FLAGS[self.place].store(version << 1 | u32::from(nonblocking), Ordering::Relaxed);
+        nonblocking
+    }
+
+    fn ask_nonblocking(&self) -> bool {
         // SAFETY: numbers only.
         let flags = unsafe { raw!(Sysno::fcntl, self.fd(), libc::F_GETFL, 0) };
         flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK != 0)
@@ -435,6 +457,7 @@ pub(crate) unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> Option
 unsafe fn read_in_turn(using: &Using, buffer: *mut c_void, len: size_t) -> Option<ssize_t> {
     // SAFETY: the caller's contract.
     let call = || unsafe { real!(read: Read)(using.fd(), buffer, len) };
+    let version = FLAGS_VERSION.load(Ordering::SeqCst);
     if len < MESSAGE || using.is_nonblocking() {
         let got = call();
         using.after_read(buffer, got);
@@ -470,10 +493,15 @@ unsafe fn read_in_turn(using: &Using, buffer: *mut c_void, len: size_t) -> Optio
         count(Stat::UffdWakes, usize::from(got > 0));
         note_messages(buffer, got);
         if got < 0 {
-            if error == libc::EAGAIN {
+            let set_here = FLAGS_VERSION.load(Ordering::SeqCst) != version;
+            if error == libc::EAGAIN && (set_here || !using.ask_nonblocking()) {
                 // It blocked when the call began, and in Linux that is what counts.
                 wait_for_message(using.fd());
                 continue;
+            }
+            if error == libc::EAGAIN {
+                // It did not: another process, which has it too, has set the flag.
+                forget_flags();
             }
             fail(error);
         }
