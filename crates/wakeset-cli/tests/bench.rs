@@ -170,10 +170,19 @@ fn inversion_says_what_it_needs() {
 /// The kernel wakes all service threads for a fault; with Wakeset one sleeps for a message and one for the turn.
 #[test]
 fn uffd_shows_who_wakes_one() {
+    // On a busy machine the kernel's threads may not get to sleep between two faults; then there is no herd to see.
+    let seen = (0..5).any(|_| uffd_shows_the_herd().unwrap_or(true));
+    assert!(seen, "the kernel woke few in each of five runs");
+}
+
+/// One run: whether the kernel woke many for a fault. That Wakeset woke few is required. `None`: there is no userfaultfd.
+fn uffd_shows_the_herd() -> Option<bool> {
     let arguments = ["uffd", "--size", "4", "--rounds", "1", "--threads", "2", "--handlers", "12"];
     let (output, rows) = bench("uffd", &arguments);
+    let mut herds = 0;
     if output.status.code() == Some(125) && stderr(&output).contains("needs userfaultfd") {
-        return skip("userfaultfd(2) is not permitted");
+        skip("userfaultfd(2) is not permitted");
+        return None;
     }
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(rows.len(), 6);
@@ -181,7 +190,7 @@ fn uffd_shows_who_wakes_one() {
         let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("no {name} in {row}"));
         assert_eq!(number("faults"), 1024.0);
         match row["params"]["side"].as_str() {
-            Some("kernel") => assert!(number("sleeps_per_fault") > 3.0, "{row}"),
+            Some("kernel") => herds += usize::from(number("sleeps_per_fault") > 3.0),
             Some("pool" | "wakeset run") => {
                 assert!(number("sleeps_per_fault") < 2.2, "{row}");
                 assert!(number("spurious_per_fault") < 0.1, "{row}");
@@ -189,6 +198,7 @@ fn uffd_shows_who_wakes_one() {
             _ => panic!("{row}"),
         }
     }
+    Some(herds == 2)
 }
 
 #[test]
