@@ -8,6 +8,8 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 static int wakeset;
@@ -525,6 +527,41 @@ static void refused_in_a_move(void)
 	number("status", 0, status);
 }
 
+struct poll_of {
+	struct thread thread;
+	int fd;
+	char result[64];
+};
+
+static void *poll_once(void *argument)
+{
+	struct poll_of *poll_of = argument;
+	struct pollfd entry = {poll_of->fd, POLLIN, 0};
+	int64_t begin = now();
+	int found = poll(&entry, 1, 4000);
+	const char *when = now() - begin < 3000000000 ? "early" : "late";
+	snprintf(poll_of->result, sizeof poll_of->result, "%d %s, %s", found, entry.revents == POLLNVAL ? "NVAL" : "-", when);
+	return NULL;
+}
+
+static void polled_listener(void)
+{
+	struct poll_of poll_of = {.fd = must(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0))};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char more[16];
+	heading("polled_listener");
+	must(bind(poll_of.fd, (struct sockaddr *)&address, sizeof(sa_family_t)));
+	must(listen(poll_of.fd, 1));
+	int before = count_numbers();
+	start(&poll_of.thread, poll_once, &poll_of);
+	until_asleep(poll_of.thread.id);
+	snprintf(more, sizeof more, "%d", count_numbers() - before);
+	differs("in /proc/self/fd, beside the program's own", "0", "2", more);
+	must(close(poll_of.fd));
+	finish(&poll_of.thread);
+	differs("closed by another thread", "1 NVAL, late", "1 NVAL, early", poll_of.result);
+}
+
 int main(int argc, char **argv)
 {
 	wakeset = argc > 1 && strcmp(argv[1], "wakeset") == 0;
@@ -544,5 +581,6 @@ int main(int argc, char **argv)
 	raw_close();
 	closed_under_a_wait();
 	refused_in_a_move();
+	polled_listener();
 	return verdict();
 }
