@@ -671,7 +671,7 @@ static void show_numbers(void)
 {
 	struct server servers[THREADS];
 	int fd = open_uffd(O_NONBLOCK, 0), control[2], ends[2], untouched = 0;
-	enum { ROUNDS = 300 };
+	enum { ROUNDS = 600 };
 	char bytes[16];
 	heading("numbers that look closed");
 	must(pipe2(control, O_CLOEXEC));
