@@ -108,11 +108,12 @@ def interposer_in(pid):
 class Room:
     """One side of one check: a temporary directory and the programs started for it.
 
-    Leaving it ends every program by its pid and removes the directory.
+    `options` are for `wakeset run`. Leaving it ends every program by its pid and removes the directory.
     """
 
     def __init__(self, wakeset):
         self.wakeset = wakeset
+        self.options = []
         self.side = "wakeset" if wakeset else "plain"
         self.started = []
         self.adopted = []
@@ -134,7 +135,7 @@ class Room:
 
     def command(self, argv):
         program = find_program(argv[0]) or argv[0]
-        prefix = [wakeset_binary(), "run", "--"] if self.wakeset else []
+        prefix = [wakeset_binary(), "run", *self.options, "--"] if self.wakeset else []
         return [*prefix, program, *map(str, argv[1:])]
 
     def start(self, argv, cpus=None, env=None, stdin=None):
@@ -263,19 +264,20 @@ def run_side(check, wakeset, limit):
 def main(program, needs, checks, limit=CHECK_LIMIT, required=True):
     """Runs `checks` ({name: function}) of one program; exits 1 if any failed.
 
-    `needs` are the programs it uses. Names given on the command line choose among the checks.
+    `needs` are the programs it uses, or those of each check by its name. Names given on the command line choose
+    among the checks.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = [name for name in checks if not sys.argv[1:] or name in sys.argv[1:]]
-    missing = [name for name in needs if find_program(name) is None]
-    if missing:
-        must = required and os.environ.get("WAKESET_REQUIRE_ALL") == "1"
-        word = "FAIL" if must else "skip"
-        for name in chosen:
-            print(f"{word} {program} {name}: {', '.join(missing)} not installed")
-        sys.exit(1 if must else 0)
-
+    must = required and os.environ.get("WAKESET_REQUIRE_ALL") == "1"
     failed = False
+    for name in chosen[:]:
+        missing = [need for need in (needs[name] if isinstance(needs, dict) else needs) if find_program(need) is None]
+        if missing:
+            print(f"{'FAIL' if must else 'skip'} {program} {name}: {', '.join(missing)} not installed")
+            failed = failed or must
+            chosen.remove(name)
+
     for name in chosen:
         began = time.monotonic()
         side = "plain"
