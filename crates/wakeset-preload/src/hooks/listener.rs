@@ -11,7 +11,8 @@
 //! ends when the process is stopped and continued, or traced, which poll(2) does not: then nothing was counted, and the sleep goes on.
 //!
 //! **accept(2)** that finds nothing is dear: the kernel makes a socket and a descriptor first. A thread that accepts until there is nothing
-//! left is answered by a look at the listener, once that has come out so often enough.
+//! left is answered by a look at the listener, once that has come out so often enough. So is one that a wait told of a connection, if
+//! others are often faster: a thread that is done with a request accepts once more before it waits, and finds what another was woken for.
 
 use super::signal;
 use crate::outcome::fail;
@@ -38,6 +39,8 @@ struct Waiter {
     reported: Cell<c_int>,
     /// How sure it is that there is nothing more then: see [`SURE`].
     emptied: Cell<u8>,
+    /// How sure it is that what a wait reported is gone: see [`OFTEN`].
+    overtaken: Cell<u8>,
 }
 
 thread_local! {
@@ -49,6 +52,7 @@ thread_local! {
         accepted: Cell::new(-1),
         reported: Cell::new(-1),
         emptied: Cell::new(0),
+        overtaken: Cell::new(0),
     } };
 }
 
@@ -415,10 +419,13 @@ pub(super) fn note_events() {
     }
 }
 
-/// Whether accept(2) on this listener finds nothing, as far as this thread can tell without asking it. Such a call waits for
-/// nothing either way: the listener is non-blocking.
-fn is_emptied(fd: c_int) -> bool {
-    let expected = WAITER.with(|waiter| waiter.accepted.get() == fd && waiter.emptied.get() >= SURE);
+/// Whether accept(2) on this listener finds nothing, and this thread had cause to ask. Such a call waits for nothing either way: the
+/// listener is non-blocking.
+fn is_empty(fd: c_int) -> bool {
+    let expected = WAITER.with(|waiter| {
+        let emptied = waiter.accepted.get() == fd && waiter.emptied.get() >= SURE;
+        emptied || waiter.reported.get() == fd && waiter.overtaken.get() >= OFTEN
+    });
     if !expected || listeners::order().is_none() || listeners::is_ready(fd) {
         return false;
     }
@@ -431,32 +438,49 @@ fn is_emptied(fd: c_int) -> bool {
 const SURE: u8 = 2 * IN_VAIN;
 const IN_VAIN: u8 = 4;
 
-fn note_emptied(waiter: &Waiter) {
-    waiter.emptied.set((waiter.emptied.get() + IN_VAIN).min(SURE + IN_VAIN));
-    waiter.accepted.set(-1);
+/// The same for a connection that was reported. What is looked for is rarer, and dearer: the program goes back to its wait as well, and perhaps
+/// by way of an exception. So a look pays from one in forty on.
+const OFTEN: u8 = 2 * OVERTAKEN;
+const OVERTAKEN: u8 = 40;
+
+fn raise(count: &Cell<u8>, by: u8) {
+    count.set((count.get() + by).min(3 * by));
+}
+
+fn lower(count: &Cell<u8>) {
+    count.set(count.get().saturating_sub(1));
+}
+
+/// A call of accept(2) has found nothing, or would have.
+fn note_nothing(fd: c_int) {
+    WAITER.with(|waiter| {
+        if matches!(waiter.reported.replace(-1), before if before == fd || before == SOME) {
+            listeners::count(fd, ListenerStat::SpuriousWakes);
+            raise(&waiter.overtaken, OVERTAKEN);
+        } else if waiter.accepted.get() == fd {
+            waiter.accepted.set(-1);
+            raise(&waiter.emptied, IN_VAIN);
+        }
+    });
 }
 
 /// After a call of accept(2): whether it has found something.
 fn note_accept(fd: c_int, result: c_int) {
-    let again = || {
+    if result == -1 {
         // SAFETY: this thread's errno.
-        let errno = unsafe { *libc::__errno_location() };
-        errno == libc::EAGAIN
-    };
+        if unsafe { *libc::__errno_location() } == libc::EAGAIN {
+            note_nothing(fd);
+        }
+        return;
+    }
+    listeners::note_connection(result);
+    listeners::count(fd, ListenerStat::Connections);
     WAITER.with(|waiter| {
-        let follows = waiter.accepted.get() == fd;
-        let reported = matches!(waiter.reported.replace(-1), before if before == fd || before == SOME);
-        if result >= 0 {
-            listeners::note_connection(result);
-            listeners::count(fd, ListenerStat::Connections);
-            if follows {
-                waiter.emptied.set(waiter.emptied.get().saturating_sub(1));
-            }
-            waiter.accepted.set(fd);
-        } else if again() && reported {
-            listeners::count(fd, ListenerStat::SpuriousWakes);
-        } else if again() && follows {
-            note_emptied(waiter);
+        if waiter.reported.replace(-1) == fd {
+            lower(&waiter.overtaken);
+        }
+        if waiter.accepted.replace(fd) == fd {
+            lower(&waiter.emptied);
         }
     });
 }
@@ -465,8 +489,8 @@ fn note_accept(fd: c_int, result: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     type Accept = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
-    if is_emptied(fd) {
-        WAITER.with(note_emptied);
+    if is_empty(fd) {
+        note_nothing(fd);
         return fail(libc::EAGAIN) as c_int;
     }
     // SAFETY: the caller's contract.
@@ -479,8 +503,8 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
     type Accept = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
-    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) == 0 && is_emptied(fd) {
-        WAITER.with(note_emptied);
+    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) == 0 && is_empty(fd) {
+        note_nothing(fd);
         return fail(libc::EAGAIN) as c_int;
     }
     // SAFETY: the caller's contract.
