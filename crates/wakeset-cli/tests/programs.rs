@@ -498,6 +498,12 @@ fn listeners() {
     compare("listeners", Build::Plain, &[]);
 }
 
+/// Servers that no turn can be kept for, and workers that know nothing of turns beside others that do.
+#[test]
+fn prefork() {
+    compare("prefork", Build::Plain, &[]);
+}
+
 /// What a listener's waits counted, with `--order`.
 fn listener_counts(order: &str) -> Option<Vec<Value>> {
     let program = compile("listeners", Build::Plain, &format!("listeners_{order}"))?;

@@ -2,57 +2,9 @@
  * Waits on listening sockets, alone and beside other descriptors: what select(2), poll(2), epoll(7) and accept(2) say has to
  * be the same whoever is woken for a connection.
  */
-#include "show.h"
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <signal.h>
+#include "listening.h"
 #include <sys/select.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
-
-/* ---- listeners and clients ---- */
-
-static int families[] = {AF_INET, AF_INET6, AF_UNIX};
-static const char *family_names[] = {"AF_INET", "AF_INET6", "AF_UNIX"};
-
-/* Every address is chosen by the kernel, a unix one in the abstract name space. */
-static int listen_on(int family)
-{
-	int fd = must(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-	if (family == AF_INET6) {
-		struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-		must(bind(fd, (struct sockaddr *)&address, sizeof address));
-	} else if (family == AF_INET) {
-		struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-		must(bind(fd, (struct sockaddr *)&address, sizeof address));
-	} else {
-		struct sockaddr_un address = {.sun_family = AF_UNIX};
-		must(bind(fd, (struct sockaddr *)&address, sizeof(sa_family_t)));
-	}
-	must(listen(fd, 100));
-	return fd;
-}
-
-static int connect_to(int listener)
-{
-	struct sockaddr_storage address;
-	socklen_t length = sizeof address;
-	must(getsockname(listener, (struct sockaddr *)&address, &length));
-	int fd = must(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	must(connect(fd, (struct sockaddr *)&address, length));
-	return fd;
-}
-
-/* Accepts one and closes it: whether there was one. */
-static int take_one(int listener)
-{
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	if (fd == -1)
-		return 0;
-	must(close(fd));
-	return 1;
-}
 
 static int64_t milliseconds_since(int64_t begin)
 {
@@ -678,19 +630,6 @@ static int serve(int listener, int control, enum way way)
 	return served;
 }
 
-static int ask(int listener, char byte)
-{
-	char answer = 0;
-	int client = connect_to(listener);
-	/* The server may have answered and closed already. */
-	if (write(client, &byte, 1) == -1 && errno != EPIPE)
-		must(-1);
-	if (read(client, &answer, 1) == -1 && errno != ECONNRESET)
-		must(-1);
-	must(close(client));
-	return answer == 'x';
-}
-
 struct server {
 	struct thread thread;
 	int listener, control;
@@ -706,11 +645,6 @@ static void *serve_in_thread(void *argument)
 }
 
 enum { SERVERS = 4, QUESTIONS = 100 };
-
-static int set_blocking(int fd)
-{
-	return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-}
 
 static void show_threads(int family, enum way way)
 {
@@ -740,30 +674,6 @@ static void show_threads(int family, enum way way)
 	must(close(listener));
 	must(close(control[0]));
 	must(close(control[1]));
-}
-
-static int pass(int to, int fd)
-{
-	char byte = 'f', space[CMSG_SPACE(sizeof fd)] = {0};
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof fd);
-	memcpy(CMSG_DATA(head), &fd, sizeof fd);
-	return (int)sendmsg(to, &message, 0);
-}
-
-static int receive(int from)
-{
-	char byte, space[CMSG_SPACE(sizeof(int))];
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
-	must(recvmsg(from, &message, MSG_CMSG_CLOEXEC));
-	int fd;
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
-	return fd;
 }
 
 static void show_processes(int family, enum way way, int passed)
