@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Measures the herd in gunicorn and unicorn with eight workers, plain against `wakeset run`.
+
+    herd.py [--order fifo|lifo|kernel] [--rounds N] [--seconds S] [--only WORD] [--json FILE]
+
+Per request, of the workers alone: calls of accept(2) and how many failed, context switches and how many of them were sleeps, processor time. And requests per
+second, and how many the busiest and the least busy worker got. Counted from outside: calls by perf's tracepoints, switches by /proc.
+One and two clients, each of which asks anew when it has its answer. Both servers stand side by side and are asked in turn, so that what
+drifts on the machine meets both.
+
+It fails where a wake for each connection does not show: see LIMITS. With `--order kernel` it has to fail. Figures that depend on the
+machine's peace (throughput, processor time) are printed and nothing more.
+"""
+
+import collections
+import multiprocessing
+import os
+import pathlib
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+
+import paired
+import twice
+import workers
+from twice import Failure, require
+
+SERVERS = {"gunicorn": workers.gunicorn, "unicorn": workers.unicorn}
+CLIENTS = (1, 2)
+REQUEST = b"GET /herd HTTP/1.0\r\n\r\n"
+REPLY = f" GET /herd 0 {workers.NOTHING}".encode()
+
+# What is required of the medians.
+LIMITS = {
+    "accepts": ("calls of accept(2) per request", lambda plain, under: under <= 1.1),
+    "sleeps": ("context switches that a worker asked for, per request", lambda plain, under: under <= plain * 0.5),
+}
+# The busiest worker over the least busy, in fifo. Plain, on a machine with nothing else to do, one worker may get nothing at all.
+FAIRNESS = 2
+
+
+def client(port, seconds, results):
+    """Asks until the time is up: {pid: replies}, or what was wrong."""
+    counts = collections.Counter()
+    signal.alarm(int(seconds) + 60)
+    end = os.times().elapsed + seconds
+    try:
+        while os.times().elapsed < end:
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.sendall(REQUEST)
+                reply = b""
+                while part := connection.recv(4096):
+                    reply += part
+            head, _, line = reply.partition(b"\r\n\r\n")
+            pid, _, rest = line.partition(b" ")
+            if b" 200 " not in head.splitlines()[0] or b" " + rest != REPLY:
+                results.put(f"wrong reply: {reply[:300]!r}")
+                return
+            counts[int(pid)] += 1
+        results.put(counts)
+    except Exception as error:
+        results.put(repr(error))
+
+
+def load(port, clients, seconds):
+    """{pid: replies} of all clients."""
+    results = multiprocessing.Queue()
+    processes = [multiprocessing.Process(target=client, args=(port, seconds, results)) for _ in range(clients)]
+    for process in processes:
+        process.start()
+    got = [results.get(timeout=seconds + 60) for _ in processes]
+    for process in processes:
+        process.join()
+    wrong = [what for what in got if isinstance(what, str)]
+    require(not wrong, str(wrong[:1]))
+    return sum(got, collections.Counter())
+
+
+class Calls:
+    """Counts the calls of accept(2) and those that fail, in some processes, by perf."""
+
+    def __init__(self, pids):
+        events = []
+        for call in ("accept", "accept4"):
+            events += ["-e", f"syscalls:sys_enter_{call}", "-e", f"syscalls:sys_exit_{call}", "--filter", "ret<0"]
+        argv = [twice.find_program("perf"), "stat", "-x", ",", *events, "-p", ",".join(map(str, pids))]
+        self.perf = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+        twice.wait_for(lambda: self.open_counters() >= 4 * len(pids), "perf to count")
+
+    def open_counters(self):
+        try:
+            links = [os.readlink(f) for f in pathlib.Path(f"/proc/{self.perf.pid}/fd").iterdir()]
+        except OSError:
+            return 0
+        return sum("perf_event" in link for link in links)
+
+    def finish(self):
+        """(calls, failed calls)."""
+        self.perf.send_signal(signal.SIGINT)
+        text = self.perf.communicate(timeout=30)[1]
+        counts = {"enter": 0, "exit": 0}
+        for line in text.splitlines():
+            count, *fields = line.split(",")
+            require(count.isdigit() or count == "<not counted>" or not fields, f"perf: {line}")
+            if count.isdigit():
+                counts[fields[1].split("_")[1]] += int(count)
+        require(counts["enter"] > counts["exit"], f"perf has counted nothing:\n{text}")
+        return counts["enter"], counts["exit"]
+
+
+def switches(pids):
+    """(context switches that the workers asked for, all of them). The others say how busy the machine is."""
+    lines = [line for pid in pids for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()]
+    asked, other = (sum(int(l.split()[1]) for l in lines if l.startswith(k)) for k in ("voluntary", "nonvoluntary"))
+    return asked, asked + other
+
+
+def processor_seconds(pids):
+    return sum(int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids) / 1e9
+
+
+def measure(server, clients, seconds):
+    """The figures of one load, and who served it. The calls are counted apart: perf slows what it counts."""
+    pids = server.worker_pids()
+    before = *switches(pids), processor_seconds(pids)
+    served = load(server.port, clients, seconds)
+    count = sum(served.values())
+    after = *switches(pids), processor_seconds(pids)
+    sleeps, switched, spent = ((now - then) / count for then, now in zip(before, after))
+    figures = {"sleeps": sleeps, "switches": switched, "cpu": spent * 1e6, "rate": count / seconds}
+    calls = Calls(pids)
+    more = load(server.port, clients, seconds)
+    made, failed = calls.finish()
+    # A call that does not fail is a request.
+    figures["accepts"] = made / (made - failed)
+    figures["failed"] = failed / (made - failed)
+    return figures, served + more
+
+
+UNITS = {
+    "accepts": ("accept calls", "/request", False),
+    "failed": ("failed accepts", "/request", False),
+    "sleeps": ("sleeps", "/request", False),
+    "switches": ("switches", "/request", False),
+    "cpu": ("processor", "us/request", False),
+    "rate": ("rate", "requests/s", True),
+}
+
+
+def program(name, chosen):
+    """Rows, and what is wrong with them."""
+    rows, wrong = [], []
+    with twice.Room(False) as plain, twice.Room(True) as under:
+        under.options = ["--order", chosen.order]
+        servers = {room.side: SERVERS[name](room) for room in (plain, under)}
+        for server in servers.values():
+            load(server.port, 2, 0.3)
+        for clients in CLIENTS:
+            figures = {side: collections.defaultdict(list) for side in servers}
+            served = {side: collections.Counter() for side in servers}
+            for n in range(chosen.rounds):
+                for wakeset in paired.side_order(n):
+                    side = "wakeset" if wakeset else "plain"
+                    values, by_worker = measure(servers[side], clients, chosen.seconds)
+                    served[side] += by_worker
+                    for key, value in values.items():
+                        figures[side][key].append(value)
+            for key, (what, unit, higher) in UNITS.items():
+                sides = [figures[side][key] for side in ("plain", "wakeset")]
+                rows.append(paired.row(name, {"clients": clients, "what": what}, unit, *sides, higher))
+                paired.print_row(rows[-1])
+                text, holds = LIMITS.get(key, (None, lambda *_: True))
+                medians = [rows[-1][side]["median"] for side in ("kernel", "wakeset")]
+                if not holds(*medians):
+                    wrong.append(f"{name}, {clients} clients: {text}: {medians[0]:.2f} plain, {medians[1]:.2f} under wakeset")
+            for side, server in servers.items():
+                counts = [served[side][pid] for pid in server.worker_pids()]
+                ratio = max(counts) / min(counts) if min(counts) else float("inf")
+                print(f"{name} {clients} busiest/least busy, {side:<12} {max(counts)}/{min(counts)} = {ratio:.2f}", flush=True)
+                if side == "wakeset" and chosen.order == "fifo" and ratio > FAIRNESS:
+                    wrong.append(f"{name}, {clients} clients: the busiest worker got {ratio:.2f} times what the least busy did")
+        for server in servers.values():
+            server.quit()
+    return rows, wrong
+
+
+def main():
+    parser = paired.options(__doc__.splitlines()[0], rounds=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each load (default %(default)s)")
+    parser.add_argument("--order", choices=("fifo", "lifo", "kernel"), default="fifo")
+    chosen = parser.parse_args()
+    names = [name for name in SERVERS if chosen.only in name]
+    missing = [need for need in ("perf", *names) if not twice.find_program(need)]
+    if missing:
+        must = os.environ.get("WAKESET_REQUIRE_ALL") == "1"
+        print(f"{'FAIL' if must else 'skip'} herd: {', '.join(missing)} not installed")
+        sys.exit(1 if must else 0)
+    rows, wrong = [], []
+    paired.print_heading()
+    for name in names:
+        try:
+            more = program(name, chosen)
+        except Failure as error:
+            more = [], [f"{name}: {error}"]
+        rows += more[0]
+        wrong += more[1]
+    paired.write_json(chosen.json, rows)
+    for what in wrong:
+        print(f"FAIL herd {what}")
+    if not wrong:
+        print("ok herd")
+    sys.exit(bool(wrong))
+
+
+main()
