@@ -42,7 +42,7 @@ struct Note {
     data: u64,
     /// The program asked for `EPOLLEXCLUSIVE` itself.
     asked: bool,
-    /// An event was reported since the watch was added.
+    /// An event was reported since the watch was added, or, of edges, since the listener was seen to be empty.
     due: bool,
     /// The kernel had no memory to add it again.
     missing: bool,
@@ -150,9 +150,12 @@ impl Turns {
             }
             for note in notes.iter_mut().filter(|note| note.fd >= 0) {
                 listeners::count(note.fd, ListenerStat::Waits);
-                let due = note.due && fifo && !(note.is_edge() && listeners::is_ready(note.fd));
-                if due || note.missing {
+                let settled = note.due && !(note.is_edge() && listeners::is_ready(note.fd));
+                if settled && fifo || note.missing {
                     note.renew(set.fd());
+                } else if settled {
+                    // What was reported is gone, so what comes next may be in need of rescue.
+                    note.due = false;
                 }
             }
             !notes.iter().any(|note| note.missing)

@@ -740,6 +740,7 @@ static void show_stopped(enum way way)
 					pause();
 			int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 			if (fd >= 0) {
+				must(read(fd, &byte, 1));
 				must(write(fd, "x", 1));
 				must(close(fd));
 			}
@@ -747,6 +748,19 @@ static void show_stopped(enum way way)
 	}
 	must(fcntl(go[0], F_SETFL, O_NONBLOCK));
 	sleep_ms(200);
+	/* Each has had one before. */
+	int held[3];
+	char byte = '?';
+	for (int i = 0; i < 3; i++) {
+		held[i] = connect_to(listener);
+		sleep_ms(50);
+	}
+	for (int i = 0; i < 3; i++) {
+		must(write(held[i], &byte, 1));
+		must(read(held[i], &byte, 1));
+		must(close(held[i]));
+	}
+	sleep_ms(50);
 	must(write(go[1], "h", 1));
 	int64_t begin = now(), longest = 0;
 	for (int i = 0; i < 5; i++) {
