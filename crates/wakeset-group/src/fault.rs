@@ -61,7 +61,8 @@ pub struct Pool {
     stop: c_int,
     blocks: bool,
     stopped: AtomicU32,
-    order: Order,
+    /// `None`: the kernel's.
+    order: Option<Order>,
     turns: Turns,
 }
 
@@ -72,6 +73,18 @@ impl Pool {
     /// # Errors
     /// EBADF: `fd` is not open. EMFILE, ENFILE, ENOMEM: there is no eventfd to be had.
     pub fn new(fd: c_int, order: Order) -> Result<Self, Errno> {
+        Self::with_order(fd, Some(order))
+    }
+
+    /// A pool whose threads leave the order to the kernel: all of them wait there, and each message wakes all. For comparison.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn unordered(fd: c_int) -> Result<Self, Errno> {
+        Self::with_order(fd, None)
+    }
+
+    fn with_order(fd: c_int, order: Option<Order>) -> Result<Self, Errno> {
         // SAFETY: numbers only.
         let flags = unsafe { syscall!(Sysno::fcntl, fd, libc::F_GETFL, 0) }?;
         // SAFETY: numbers only.
@@ -96,24 +109,25 @@ impl Pool {
     /// has not been through `UFFDIO_API`. Otherwise as read(2) on a userfaultfd.
     pub fn next(&self, messages: &mut [Message], limit: Option<Duration>) -> Result<usize, Errno> {
         let deadline = limit.map(|limit| now().saturating_add(limit));
-        self.take_turn(deadline)?;
+        let Some(order) = self.order else { return self.lead(messages, deadline) };
+        self.take_turn(order, deadline)?;
         let result = self.lead(messages, deadline);
-        self.turns.pass(self.order);
+        self.turns.pass(order);
         result
     }
 
     /// Returns with the turn, or an error without it.
-    fn take_turn(&self, deadline: Option<Duration>) -> Result<(), Errno> {
+    fn take_turn(&self, order: Order, deadline: Option<Duration>) -> Result<(), Errno> {
         let waiter = Waiter::new(None);
         self.check()?;
         // SAFETY: the waiter stays where it is until it is out of the queue, below.
         if unsafe { self.turns.join(&waiter, usize::MAX) } {
-            return self.check().inspect_err(|_| self.turns.pass(self.order));
+            return self.check().inspect_err(|_| self.turns.pass(order));
         }
         // A stop between the first look and the join may have found the queue empty.
         let result = self.check().and_then(|()| Self::wait_in_queue(&waiter, deadline));
         if result.is_err() {
-            self.turns.leave(&waiter, self.order);
+            self.turns.leave(&waiter, order);
         }
         result
     }

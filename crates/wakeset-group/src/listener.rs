@@ -63,7 +63,8 @@ pub fn is_ready(fd: c_int) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     listener: c_int,
-    order: Order,
+    /// `None`: the kernel's.
+    order: Option<Order>,
 }
 
 impl Group {
@@ -73,6 +74,19 @@ impl Group {
     /// # Errors
     /// EBADF, ENOTSOCK; EINVAL if it does not listen.
     pub fn new(listener: c_int, order: Order) -> Result<Self, Errno> {
+        Self::with_order(listener, Some(order))
+    }
+
+    /// A group whose waiters leave the order to the kernel, as poll(2) does: a connection wakes all of them. For comparison, and for
+    /// who must not wait for a listener in any other way.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn unordered(listener: c_int) -> Result<Self, Errno> {
+        Self::with_order(listener, None)
+    }
+
+    fn with_order(listener: c_int, order: Option<Order>) -> Result<Self, Errno> {
         match is_listening(listener)? {
             true => Ok(Self { listener, order }),
             false => Err(Errno::EINVAL),
@@ -123,18 +137,21 @@ impl Waiter {
         let mut wanted = [Wanted::NONE; MOST];
         let wanted = self.fill(&mut wanted, others)?;
         others.iter_mut().for_each(|other| other.revents = 0);
+        let Some(order) = self.group.order else {
+            return self.sleep_unordered(others, deadline.map(Deadline::remaining));
+        };
         let mut numbers = Numbers::Same;
         if self.process != wakeset::process_id() {
             self.renew()?;
             numbers = Numbers::Unknown;
         }
-        if self.group.order == Order::Fifo && self.sleeper.is_worth_a_look(wanted) {
+        if order == Order::Fifo && self.sleeper.is_worth_a_look(wanted) {
             // What is there already needs no place in the queue.
             if let Some(ended) = self.sleep(others, Some(Duration::ZERO), false)? {
                 return Ok(ended);
             }
         }
-        self.prepare(wanted, numbers)?;
+        self.prepare(wanted, order, numbers)?;
         loop {
             let left = deadline.map(Deadline::remaining);
             if let Some(ended) = self.sleep(others, left, true)? {
@@ -189,8 +206,27 @@ impl Waiter {
         Ok(fired.other.then_some(false))
     }
 
-    fn prepare(&mut self, wanted: &[Wanted], numbers: Numbers) -> Result<(), Errno> {
-        let order = self.group.order;
+    /// The wait of a group whose order is the kernel's: poll(2) itself.
+    fn sleep_unordered(&self, others: &mut [pollfd], left: Option<Duration>) -> Result<bool, Errno> {
+        let listener = self.group.listener;
+        if !is_listening(listener)? {
+            return Err(Errno::EINVAL);
+        }
+        let mut entries = [pollfd { fd: -1, events: 0, revents: 0 }; MOST];
+        let entries = entries.get_mut(..=others.len()).ok_or(Errno::E2BIG)?;
+        let [first, rest @ ..] = entries else { return Err(Errno::E2BIG) };
+        *first = pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
+        rest.copy_from_slice(others);
+        kernel::poll(entries, left)?;
+        let [first, rest @ ..] = entries else { return Err(Errno::E2BIG) };
+        if rest.iter().any(|other| other.revents & libc::POLLNVAL != 0) {
+            return Err(Errno::EBADF);
+        }
+        others.copy_from_slice(rest);
+        Ok(first.revents != 0)
+    }
+
+    fn prepare(&mut self, wanted: &[Wanted], order: Order, numbers: Numbers) -> Result<(), Errno> {
         let mut result = self.sleeper.prepare(wanted, order, numbers);
         if result == Err(Obstacle::Stale) {
             self.renew()?;

@@ -55,12 +55,18 @@ pub(super) fn set_timer(timer: c_int, after: Duration) -> Result<(), Errno> {
     unsafe { syscall!(Sysno::timerfd_settime, timer, 0, &raw const setting, 0) }.map(drop)
 }
 
+/// poll(2); no limit is none.
+pub(super) fn poll(entries: &mut [pollfd], limit: Option<Duration>) -> Result<usize, Errno> {
+    let (place, count) = (entries.as_mut_ptr(), entries.len());
+    let limit = limit.map(crate::fault::to_timespec);
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: that many entries, and a valid limit or none.
+    unsafe { syscall!(Sysno::ppoll, place, count, limit, ptr::null::<c_void>(), SIGSET_BYTES) }
+}
+
 /// poll(2) without time to sleep.
 pub(super) fn poll_now(entries: &mut [pollfd]) -> Result<usize, Errno> {
-    let now = timespec { tv_sec: 0, tv_nsec: 0 };
-    let (place, count) = (entries.as_mut_ptr(), entries.len());
-    // SAFETY: that many entries, and a valid limit.
-    unsafe { syscall!(Sysno::ppoll, place, count, &raw const now, ptr::null::<c_void>(), SIGSET_BYTES) }
+    poll(entries, Some(Duration::ZERO))
 }
 
 /// Whether poll(2) has anything to say of a descriptor now.
