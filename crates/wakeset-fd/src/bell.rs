@@ -79,6 +79,12 @@ pub(crate) fn ring(fd: usize) {
     step!(bell_rung);
 }
 
+/// What it was rung for in its last set is nothing to the next one, whose number may be watched by those who cannot tell.
+fn silence(bell: c_int) {
+    let mut rings = 0_u64;
+    let _ = sys::read(bell, (&raw mut rings).cast(), 8);
+}
+
 /// Gives the set a bell if it has none; `false` if there is no descriptor left for it.
 ///
 /// # Errors
@@ -101,7 +107,7 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
         // Moved meanwhile: the caller will see.
         return Ok(true);
     }
-    let Some(bell) = table::take_spare_bell().or_else(make) else { return Ok(false) };
+    let Some(bell) = table::take_spare_bell().inspect(|bell| silence(*bell)).or_else(make) else { return Ok(false) };
     // From here on a waiter may get its event.
     set.bell.store(GONE, Ordering::SeqCst);
     let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };

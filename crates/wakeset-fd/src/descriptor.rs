@@ -96,8 +96,11 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
 
 /// Before a descriptor is duplicated: a description with two descriptors lives in the kernel.
 pub fn before_dup(fd: c_int) -> Verdict<c_int> {
-    if matches!(table::get(fd), Entry::Bell) {
-        return Done(Err(Errno::EBADF));
+    match table::get(fd) {
+        Entry::Bell => return Done(Err(Errno::EBADF)),
+        // The other number would tell of its kernel half only.
+        Entry::Set(set) if set.is_fixed() => return Done(Err(Errno::EBUSY)),
+        _ => {}
     }
     escape::fd(fd, Stat::MovedUnmodelled);
     Kernel
@@ -117,9 +120,15 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
         // An error, or nothing to do.
         return Kernel;
     }
+    if matches!(table::get(old), Entry::Set(set) if set.is_fixed()) {
+        return Done(Err(Errno::EBUSY));
+    }
     escape::fd(old, Stat::MovedUnmodelled);
     if !crate::fork::is_foreign() {
         bell::make_way(old, new);
+        if matches!(table::get(new), Entry::Set(set) if set.is_fixed()) {
+            forget(new);
+        }
         // Into the kernel, which closes it if it comes to that, and not if the call fails.
         escape::fd(new, Stat::MovedUnmodelled);
     }

@@ -25,8 +25,8 @@ use crate::bell;
 use crate::count::count;
 use crate::counter::{FdCounter, whereabouts};
 use crate::moving::Moving;
-use crate::section::Section;
-use crate::set::FdSet;
+use crate::section::{Masked, Section};
+use crate::set::{self, FdSet};
 use crate::stats::Stat;
 use crate::steps::{step, step_lock, step_waited};
 use crate::sys;
@@ -121,6 +121,22 @@ pub fn fd(fd: c_int, reason: Stat) -> bool {
     true
 }
 
+/// Leaves the object `fd` stands for to the kernel, at the wish of who uses it. What is not ours is the kernel's already.
+///
+/// # Errors
+/// EBADF. EBUSY: a set that cannot move ([`own`](crate::own)).
+pub fn release(fd: c_int) -> Result<(), sys::Errno> {
+    match table::get(fd) {
+        Entry::Bell => Err(sys::Errno::EBADF),
+        Entry::Set(set) if set.is_fixed() => Err(sys::Errno::EBUSY),
+        Entry::Counter(_) | Entry::Set(_) => {
+            self::fd(fd, Stat::MovedUnmodelled);
+            Ok(())
+        }
+        Entry::Kernel => sys::fcntl(fd, libc::F_GETFD, 0).map(drop),
+    }
+}
+
 /// [`fd`] for a caller that holds the moves lock.
 pub(crate) fn fd_held(fd: c_int, reason: Stat) {
     move_batch(&mut core::iter::once(fd), reason);
@@ -128,17 +144,19 @@ pub(crate) fn fd_held(fd: c_int, reason: Stat) {
 
 /// Moves the objects that these numbers stand for, and what has to move with them. The caller holds the moves lock.
 fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
+    let _masked = Masked::begin();
     let mut sets = Moving::none();
+    let mut fixed = Moving::none();
     let mut counters = Moving::none();
     for fd in numbers {
-        begin(fd, &mut counters, &mut sets);
+        begin(fd, &mut counters, &mut sets, &mut fixed);
     }
     step!(move_begun);
     loop {
         // What the sets watch moves too; it may be watched by several.
         let mut next = sets.first();
         while let Some(set) = next {
-            set.set.for_each(|fd, _, _, _| begin(fd, &mut counters, &mut sets));
+            set.set.for_each(|fd, _, _, _| begin(fd, &mut counters, &mut sets, &mut fixed));
             next = Moving::after(set);
         }
         let mut touched = Touched::none();
@@ -149,17 +167,22 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
                 set.set.wait_queue().hand_over(|watch| to_kernel_half(watch, false, &mut touched));
             }
         }
+        // A set that stays is watched from the kernel from now on, by its number.
+        for set in fixed.iter() {
+            hand_out_fixed(set, reason, &mut touched);
+        }
         while let Some(owner) = touched.pop() {
             // Edges come from the kernel from now on, and nobody knows which have been reported.
             if owner.moved_edges.swap(false, Ordering::SeqCst) {
                 owner.kernel_edges.store(true, Ordering::SeqCst);
             }
             if owner.set.wait_queue().has_watches() {
-                begin_set(owner.fd(), owner, &mut sets);
+                begin_set(owner.fd(), owner, &mut sets, &mut fixed);
             }
         }
         // An add that had begun before the set was marked may have come in between; and a closing thread may be at work.
-        if sets.iter().all(|set| set.set.is_empty() && !set.set.wait_queue().has_watches()) {
+        let gone = sets.iter().all(|set| set.set.is_empty() && !set.set.wait_queue().has_watches());
+        if gone && fixed.iter().all(|set| !set.set.wait_queue().has_watches()) {
             break;
         }
         // A close under way has taken its watches from the table's sight, and not yet from the set's.
@@ -180,19 +203,36 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
 }
 
 /// Begins the move of what a number stands for, once.
-fn begin(fd: c_int, counters: &mut Moving<FdCounter>, sets: &mut Moving<FdSet>) {
+fn begin(fd: c_int, counters: &mut Moving<FdCounter>, sets: &mut Moving<FdSet>, fixed: &mut Moving<FdSet>) {
     match table::get(fd) {
         Entry::Counter(slot) => drop(counters.begin(fd, slot)),
-        Entry::Set(slot) => begin_set(fd, slot, sets),
+        Entry::Set(slot) => begin_set(fd, slot, sets, fixed),
         Entry::Kernel | Entry::Bell => {}
     }
 }
 
-/// Marks a set as going into the kernel, once.
-fn begin_set(fd: c_int, slot: &'static FdSet, sets: &mut Moving<FdSet>) {
-    if !slot.in_kernel.load(Ordering::SeqCst) && sets.begin(fd, slot) {
+/// Marks a set as going into the kernel, once; one that stays goes onto a list of its own.
+fn begin_set(fd: c_int, slot: &'static FdSet, sets: &mut Moving<FdSet>, fixed: &mut Moving<FdSet>) {
+    if slot.is_fixed() {
+        fixed.begin(fd, slot);
+    } else if !slot.in_kernel.load(Ordering::SeqCst) && sets.begin(fd, slot) {
         // Adds to this set wait for us from here on.
         slot.in_kernel.store(true, Ordering::SeqCst);
+    }
+}
+
+/// For a set that cannot move ([`own`](crate::own)): what watches it does so by its number from now on. A fork needs nothing else; whoever moves it by name wants
+/// to poll it.
+fn hand_out_fixed(set: &'static FdSet, reason: Stat, touched: &mut Touched) {
+    let watched = set.set.wait_queue().has_watches();
+    if !watched && reason == Stat::MovedFork || set.closed.load(Ordering::SeqCst) {
+        return;
+    }
+    if let Err(error) = set::hand_out_held(set) {
+        complain(set.fd(), set.fd(), error);
+    }
+    if watched {
+        set.set.wait_queue().hand_over(|watch| to_kernel_half(watch, false, touched));
     }
 }
 

@@ -15,6 +15,7 @@
 //! | [`bell`] | how a waker reaches a waiter that sleeps in the kernel half |
 //! | [`escape`] | moving objects into the kernel |
 //! | [`listeners`] | listening sockets: who is woken for a connection |
+//! | [`own`] | sources that have no number |
 //! | [`descriptor`], [`fork`] | close, dup, exec, `SCM_RIGHTS`, fork |
 //! | [`section`] | keeping signal handlers out of critical sections |
 //!
@@ -36,6 +37,7 @@ pub mod fork;
 pub mod listeners;
 mod memory;
 mod moving;
+pub mod own;
 pub mod section;
 pub mod set;
 pub mod stats;

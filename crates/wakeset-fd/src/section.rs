@@ -7,7 +7,8 @@
 //!
 //! Without such an owner sections cost the same and defer nothing: then these calls must not be made from handlers.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use crate::sys;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use wakeset::RawLock;
 
 /// The part of the thread-local block that this module needs.
@@ -242,6 +243,32 @@ pub fn is_deferred() -> bool {
 /// [`set_deferred`]`(false)`.
 pub fn set_flush(flush: fn()) {
     FLUSH.store(flush as *const () as usize, Ordering::Release);
+}
+
+static MASK_MOVES: AtomicBool = AtomicBool::new(false);
+
+/// From now on signals are blocked while objects move into the kernel. For who has no [`flush`](set_flush): a handler may then write to an
+/// eventfd whatever it has interrupted.
+pub fn mask_signals_in_moves() {
+    MASK_MOVES.store(true, Ordering::Relaxed);
+}
+
+/// Signals are blocked until this is dropped, if [`mask_signals_in_moves`] was called.
+#[must_use]
+pub(crate) struct Masked(Option<u64>);
+
+impl Masked {
+    pub(crate) fn begin() -> Self {
+        Self(MASK_MOVES.load(Ordering::Relaxed).then(|| sys::set_signal_mask(!0)))
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            sys::set_signal_mask(before);
+        }
+    }
 }
 
 /// This thread's statistics stripe.

@@ -6,7 +6,7 @@ use crate::count::count;
 use crate::engine;
 use crate::escape;
 use crate::listeners::{self, RESCUE};
-use crate::section::Section;
+use crate::section::{Masked, Section};
 use crate::stats::Stat;
 use crate::steps::step;
 use crate::sys::{self, Errno, SIGSET_BYTES};
@@ -53,6 +53,10 @@ pub(crate) struct FdSet {
     pub(crate) turns: Turns,
     /// Counts the waits that had both halves to look at.
     turn: AtomicU32,
+    /// The number tells whoever polls it of both halves; see [`hand_out`].
+    pub(crate) handed_out: AtomicBool,
+    /// It has, or had, a source that the kernel cannot take over ([`own`](crate::own)), and never moves. Changed with the moves lock held.
+    pub(crate) fixed: AtomicBool,
 }
 
 // SAFETY: `repr(C)` with the head first.
@@ -77,6 +81,8 @@ unsafe impl Slot for FdSet {
             bell: AtomicI32::new(-1),
             turns: Turns::new(),
             turn: AtomicU32::new(0),
+            handed_out: AtomicBool::new(false),
+            fixed: AtomicBool::new(false),
         })?;
         slot.set.set_owner(ptr::from_ref(slot).addr());
         Some(slot)
@@ -91,6 +97,9 @@ unsafe impl Slot for FdSet {
 
     fn finalize(&self) {
         self.set.close();
+        if self.handed_out.swap(false, Ordering::SeqCst) {
+            self.set.leave_elsewhere();
+        }
     }
 }
 
@@ -110,6 +119,15 @@ impl FdSet {
         if !self.has_kernel.swap(true, Ordering::SeqCst) {
             self.set.kick_all();
         }
+    }
+
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.fixed.load(Ordering::SeqCst)
+    }
+
+    /// Whether other sets watch it by what the kernel says of its number.
+    fn is_watched_as_number(&self) -> bool {
+        self.handed_out.load(Ordering::SeqCst) && self.is_fixed()
     }
 
     /// Whether a wait may sleep here and hears of everything.
@@ -150,19 +168,110 @@ pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
         return Ok(fd);
     }
     let _section = Section::enter();
-    let Some(slot) = table::slot_for::<FdSet>(fd) else { return Ok(fd) };
+    if begin(fd, false) {
+        count(Stat::SetsMade, 1);
+        escape::recheck_gate(fd);
+    }
+    Ok(fd)
+}
+
+/// Puts a set into the table under the number of a kernel epoll, which holds watches of the program's or does not; `false`: there is no memory.
+fn begin(fd: c_int, holds_watches: bool) -> bool {
+    let Some(slot) = table::slot_for::<FdSet>(fd) else { return false };
     slot.set.reopen();
     slot.in_kernel.store(false, Ordering::SeqCst);
     slot.closed.store(false, Ordering::SeqCst);
-    slot.has_kernel.store(false, Ordering::SeqCst);
-    slot.kernel_edges.store(false, Ordering::SeqCst);
+    slot.has_kernel.store(holds_watches, Ordering::SeqCst);
+    slot.kernel_edges.store(holds_watches, Ordering::SeqCst);
     slot.turns.clear();
     slot.turn.store(0, Ordering::Relaxed);
+    slot.fixed.store(false, Ordering::SeqCst);
     bell::begin_without(slot);
     table::put_set(fd, slot);
+    true
+}
+
+/// Takes an epoll of the kernel's for a set that is to have a source of the program's own. Waits may be asleep in it, and sets may watch its number: it is
+/// handed out. The caller holds the moves lock, and sees for himself whether there is a bell.
+///
+/// # Errors
+/// EBADF, EINVAL: it is no epoll. ENOMEM.
+pub(crate) fn adopt_held(fd: c_int) -> Result<(), Errno> {
+    check_epoll(fd)?;
+    if !table::has_room(fd) || !escape::gate_is_open() || !begin(fd, true) {
+        return Err(Errno::ENOMEM);
+    }
+    if let Entry::Set(set) = table::get(fd) {
+        set.fixed.store(true, Ordering::SeqCst);
+        let _ = hand_out_held(set);
+    }
     count(Stat::SetsMade, 1);
-    escape::recheck_gate(fd);
-    Ok(fd)
+    Ok(())
+}
+
+/// Whether the kernel has an epoll under this number.
+///
+/// # Errors
+/// EBADF, EINVAL.
+pub(crate) fn check_epoll(fd: c_int) -> Result<(), Errno> {
+    sys::fcntl(fd, libc::F_GETFD, 0)?;
+    // Something that can be watched and is not: then an epoll says ENOENT.
+    let other = sys::eventfd(0, libc::EFD_CLOEXEC)?;
+    let said = sys::epoll_ctl(fd, EPOLL_CTL_DEL, other, ptr::null());
+    let _ = sys::close(other);
+    match said {
+        Err(Errno::ENOENT) | Ok(()) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the number of a set one that any loop can poll, also one that knows nothing of us: poll(2), select(2), another epoll, edge-triggered or not.
+/// From now on it is readable when a wait would find something, in either half, until one has found nothing; it may be readable once more
+/// than that. Each event costs a write(2) to the bell.
+///
+/// # Errors
+/// EBADF, EINVAL: it is no epoll. EMFILE, ENFILE, ENOMEM, ENOSPC: no bell can be had.
+pub fn hand_out(epfd: c_int) -> Result<(), Errno> {
+    loop {
+        let set = match table::get(epfd) {
+            Entry::Set(set) => set,
+            Entry::Bell => return Err(Errno::EBADF),
+            // An epoll of the kernel's says what there is to say.
+            Entry::Kernel | Entry::Counter(_) => return check_epoll(epfd),
+        };
+        let _section = Section::enter();
+        let _masked = Masked::begin();
+        let Some(set) = Using::begin(epfd, set) else { continue };
+        let moving = escape::hold_moves();
+        if set.in_kernel.load(Ordering::SeqCst) {
+            drop(moving);
+            continue;
+        }
+        if set.set.wait_queue().has_watches() {
+            // A set around it knows its in-process half only: both go into the kernel, or that watch does.
+            escape::fd_held(epfd, Stat::MovedNestedKernel);
+            return Ok(());
+        }
+        return hand_out_held(&set);
+    }
+}
+
+/// [`hand_out`] for a caller that holds the moves lock, of a set that no other watches. On an error nothing is said of the in-process half until there is a
+/// bell.
+pub(crate) fn hand_out_held(set: &FdSet) -> Result<(), Errno> {
+    let bell = bell::install_held(set);
+    if bell != Ok(true) && !set.is_fixed() {
+        return Err(bell.err().unwrap_or(Errno::EMFILE));
+    }
+    if !set.handed_out.swap(true, Ordering::SeqCst) {
+        // Somebody may always be asleep in it.
+        set.set.enter_elsewhere();
+    }
+    set.note_kernel_watch();
+    if set.set.may_be_ready() {
+        set.set.kick();
+    }
+    bell.and_then(|had| if had { Ok(()) } else { Err(Errno::EMFILE) })
 }
 
 fn errno(error: Error) -> Errno {
@@ -205,8 +314,8 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
             Entry::Counter(counter) => counter,
             // The same set: EINVAL, as the kernel will say.
             Entry::Set(inner) if ptr::eq(inner, &*set) => return Kernel,
-            Entry::Set(inner) => inner,
-            Entry::Kernel | Entry::Bell => {
+            Entry::Set(inner) if !inner.is_watched_as_number() => inner,
+            Entry::Set(_) | Entry::Kernel | Entry::Bell => {
                 return match add_kernel_watch(&set, op, fd, event, asked) {
                     Some(verdict) => verdict,
                     None => continue,
@@ -287,6 +396,11 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
 fn has_moved(fd: c_int, source: &dyn Source) -> bool {
     match table::get(fd) {
         Entry::Counter(counter) => !ptr::addr_eq(counter, source) || counter.counter.value().is_none(),
+        Entry::Set(set) if ptr::addr_eq(set, source) && set.is_fixed() => {
+            // It stays what it is, but its watches may be on their way.
+            escape::wait_for_moves();
+            set.is_watched_as_number()
+        }
         Entry::Set(set) => !ptr::addr_eq(set, source) || set.in_kernel.load(Ordering::SeqCst),
         Entry::Kernel | Entry::Bell => true,
     }
@@ -619,12 +733,12 @@ impl Wait<'_> {
         // Nothing here. What is ready in the kernel half ends the sleep at once.
         let install_bell = !set.set.is_empty() || !set.has_kernel.load(Ordering::SeqCst);
         let bell = if install_bell { bell::install(set) } else { Ok(true) };
-        if bell == Ok(false) {
+        if bell == Ok(false) && !set.is_fixed() {
             escape::fd(set.fd(), Stat::MovedLimit);
             return None;
         }
         // The kernel refuses a bell, and would refuse what moved: look here again and again.
-        let bounded = bell.is_err();
+        let bounded = bell != Ok(true);
         // Nobody sleeps longer without a look at the listeners.
         let in_turn = set.turns.any();
         let watched = set.turns.take_turns(set);

@@ -106,6 +106,13 @@ pub(crate) fn number_limit() -> usize {
     }
 }
 
+/// Sets the calling thread's signal mask; the one from before.
+pub(crate) fn set_signal_mask(mask: u64) -> u64 {
+    let mut before = 0_u64;
+    let _ = raw!(rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, &raw mut before, SIGSET_BYTES);
+    before
+}
+
 /// Sleeps until a signal handler has run: EINTR.
 pub(crate) fn pause() -> Result<c_int, Errno> {
     wait_for_nothing(None, ptr::null(), SIGSET_BYTES)

@@ -1,0 +1,229 @@
+/*
+ * Wakeset: epoll in user space, with Linux's semantics.
+ *
+ * The functions are Linux's with ws_ before their names: same arguments, same results, same errno. Descriptors that Wakeset made (sets, eventfds)
+ * work as ever with all of them, and so does any other descriptor. While only this process can reach such an object its state is in user space, and
+ * signalling from thread to thread makes no system call; when something else is about to reach it the state moves into the kernel object behind
+ * the number, for good. ws_dup, ws_poll, ws_sendmsg and the like do so by themselves, and fork(2) does. What you call without ws_ does not:
+ *
+ *     read, write, close, dup, poll, select, fcntl(F_SETFL), epoll_* on such a number   use the ws_ form, or ws_release() the number before
+ *     execve and posix_spawn of a program that inherits such a number                   ws_release_inherited() before; close-on-exec needs nothing
+ *     io_uring, aio, splice, sendfile, KVM and others that are given such a number      ws_release() before
+ *
+ * <wakeset/epoll.h> and <wakeset/eventfd.h> give the old names to existing source.
+ *
+ * In the comments below:
+ *   MT      any thread, any number at a time
+ *   MT-one  any thread, one at a time for the same object
+ *   AS      async-signal-safe, while it does not have to sleep
+ *   cancel  a cancellation point (pthreads(7)) where it sleeps in the kernel. A thread that sleeps in an in-process object is not cancelled there,
+ *           but at its next cancellation point.
+ *
+ * What differs from Linux is listed in SEMANTICS.md, and for this library in the README of the crate wakeset-c. The difference to know first: a pointer
+ * to memory that is not there may fault instead of giving EFAULT.
+ *
+ * Functions return -1 (pointers: NULL) on an error and set errno. None throws, and none unwinds but for pthread_cancel(3).
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#ifndef WAKESET_H
+#define WAKESET_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+/* The version of this header; the library's ABI is that of its symbol versions, WAKESET_0.1 and later ones. */
+#define WAKESET_VERSION_MAJOR 0
+#define WAKESET_VERSION_MINOR 1
+#define WAKESET_VERSION_PATCH 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Sets ---- */
+
+/* A new set; `size` is ignored, but above 0. Errors: EINVAL, EMFILE, ENFILE, ENOMEM. MT. epoll_create(2) */
+int ws_epoll_create(int size);
+
+/* A new set. `flags`: 0 or EPOLL_CLOEXEC. Errors: EINVAL, EMFILE, ENFILE, ENOMEM. MT. epoll_create1(2) */
+int ws_epoll_create1(int flags);
+
+/* Adds, changes or removes (EPOLL_CTL_ADD, _MOD, _DEL) the watch of a set on a descriptor: one of Wakeset's, or of any file with a poll operation.
+ * `event` is not looked at for EPOLL_CTL_DEL. When it returns the change is in force.
+ * Errors: EBADF, EEXIST, EINVAL, ELOOP, ENOENT, ENOMEM, ENOSPC, EPERM. MT. epoll_ctl(2) */
+int ws_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+
+/* Waits for events; how many, at most `maxevents`. `timeout` in milliseconds: -1 is none, 0 only looks. One event wakes one waiting thread.
+ * Errors: EBADF, EINTR, EINVAL. MT, cancel. epoll_wait(2) */
+int ws_epoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
+
+/* The same with a signal mask for the length of the wait; NULL for none. epoll_pwait(2) */
+int ws_epoll_pwait(int epfd, struct epoll_event *events, int maxevents, int timeout, const sigset_t *sigmask);
+
+/* The same with a time limit in nanoseconds; NULL for none. On kernels before 5.11 ENOSYS is an error if the set has moved into the kernel.
+ * epoll_pwait2(2) */
+int ws_epoll_pwait2(int epfd, struct epoll_event *events, int maxevents, const struct timespec *timeout, const sigset_t *sigmask);
+
+/* Hands a set to someone else's loop. Returns the descriptor for it, which is the set's own number: from now on poll(2), select(2) and epoll(7) find it
+ * readable when ws_epoll_wait() would find something. Edge-triggered watches on it see each new event (tokio's AsyncFd, GLib, asyncio's add_reader).
+ *
+ * The loop calls ws_epoll_wait() with timeout 0 when it is readable, until that returns 0 if it watches edges. It may be readable once more than
+ * there are events, never once less. It costs one write(2) for each event that finds the set empty. Nothing takes it back but ws_close().
+ * Errors: EBADF, EINVAL (not a set), EMFILE, ENFILE, ENOMEM, ENOSPC. MT. poll(2), epoll(7) */
+int ws_epoll_pollfd(int epfd);
+
+/* ---- Eventfds ---- */
+
+/* A new eventfd with a counter at `initval`. `flags`: EFD_CLOEXEC, EFD_NONBLOCK, EFD_SEMAPHORE.
+ * Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM. MT. eventfd(2) */
+int ws_eventfd(unsigned int initval, int flags);
+
+/* Takes the value (1 with EFD_SEMAPHORE) out of an eventfd; 0 or -1. Errors: EAGAIN, EBADF, EINTR, EINVAL. MT, AS, cancel. eventfd_read(3) */
+int ws_eventfd_read(int fd, eventfd_t *value);
+
+/* Adds to an eventfd; 0 or -1. Errors: EAGAIN, EBADF, EINTR, EINVAL (2^64-1). MT, AS, cancel. eventfd_write(3) */
+int ws_eventfd_write(int fd, eventfd_t value);
+
+/* ---- Any descriptor ---- */
+
+/* read(2), of an eventfd 8 bytes. Errors: those of read(2). MT, AS, cancel. */
+ssize_t ws_read(int fd, void *buf, size_t count);
+
+/* write(2), to an eventfd 8 bytes. Errors: those of write(2). MT, AS, cancel. */
+ssize_t ws_write(int fd, const void *buf, size_t count);
+
+/* readv(2), writev(2). More than one buffer leaves an eventfd to the kernel. MT, cancel. */
+ssize_t ws_readv(int fd, const struct iovec *iov, int iovcnt);
+ssize_t ws_writev(int fd, const struct iovec *iov, int iovcnt);
+
+/* close(2). Watches on the last descriptor of an object go with it. Errors: those of close(2). MT, cancel. */
+int ws_close(int fd);
+
+/* close_range(2); ENOSYS before Linux 5.9. MT. */
+int ws_close_range(unsigned int first, unsigned int last, int flags);
+
+/* dup(2), dup2(2), dup3(2). Leave what they duplicate to the kernel. Errors: theirs, and EBUSY for a set that has, or had, a source of the program's own.
+ * MT. */
+int ws_dup(int oldfd);
+int ws_dup2(int oldfd, int newfd);
+int ws_dup3(int oldfd, int newfd, int flags);
+
+/* fcntl(2) and ioctl(2): F_SETFL and FIONBIO with O_NONBLOCK, F_DUPFD as dup(2). MT, cancel (fcntl). */
+int ws_fcntl(int fd, int cmd, ...);
+int ws_ioctl(int fd, unsigned long request, ...);
+
+/* poll(2), ppoll(2), select(2), pselect(2). Leave the eventfds and sets they name to the kernel, except a set with a source of the program's own, which they
+ * hand out (ws_epoll_pollfd). MT, cancel. */
+int ws_poll(struct pollfd *fds, nfds_t nfds, int timeout);
+int ws_ppoll(struct pollfd *fds, nfds_t nfds, const struct timespec *timeout, const sigset_t *sigmask);
+int ws_select(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout);
+int ws_pselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, const struct timespec *timeout,
+               const sigset_t *sigmask);
+
+/* sendmsg(2). Leaves the descriptors it passes to the kernel (SCM_RIGHTS, unix(7)). MT, cancel. */
+ssize_t ws_sendmsg(int sockfd, const struct msghdr *msg, int flags);
+
+/* Leaves an eventfd or a set to the kernel, with its value and its watches: from now on it works with any call of any library. Does nothing to other
+ * descriptors. Errors: EBADF; EBUSY: a set that has, or had, a source of the program's own. MT. */
+int ws_release(int fd);
+
+/* Leaves to the kernel what has no close-on-exec flag: before execve(2) or posix_spawn(3). MT. */
+void ws_release_inherited(void);
+
+/* ---- Sources of the program's own ---- */
+
+/* Something that becomes ready and has no descriptor: a queue, a completion, a device. */
+typedef struct ws_source ws_source;
+
+struct ws_source_ops {
+    /* What holds now, as EPOLL bits. Any thread calls it that waits in, or changes, a set which watches the source, with a lock of the set held: it
+     * must be quick, and must not call ws_epoll_*, ws_source_*, longjmp(3) or pthread_exit(3). Not NULL. */
+    uint32_t (*on_poll)(void *context);
+    /* The last thing that happens to the context, in ws_source_close(). May be NULL. */
+    void (*on_close)(void *context);
+};
+
+/* A new source; the table is copied. It belongs to the process: a forked child may only close it.
+ * Errors: EINVAL (no on_poll), ENOMEM. MT. poll_wait() in the kernel's drivers */
+ws_source *ws_source_create(const struct ws_source_ops *ops, void *context);
+
+/* To be called after each change that may have made one of `events` true: wakes those who wait for them. It is the edge that EPOLLET watches see. What ends a
+ * readiness needs no call. MT, AS. wake_up_poll() in the kernel */
+void ws_source_wake(ws_source *source, uint32_t events);
+
+/* Ends a source; NULL is none. Every set forgets it at once; when it returns, no callback runs any more, nor will. No other thread may be about to use it.
+ * MT-one. close(2) */
+void ws_source_close(ws_source *source);
+
+/* ws_epoll_ctl() for a source, with all flags. A set that has had one stays in this process: after a fork(2) the child must not use it but close it, and
+ * ws_dup() and ws_release() refuse it with EBUSY.
+ * Errors: EBADF, EEXIST, EFAULT, EINVAL, ELOOP, ENOENT, ENOMEM; EMFILE, ENFILE, ENOSPC: the set also has descriptors of the kernel's and no eventfd can be
+ * had to connect the two. MT. epoll_ctl(2) */
+int ws_epoll_ctl_source(int epfd, int op, ws_source *source, struct epoll_event *event);
+
+/* ---- Who is woken next ---- */
+
+#define WS_ORDER_FIFO 0   /* who has been idle longest: the work is spread evenly */
+#define WS_ORDER_LIFO 1   /* one that was busy of late: warm caches, uneven */
+#define WS_ORDER_KERNEL 2 /* left to the kernel, which wakes all */
+
+/* ---- Listener groups: one connection wakes one waiter ---- */
+
+/* One who waits for connections to a listening socket. Each thread and each process has its own; they share nothing but the kernel's queue, and any may die
+ * at any time: a connection that one of them was woken for is then seen by another within a second. */
+typedef struct ws_listener_waiter ws_listener_waiter;
+
+/* Joins those who wait for connections to `listener`, which stays open meanwhile and should be non-blocking. `order`: WS_ORDER_*, for all the same. After
+ * fork(2) the child may go on with what it inherited.
+ * Errors: EBADF, EINVAL (not listening; no such order), ENOMEM, ENOTSOCK. MT. listen(2) */
+ws_listener_waiter *ws_listener_join(int listener, int order);
+
+/* Sleeps until it is this waiter's turn with a connection (1) or the time is up (0). NULL is no limit. Another may be faster with accept(2), which then says
+ * EAGAIN: wait again. Errors: EBADF, EINTR, EINVAL, EMFILE, ENFILE, ENOMEM, ENOSPC, ENOTSOCK. MT-one. epoll_wait(2), EPOLLEXCLUSIVE */
+int ws_listener_wait(ws_listener_waiter *waiter, const struct timespec *timeout);
+
+/* The same, and accepts: the new descriptor. `addr`, `addrlen` and `flags` as for accept4(2). Errors: those of the two; EAGAIN: the time is up. Needs a
+ * non-blocking listener. MT-one, cancel (in accept4). */
+int ws_listener_accept(ws_listener_waiter *waiter, struct sockaddr *addr, socklen_t *addrlen, int flags,
+                       const struct timespec *timeout);
+
+/* Leaves; NULL is none. MT-one. */
+void ws_listener_leave(ws_listener_waiter *waiter);
+
+/* ---- Userfault handler pools: one fault wakes one thread ---- */
+
+/* The threads of this process that serve one userfaultfd. */
+typedef struct ws_fault_pool ws_fault_pool;
+
+struct uffd_msg; /* <linux/userfaultfd.h> */
+
+/* A pool for a userfaultfd that has been through UFFDIO_API and stays open as long as the pool. `order`: WS_ORDER_*.
+ * Errors: EBADF, EINVAL, EMFILE, ENFILE, ENOMEM. MT. ioctl_userfaultfd(2) */
+ws_fault_pool *ws_fault_pool_create(int uffd, int order);
+
+/* Waits for messages; how many, from 1 to `maxmsgs`. Ask for one at a time unless several are served as fast together. NULL is no time limit; one holds only
+ * with an O_NONBLOCK userfaultfd. Errors: ECANCELED (stopped), EINTR, EINVAL, ETIMEDOUT, and those of read(2). MT. userfaultfd(2) */
+int ws_fault_pool_next(ws_fault_pool *pool, struct uffd_msg *msgs, int maxmsgs, const struct timespec *timeout);
+
+/* Ends the calls under way and all later ones with ECANCELED; of a userfaultfd without O_NONBLOCK, the one that waits in the kernel ends with its next
+ * message. MT. */
+void ws_fault_pool_stop(ws_fault_pool *pool);
+
+/* Frees a pool in which no call is under way; NULL is none. MT-one. */
+void ws_fault_pool_destroy(ws_fault_pool *pool);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,39 @@
+//! libwakeset: Wakeset for C and C++, and for anything else with a foreign function interface.
+//!
+//! `include/wakeset.h` is the library's documentation: each function is described there, and only there. What is said here is how it is made.
+//!
+//! | file | functions |
+//! |---|---|
+//! | `epoll` | `ws_epoll_create1`, `ws_epoll_ctl`, `ws_epoll_wait` and their family |
+//! | `eventfd` | `ws_eventfd` and its read and write |
+//! | `io` | `ws_read`, `ws_write`, and the calls that move what they name into the kernel |
+//! | `descriptor` | `ws_close`, `ws_dup`, `ws_fcntl`, `ws_release` |
+//! | `source` | `ws_source_*`, `ws_epoll_ctl_source` |
+//! | `listener` | `ws_listener_*` |
+//! | `fault` | `ws_fault_pool_*` |
+//! | `outcome` | results, errno, and panics that end here |
+//! | `fork` | what happens around fork(2) |
+//!
+//! Each function asks [`wakeset_fd`] first, and libc's function of the same name if the call is the kernel's to answer: cancellation points,
+//! sanitizers and `wakeset run` find what they expect.
+//!
+//! A function that may be asleep in libc has the ABI `C-unwind`, because pthread_cancel(3) unwinds the thread from there. A panic
+//! never gets out of any: those end the process ([`outcome::whole`]), as they do by themselves in functions of the ABI `C`.
+//!
+//! `wakeset.map` says what the shared library exports, and under which version: a name that is added gets the version of the release it
+//! first appears in, and never changes it.
+
+// Safety: the functions are C's, with the contracts of the calls they are named after; the header states them.
+#![allow(clippy::missing_safety_doc)]
+#![warn(missing_debug_implementations)]
+#![cfg(target_os = "linux")]
+
+pub mod descriptor;
+pub mod epoll;
+pub mod eventfd;
+pub mod fault;
+mod fork;
+pub mod io;
+pub mod listener;
+pub mod outcome;
+pub mod source;
