@@ -79,7 +79,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Run {
-    /// The side to compare with the kernel: api, interposed, engine, engine-spinlock, engine-rwlock, several with commas, both (api and interposed), or all
+    /// The side to compare with the kernel: api, library, interposed, engine, engine-spinlock, engine-rwlock, several with commas, both (api and interposed), or all
     #[arg(long, default_value = "both", value_parser = sides)]
     side: Sides,
     /// Where to begin; random if not given

@@ -4,7 +4,7 @@ use crate::generate::{Profile, generate};
 use crate::interpret::{Interpreter, Sink};
 use crate::program::Program;
 use crate::trace::{Census, Digest, Trace};
-use crate::world::{Api, Bug, Interposed, Kernel, Rust, Side, World, Wrong, is_preloaded};
+use crate::world::{Api, Bug, Interposed, Kernel, Library, Rust, Side, World, Wrong, is_preloaded};
 use std::io::{self, Read, Write};
 
 /// The first argument of a process that is to be a worker.
@@ -57,7 +57,7 @@ pub fn program_of(seed: u64, profile: Profile, program: &mut Program) {
 pub fn profile_of(side: Side) -> Profile {
     match side {
         Side::Engine | Side::EngineSpinLock | Side::EngineRwLock => Profile::Engine,
-        Side::Kernel | Side::Api | Side::Interposed => Profile::Everything,
+        Side::Kernel | Side::Api | Side::Library | Side::Interposed => Profile::Everything,
     }
 }
 
@@ -98,6 +98,7 @@ fn in_role<R>(role: Role, job: impl Job<R>) -> io::Result<R> {
     Ok(match role.side {
         Side::Kernel => with_bug(Kernel, role, job),
         Side::Api => with_bug(Api::new(), role, job),
+        Side::Library => with_bug(Library::new(), role, job),
         Side::Engine => with_bug(Rust::<wakeset::LockFree>::new(), role, job),
         Side::EngineSpinLock => with_bug(Rust::<wakeset::SpinLock>::new(), role, job),
         Side::EngineRwLock => with_bug(Rust::<wakeset::RwLock>::new(), role, job),

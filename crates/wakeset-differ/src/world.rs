@@ -4,12 +4,14 @@ mod api;
 mod engine;
 mod interposed;
 mod kernel;
+mod library;
 mod wrong;
 
 pub use api::Api;
 pub use engine::Rust;
 pub use interposed::{Interposed, is_preloaded};
 pub use kernel::Kernel;
+pub use library::Library;
 pub use syscalls::Sysno;
 pub use wrong::{Bug, Wrong};
 
@@ -20,6 +22,8 @@ pub enum Side {
     Kernel,
     /// The functions of the crate `wakeset-fd`.
     Api,
+    /// The functions of the C library.
+    Library,
     /// libc's functions, which the preload library has replaced.
     Interposed,
     /// The crate `wakeset` alone, without any descriptors.
@@ -32,9 +36,10 @@ pub enum Side {
 
 impl Side {
     /// All of them, with the names they have on the command line.
-    pub const NAMES: [(&str, Self); 6] = [
+    pub const NAMES: [(&str, Self); 7] = [
         ("kernel", Self::Kernel),
         ("api", Self::Api),
+        ("library", Self::Library),
         ("interposed", Self::Interposed),
         ("engine", Self::Engine),
         ("engine-spinlock", Self::EngineSpinLock),

@@ -26,6 +26,11 @@ fn the_rust_api_agrees() {
 }
 
 #[test]
+fn the_c_library_agrees() {
+    agrees(Side::Library);
+}
+
+#[test]
 fn the_interposer_agrees() {
     agrees(Side::Interposed);
 }
@@ -86,7 +91,7 @@ fn what_was_found_once_stays_mended() {
     for entry in std::fs::read_dir(found).unwrap() {
         let path = entry.unwrap().path();
         let program: Program = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        for side in [Side::Api, Side::Interposed] {
+        for side in [Side::Api, Side::Library, Side::Interposed] {
             let programs = std::slice::from_ref(&program);
             assert!(!compare::differs(&setup(), Pair::new(side), programs).unwrap(), "{path:?}, {}", side.name());
         }

@@ -114,7 +114,7 @@ fn as_result(result: isize) -> Result<c_int, Errno> {
 }
 
 /// An access of Wakeset's to the program's memory that faults goes on where it says; any other fault is the business of whoever had the handler before.
-fn recover_from_faults() {
+pub(super) fn recover_from_faults() {
     /// The handlers of SIGSEGV and SIGBUS from before.
     static BEFORE: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
     extern "C" fn resume(signal: c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -1,0 +1,88 @@
+//! Wakeset through the functions of its C library, called as C calls them.
+
+use super::api::recover_from_faults;
+use super::kernel::raw;
+use super::{Sysno, World};
+use libc::{c_int, c_long, c_void, epoll_event, ssize_t};
+use std::sync::Once;
+use wakeset_c::{descriptor, epoll, eventfd, io};
+
+/// The C library, in this process.
+#[derive(Debug)]
+pub struct Library(());
+
+impl Library {
+    /// Also makes Wakeset's answer to a bad pointer EFAULT from now on, which a program of its own would not get.
+    #[allow(clippy::new_without_default, reason = "it has an effect on the process")]
+    pub fn new() -> Self {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(recover_from_faults);
+        Self(())
+    }
+}
+
+fn last_errno() -> isize {
+    // SAFETY: the thread's own.
+    -(unsafe { *libc::__errno_location() } as isize)
+}
+
+fn int(result: c_int) -> isize {
+    if result < 0 { last_errno() } else { result as isize }
+}
+
+fn size(result: ssize_t) -> isize {
+    if result < 0 { last_errno() } else { result }
+}
+
+impl World for Library {
+    unsafe fn call(&mut self, number: Sysno, arguments: [usize; 6]) -> isize {
+        let [a, b, c, d, e, _] = arguments;
+        let fd = a as c_int;
+        let (events, room) = (b as *mut epoll_event, c as c_int);
+        // SAFETY: the caller's contract. Masks are null, not there at all, or as long as glibc's.
+        unsafe {
+            match number {
+                Sysno::eventfd2 => int(eventfd::ws_eventfd(a as u32, b as c_int)),
+                Sysno::epoll_create1 => int(epoll::ws_epoll_create1(fd)),
+                Sysno::epoll_ctl => int(epoll::ws_epoll_ctl(fd, b as c_int, c as c_int, d as *mut _)),
+                Sysno::epoll_wait => int(epoll::ws_epoll_wait(fd, events, room, d as c_int)),
+                Sysno::epoll_pwait => int(epoll::ws_epoll_pwait(fd, events, room, d as c_int, e as *const _)),
+                Sysno::epoll_pwait2 => int(epoll::ws_epoll_pwait2(fd, events, room, d as *const _, e as *const _)),
+                Sysno::read => size(io::ws_read(fd, b as *mut c_void, c)),
+                Sysno::write => size(io::ws_write(fd, b as *const c_void, c)),
+                Sysno::readv => size(io::ws_readv(fd, b as *const _, c as c_int)),
+                Sysno::writev => size(io::ws_writev(fd, b as *const _, c as c_int)),
+                Sysno::close => int(descriptor::ws_close(fd)),
+                Sysno::dup => int(descriptor::ws_dup(fd)),
+                Sysno::dup2 => int(descriptor::ws_dup2(fd, b as c_int)),
+                Sysno::dup3 => int(descriptor::ws_dup3(fd, b as c_int, c as c_int)),
+                Sysno::fcntl => int(descriptor::ws_fcntl(fd, b as c_int, c as c_long)),
+                Sysno::ioctl => int(descriptor::ws_ioctl(fd, b as libc::c_ulong, c as c_long)),
+                Sysno::sendmsg => size(io::ws_sendmsg(fd, b as *const _, c as c_int)),
+                Sysno::poll => int(io::ws_poll(a as *mut _, b as libc::nfds_t, c as c_int)),
+                Sysno::select => int(io::ws_select(fd, b as *mut _, c as *mut _, d as *mut _, e as *mut _)),
+                // What the library has no form of: the program says so before.
+                Sysno::pread64 | Sysno::splice => {
+                    descriptor::ws_release(fd);
+                    if number == Sysno::splice {
+                        descriptor::ws_release(room);
+                    }
+                    raw(number, arguments)
+                }
+                _ => raw(number, arguments),
+            }
+        }
+    }
+
+    fn fork(&mut self) {
+        // SAFETY: the child makes no call but _exit.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            libc::waitpid(child, &mut status, 0);
+        }
+    }
+}
