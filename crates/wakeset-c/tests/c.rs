@@ -106,7 +106,9 @@ fn compile(compiler: &str, source: &Path, extra: &[&str], linked: Linked) -> Opt
     if !have(compiler) {
         return None;
     }
-    let name = source.file_stem().and_then(|name| name.to_str()).expect("a name");
+    let stem = source.file_stem().and_then(|name| name.to_str()).expect("a name");
+    let of_examples = source.ancestors().any(|path| path.ends_with("examples"));
+    let name = format!("{}{}", if of_examples { "example-" } else { "" }, stem);
     let suffix = if linked == Linked::Static { "-static" } else { "" };
     let program = scratch(&format!("{name}-{}{suffix}", compiler.replace('+', "x")));
     let standard = if compiler.ends_with('+') { "-std=c++11" } else { "-std=c11" };
@@ -210,6 +212,11 @@ fn a_set_in_any_loop_misses_nothing() {
 #[test]
 fn signal_handlers_may_signal() {
     both("signals");
+}
+
+#[test]
+fn a_cancelled_thread_ends() {
+    both("cancel");
 }
 
 #[test]
