@@ -205,6 +205,11 @@ fn sources_of_the_program() {
 }
 
 #[test]
+fn without_a_number_for_a_doorbell() {
+    both("limits");
+}
+
+#[test]
 fn a_set_in_any_loop_misses_nothing() {
     both("pollfd");
 }

@@ -228,10 +228,12 @@ fn hand_out_fixed(set: &'static FdSet, reason: Stat, touched: &mut Touched) {
     if !watched && reason == Stat::MovedFork || set.closed.load(Ordering::SeqCst) {
         return;
     }
-    if let Err(error) = set::hand_out_held(set) {
-        complain(set.fd(), set.fd(), error);
-    }
+    let told = set::hand_out_held(set);
     if watched {
+        if let Err(error) = told {
+            // Those around it hear of its kernel half only.
+            complain(set.fd(), set.fd(), error);
+        }
         set.set.wait_queue().hand_over(|watch| to_kernel_half(watch, false, touched));
     }
 }

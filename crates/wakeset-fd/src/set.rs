@@ -441,6 +441,8 @@ fn add_kernel_watch(set: &FdSet, op: c_int, fd: c_int, event: *const epoll_event
     if !set.set.is_empty() {
         match bell::install_held(set) {
             Ok(true) => {}
+            // It cannot move: its waits look again and again.
+            Ok(false) if set.is_fixed() => {}
             Ok(false) => {
                 drop(_moving);
                 escape::fd(set.fd(), Stat::MovedLimit);
