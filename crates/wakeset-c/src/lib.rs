@@ -20,6 +20,9 @@
 //! A function that may be asleep in libc has the ABI `C-unwind`, because pthread_cancel(3) unwinds the thread from there. A panic
 //! never gets out of any: those end the process ([`outcome::whole`]), as they do by themselves in functions of the ABI `C`.
 //!
+//! To add a function: write it in the file of its topic, `extern "C"` and `no_mangle`; declare and describe it in the header, in the section of its topic; name it
+//! in the map. `tests/c.rs` fails until the three agree. Extensions have files of their own.
+//!
 //! `wakeset.map` says what the shared library exports, and under which version: a name that is added gets the version of the release it
 //! first appears in, and never changes it.
 

@@ -209,6 +209,26 @@ fn without_a_number_for_a_doorbell() {
     both("limits");
 }
 
+/// No access to memory that is not there or not filled in, and nothing lost for good.
+#[test]
+fn valgrind_has_nothing_to_say() {
+    if !have("valgrind") {
+        return;
+    }
+    for (name, arguments) in [("source", &["2"][..]), ("pollfd", &["20"]), ("cancel", &[])] {
+        let Some(program) = compile("gcc", &here("tests/c").join(name).with_extension("c"), &["-g"], Linked::Shared)
+        else {
+            return;
+        };
+        let mut command = Command::new("valgrind");
+        command.args(["-q", "--error-exitcode=9", "--child-silent-after-fork=yes", "--leak-check=full"]);
+        // A forked child forgets what it cannot use.
+        let leaks = if name == "source" { "none" } else { "definite" };
+        command.args(["--show-leak-kinds=definite", &format!("--errors-for-leak-kinds={leaks}")]);
+        run(command.arg(program).args(arguments));
+    }
+}
+
 #[test]
 fn a_set_in_any_loop_misses_nothing() {
     both("pollfd");

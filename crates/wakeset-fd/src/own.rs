@@ -7,7 +7,7 @@
 use crate::bell;
 use crate::engine;
 use crate::escape;
-use crate::section::{Masked, Section};
+use crate::section::Section;
 use crate::set::{adopt_held, check_epoll};
 use crate::sys::Errno;
 use crate::table::{self, Entry, Using};
@@ -52,7 +52,6 @@ pub unsafe fn epoll_ctl(
     let address = source.cast::<()>();
     loop {
         let _section = Section::enter();
-        let _masked = Masked::begin();
         // No move while a source is added: a set that moves must not have one.
         let moving = (op == EPOLL_CTL_ADD).then(escape::hold_moves);
         let set = match table::get(epfd) {

@@ -6,7 +6,7 @@ use crate::count::count;
 use crate::engine;
 use crate::escape;
 use crate::listeners::{self, RESCUE};
-use crate::section::{Masked, Section};
+use crate::section::Section;
 use crate::stats::Stat;
 use crate::steps::step;
 use crate::sys::{self, Errno, SIGSET_BYTES};
@@ -240,7 +240,6 @@ pub fn hand_out(epfd: c_int) -> Result<(), Errno> {
             Entry::Kernel | Entry::Counter(_) => return check_epoll(epfd),
         };
         let _section = Section::enter();
-        let _masked = Masked::begin();
         let Some(set) = Using::begin(epfd, set) else { continue };
         let moving = escape::hold_moves();
         if set.in_kernel.load(Ordering::SeqCst) {

@@ -429,9 +429,9 @@ static void *keep_waiting(void *set)
     return set;
 }
 
-static void show_races(void)
+static void show_races(int rounds)
 {
-    for (int round = 0; round < 50; round++) {
+    for (int round = 0; round < rounds; round++) {
         int set = new_set();
         pthread_t threads[3];
         make(&shared);
@@ -456,7 +456,8 @@ static void show_races(void)
     puts("races: ok");
 }
 
-int main(void)
+/* The argument, if there is one: how many rounds of races. */
+int main(int argc, char **argv)
 {
     show_control();
     show_exclusive();
@@ -465,6 +466,6 @@ int main(void)
     show_nesting();
     show_fork();
     show_numbers();
-    show_races();
+    show_races(argc > 1 ? atoi(argv[1]) : 50);
     return 0;
 }
