@@ -100,6 +100,11 @@ enum Linked {
     Static,
 }
 
+/// Flags as a part of a file's name.
+fn named(flags: &[&str]) -> String {
+    flags.concat().chars().filter(|c| c.is_ascii_alphanumeric() || "-=_".contains(*c)).collect()
+}
+
 /// Compiles a file to a program; `None` without this compiler or without any.
 fn compile(compiler: &str, source: &Path, extra: &[&str], linked: Linked) -> Option<PathBuf> {
     let prefix = prefix()?;
@@ -109,8 +114,9 @@ fn compile(compiler: &str, source: &Path, extra: &[&str], linked: Linked) -> Opt
     let stem = source.file_stem().and_then(|name| name.to_str()).expect("a name");
     let of_examples = source.ancestors().any(|path| path.ends_with("examples"));
     let name = format!("{}{}", if of_examples { "example-" } else { "" }, stem);
+    // Tests run at the same time: each way to compile it has a name of its own.
     let suffix = if linked == Linked::Static { "-static" } else { "" };
-    let program = scratch(&format!("{name}-{}{suffix}", compiler.replace('+', "x")));
+    let program = scratch(&format!("{name}-{}{suffix}{}", compiler.replace('+', "x"), named(extra)));
     let standard = if compiler.ends_with('+') { "-std=c++11" } else { "-std=c11" };
     let mut command = Command::new(compiler);
     command.args([standard, "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program);
@@ -269,7 +275,7 @@ fn headers_are_c_plus_plus() {
 /// the second is held against is known to be right.
 fn same_as_kernel(name: &str, flags: &[&str]) {
     let source = here("../wakeset-cli/tests/c").join(name).with_extension("c");
-    let plain = scratch(&format!("{name}-kernel"));
+    let plain = scratch(&format!("{name}-kernel{}", named(flags)));
     // The header wants it defined first, as the programs do for themselves.
     let with = [&["-D_GNU_SOURCE=", "-include", "wakeset/epoll.h"], flags].concat();
     let Some(program) = compile("gcc", &source, &with, Linked::Shared) else { return };
