@@ -11,6 +11,7 @@
 //! | `table` | number → object; lock-free to read |
 //! | [`counter`] | eventfd, read, write |
 //! | [`set`] | epoll_create1, epoll_ctl, epoll_wait, both halves of a set |
+//! | [`batch`], `uring` | several epoll_ctl in one call; the io_uring that hands them to the kernel |
 //! | `turns` | listeners in a set's kernel half |
 //! | [`bell`] | how a waker reaches a waiter that sleeps in the kernel half |
 //! | [`escape`] | moving objects into the kernel |
@@ -25,6 +26,7 @@
 #![no_std]
 #![warn(missing_debug_implementations)]
 
+pub mod batch;
 pub mod bell;
 mod calls;
 pub mod cancel;
@@ -49,9 +51,11 @@ mod steps;
 mod sys;
 mod table;
 mod turns;
+mod uring;
 pub mod user;
 mod verdict;
 
+pub use batch::{Command, epoll_ctl_batch};
 pub use calls::{
     close, dup, epoll_create1, epoll_ctl, epoll_pwait2, epoll_wait, eventfd, read, set_nonblocking, write,
 };

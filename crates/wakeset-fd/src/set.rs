@@ -363,19 +363,8 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
         drop(nesting);
         match result {
             Ok(()) => {
-                if adds && set.in_kernel.load(Ordering::SeqCst) {
-                    // The set went into the kernel while we were at it, perhaps without this watch: its source follows.
-                    escape::fd(fd, Stat::MovedNestedKernel);
-                } else if adds && set.has_kernel.load(Ordering::SeqCst) {
-                    // The set got a kernel half while we were at it.
-                    match bell::install(&set) {
-                        Ok(true) => {}
-                        Ok(false) => drop(escape::fd(fd, Stat::MovedLimit)),
-                        Err(error) => {
-                            let _ = set.set.remove_source(fd, address);
-                            return Done(Err(error));
-                        }
-                    }
+                if adds && let Err(error) = settle_add(&set, fd, source) {
+                    return Done(Err(error));
                 }
                 count(Stat::SyscallsAvoided, 1);
                 return Done(Ok(()));
@@ -391,8 +380,26 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
     }
 }
 
+/// Behind an add of `source` to the in-process half: the set may have got a kernel half, or gone there, while we were at it.
+pub(crate) fn settle_add(set: &FdSet, fd: c_int, source: &dyn Source) -> Result<(), Errno> {
+    if set.in_kernel.load(Ordering::SeqCst) {
+        // Perhaps without this watch: its source follows.
+        escape::fd(fd, Stat::MovedNestedKernel);
+    } else if set.has_kernel.load(Ordering::SeqCst) {
+        match bell::install(set) {
+            Ok(true) => {}
+            Ok(false) => drop(escape::fd(fd, Stat::MovedLimit)),
+            Err(error) => {
+                let _ = set.set.remove_source(fd, ptr::from_ref(source).cast());
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Whether `fd` no longer stands for `source`.
-fn has_moved(fd: c_int, source: &dyn Source) -> bool {
+pub(crate) fn has_moved(fd: c_int, source: &dyn Source) -> bool {
     match table::get(fd) {
         Entry::Counter(counter) => !ptr::addr_eq(counter, source) || counter.counter.value().is_none(),
         Entry::Set(set) if ptr::addr_eq(set, source) && set.is_fixed() => {

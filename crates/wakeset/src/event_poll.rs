@@ -1,5 +1,6 @@
 //! The set as its users see it.
 
+use crate::batch::Changes;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::events::{Event, Events};
@@ -130,10 +131,7 @@ impl<R: ReadyList> EventPoll<R> {
         if inner.is_some_and(|inner| ptr::eq(inner, core)) {
             return Err(Error::Invalid);
         }
-        if event.events.contains(Events::EXCLUSIVE) && (inner.is_some() || !Events::EXCLUSIVE_OK.contains(event.events))
-        {
-            return Err(Error::Invalid);
-        }
+        check_exclusive(event, inner.is_some())?;
         if inner.is_none() && !core.queue.may_have_watches() {
             // SAFETY: the caller's contract.
             return unsafe { core.add(fd, source, event, || Ok(())) };
@@ -325,6 +323,12 @@ impl<R: ReadyList> EventPoll<R> {
         self.patience.linger(&core.sleepers, || core.may_be_ready(), harvest)
     }
 
+    /// Takes the scan lock for several changes: what a descriptor table builds its batches from.
+    #[doc(hidden)]
+    pub fn begin_changes(&self) -> Changes<'_> {
+        Changes::begin(self.core())
+    }
+
     /// Calls `f(descriptor, source, interest, data)` for each watch, with the scan lock held.
     #[doc(hidden)]
     pub fn for_each(&self, f: impl FnMut(i32, *const dyn Source, Events, u64)) {
@@ -360,6 +364,14 @@ impl<R: ReadyList> EventPoll<R> {
     pub fn as_core(&self) -> &SetCore {
         self.core()
     }
+}
+
+/// Whether a watch on a set, or on something else, may be added with these bits as far as `EXCLUSIVE` is concerned.
+pub(crate) fn check_exclusive(event: Event, on_a_set: bool) -> Result<(), Error> {
+    if event.events.contains(Events::EXCLUSIVE) && (on_a_set || !Events::EXCLUSIVE_OK.contains(event.events)) {
+        return Err(Error::Invalid);
+    }
+    Ok(())
 }
 
 /// How one sleep ended.

@@ -21,6 +21,7 @@ extern crate alloc;
 #[macro_use]
 mod mutant;
 
+mod batch;
 mod counted;
 mod counter;
 mod engine;
@@ -50,6 +51,7 @@ mod wait_queue;
 mod wake;
 mod watch;
 
+pub use batch::{Change, Changes, OnError};
 pub use counter::{Counter, CounterFlags};
 pub use engine::Engine;
 pub use error::Error;

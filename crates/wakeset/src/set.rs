@@ -6,6 +6,8 @@
 //! 2. `SetCore::scan`, an outer set's before an inner one's: interest list, pending queue, the guarded half of each watch.
 //! 3. a wait queue's own lock: which slots are in use.
 //!
+//! A batch of changes holds the second for all that need no more than it (`Changing`, `batch.rs`).
+//!
 //! Wakers take none of them. They mark a watch `QUEUED` and push it onto `incoming`; the holder of the scan lock moves what
 //! is there to `pending`, in the order it was pushed, and delivers from there.
 
@@ -510,6 +512,11 @@ impl SetCore {
         found
     }
 
+    /// Takes the scan lock for changes of the interest list.
+    pub(crate) fn begin_changes(&self) -> Changing<'_> {
+        Changing { set: self, scan: self.scan.lock(), newly_ready: 0 }
+    }
+
     /// Adds a watch. `attached` runs once the watch is in the source's queue and may refuse it.
     ///
     /// # Safety
@@ -521,26 +528,10 @@ impl SetCore {
         event: Event,
         attached: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut scan = self.scan.lock();
-        if scan.closed {
-            return Err(Error::Closed);
-        }
-        let key = hash(fd, source.cast());
-        if scan.find(key, fd, source.cast()).is_some() {
-            return Err(Error::AlreadyWatched);
-        }
-        if !self.home().count_in() {
-            return Err(Error::WatchLimit);
-        }
+        let mut changing = self.begin_changes();
         // SAFETY: the caller's contract, passed on.
-        let added = unsafe { self.add_counted(&mut scan, key, fd, source, event, attached) };
-        match added {
-            Err(error) => {
-                self.home().count_out();
-                return Err(error);
-            }
-            Ok(newly_ready) => self.end_change(scan, newly_ready),
-        }
+        unsafe { changing.add(fd, source, event, attached) }?;
+        changing.end();
         Ok(())
     }
 
@@ -600,29 +591,15 @@ impl SetCore {
 
     /// Changes what a watch asks for, and reports it at once if that holds already.
     pub(crate) fn modify(&self, fd: i32, source: *const (), event: Event) -> Result<(), Error> {
-        let mut scan = self.scan.lock();
-        let watch = scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
-        // SAFETY: on the interest list of this set, whose lock we hold.
-        let word = &unsafe { shared(watch) }.state;
-        if State(word.load(Ordering::Relaxed)).flags().contains(Events::EXCLUSIVE) {
-            return Err(Error::Invalid);
-        }
-        // SAFETY: as above.
-        unsafe { guarded(watch) }.data = event.data;
-        step!(modify_before_state);
-        change_state(word, |state| state.with_interest(asked(event.events)));
-        step!(modified);
-        let newly_ready = self.queue_if_ready(&mut scan, watch);
-        self.end_change(scan, newly_ready);
+        let mut changing = self.begin_changes();
+        changing.modify(fd, source, event)?;
+        changing.end();
         Ok(())
     }
 
     /// Removes a watch; when it returns no harvest reports it any more.
     pub(crate) fn remove(&self, fd: i32, source: *const ()) -> Result<(), Error> {
-        let mut scan = self.scan.lock();
-        let watch = scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
-        self.forget(&mut scan, watch);
-        Ok(())
+        self.begin_changes().remove(fd, source)
     }
 
     /// Closes the set: no new watches, and all it has are gone.
@@ -740,15 +717,80 @@ impl SetCore {
         }
         true
     }
+}
 
-    /// Unlocks after a change of the interest list, and tells waiters and outer sets if it made something ready.
-    fn end_change(&self, scan: ScanGuard<'_, Scan>, newly_ready: NewlyReady) {
+/// Changes of a set's interest list under one hold of its scan lock.
+#[derive(Debug)]
+pub(crate) struct Changing<'a> {
+    set: &'a SetCore,
+    scan: ScanGuard<'a, Scan>,
+    /// How many of the changes made a watch ready that was not on the ready list.
+    newly_ready: usize,
+}
+
+impl Changing<'_> {
+    /// As [`SetCore::add`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn add(
+        &mut self,
+        fd: i32,
+        source: *const dyn Source,
+        event: Event,
+        attached: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (set, scan) = (self.set, &mut *self.scan);
+        if scan.closed {
+            return Err(Error::Closed);
+        }
+        let key = hash(fd, source.cast());
+        if scan.find(key, fd, source.cast()).is_some() {
+            return Err(Error::AlreadyWatched);
+        }
+        if !set.home().count_in() {
+            return Err(Error::WatchLimit);
+        }
+        // SAFETY: the caller's contract, passed on.
+        let added = unsafe { set.add_counted(scan, key, fd, source, event, attached) };
+        let newly_ready = added.inspect_err(|_| set.home().count_out())?;
+        self.newly_ready += usize::from(newly_ready);
+        Ok(())
+    }
+
+    /// As [`SetCore::modify`].
+    pub(crate) fn modify(&mut self, fd: i32, source: *const (), event: Event) -> Result<(), Error> {
+        let watch = self.scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
+        // SAFETY: on the interest list of this set, whose lock we hold.
+        let word = &unsafe { shared(watch) }.state;
+        if State(word.load(Ordering::Relaxed)).flags().contains(Events::EXCLUSIVE) {
+            return Err(Error::Invalid);
+        }
+        // SAFETY: as above.
+        unsafe { guarded(watch) }.data = event.data;
+        step!(modify_before_state);
+        change_state(word, |state| state.with_interest(asked(event.events)));
+        step!(modified);
+        self.newly_ready += usize::from(self.set.queue_if_ready(&mut self.scan, watch));
+        Ok(())
+    }
+
+    /// As [`SetCore::remove`].
+    pub(crate) fn remove(&mut self, fd: i32, source: *const ()) -> Result<(), Error> {
+        let watch = self.scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
+        self.set.forget(&mut self.scan, watch);
+        Ok(())
+    }
+
+    /// Unlocks, and tells as many waiters as watches were made ready, and the outer sets.
+    pub(crate) fn end(self) {
+        let Self { set, scan, newly_ready } = self;
         drop(scan);
         step!(change_unlocked);
-        if newly_ready && !mutant!("changes_kick_nobody") {
-            self.sleepers.kick();
+        if newly_ready != 0 && !mutant!("changes_kick_nobody") {
+            set.sleepers.kick_for(newly_ready);
             step!(change_kicked);
-            self.wake_outer();
+            set.wake_outer();
         }
     }
 }
