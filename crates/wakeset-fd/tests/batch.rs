@@ -329,32 +329,54 @@ fn where_io_uring_is_not_allowed_the_results_are_the_same() {
     pipes.iter().chain([&set]).for_each(|fd| Side::Wakeset.close(*fd));
 }
 
-/// While other threads keep the set's lock busy, so that the kernel puts commands aside.
+/// Runs `f` on a set while two other threads keep its locks busy, so that the kernel puts commands aside.
+fn under_contention(f: impl Fn(c_int)) {
+    let set = Side::Wakeset.set();
+    let over = AtomicBool::new(false);
+    // Always ready, so that each look at the set takes its lock for a while.
+    let busy: Vec<_> = (0..32).flat_map(|_| pipe(true)).collect();
+    busy.chunks(2).for_each(|pair| assert_eq!(Side::Wakeset.single(set, &adds(pair)[0]), 0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let mut events = [epoll_event { events: 0, u64: 0 }; 64];
+                    // SAFETY: room for as many as are said.
+                    unsafe { wakeset_fd::epoll_wait(set, events.as_mut_ptr(), 64, 0) }.unwrap();
+                }
+            });
+        }
+        // Also if it panics, or the scope would wait for ever.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(set)));
+        over.store(true, Ordering::Relaxed);
+        if let Err(panic) = done {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    busy.iter().chain([&set]).for_each(|fd| Side::Wakeset.close(*fd));
+}
+
+#[test]
+fn commands_on_one_descriptor_keep_their_order() {
+    let _alone = alone();
+    under_contention(|set| {
+        let pipes: Vec<_> = (0..MANY / 2).flat_map(|_| pipe(true)).collect();
+        assert_eq!(epoll_ctl_batch(set, 0, &mut adds(&pipes)), Ok(pipes.len()));
+        for round in 0..600 {
+            let pairs = removals(&pipes).into_iter().zip(adds(&pipes));
+            let mut commands: Vec<_> = pairs.flat_map(|(removal, add)| [removal, add]).collect();
+            let done = epoll_ctl_batch(set, 0, &mut commands);
+            assert_eq!(done, Ok(commands.len()), "round {round}: {:?}", commands.iter().find(|done| done.result != 0));
+        }
+        pipes.iter().for_each(|fd| Side::Wakeset.close(*fd));
+    });
+}
+
 #[test]
 fn what_is_removed_can_be_closed_and_its_number_used_again() {
     let _alone = alone();
     for mixed in [false, true] {
-        let set = Side::Wakeset.set();
-        let over = AtomicBool::new(false);
-        // Always ready, so that each look at the set takes its lock for a while.
-        let busy: Vec<_> = (0..32).flat_map(|_| pipe(true)).collect();
-        busy.chunks(2).for_each(|pair| assert_eq!(Side::Wakeset.single(set, &adds(pair)[0]), 0));
-        let spare = pipe(false);
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while !over.load(Ordering::Relaxed) {
-                        let mut events = [epoll_event { events: 0, u64: 0 }; 64];
-                        // SAFETY: room for as many as are said.
-                        unsafe { wakeset_fd::epoll_wait(set, events.as_mut_ptr(), 64, 0) }.unwrap();
-                        let mut event = epoll_event { events: IN, u64: 0 };
-                        for op in [EPOLL_CTL_ADD, EPOLL_CTL_DEL] {
-                            // SAFETY: the event is there.
-                            let _ = unsafe { wakeset_fd::epoll_ctl(set, op, spare[0], &raw mut event) };
-                        }
-                    }
-                });
-            }
+        under_contention(|set| {
             for round in 0..60 {
                 let make = |i: usize| {
                     if mixed && i.is_multiple_of(3) {
@@ -380,9 +402,7 @@ fn what_is_removed_can_be_closed_and_its_number_used_again() {
                 assert!(again.iter().all(|command| command.result == -libc::ENOENT));
                 fds.iter().for_each(|fd| Side::Wakeset.close(*fd));
             }
-            over.store(true, Ordering::Relaxed);
         });
-        busy.iter().chain([&spare[0], &spare[1], &set]).for_each(|fd| Side::Wakeset.close(*fd));
     }
 }
 
