@@ -4,6 +4,7 @@
 //! and Wakeset in turn, so that whatever else the machine does meanwhile meets both alike.
 
 mod backend;
+mod batch;
 mod child;
 mod close;
 mod ctl;
@@ -68,6 +69,8 @@ enum Name {
     Wait,
     /// Add, modify and remove, from 64 to 100,000 watches
     Ctl,
+    /// Add and remove from 64 to 4,096 watches in one call, against a loop of epoll_ctl(2)
+    Batch,
     /// Open, add, signal, wait, and close without removing
     Close,
     /// All ready lists side by side: `stress`, and `wait` with one set that is waited on in turn
@@ -228,8 +231,8 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
     if let Some(option) = options.group.stranger(options.name) {
         return Err(Failure::own(format!("{option} is for bench herd or bench uffd")));
     }
-    if matches!(options.name, Name::Herd | Name::Uffd) && options.ready_list.is_some() {
-        return Err(Failure::own("--ready-list is for what the engine runs: leave it out"));
+    if matches!(options.name, Name::Batch | Name::Herd | Name::Uffd) && options.ready_list.is_some() {
+        return Err(Failure::own("--ready-list is not for this benchmark: leave it out"));
     }
     let threads = options.threads.as_deref();
     match options.name {
@@ -237,6 +240,7 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Name::Pingpong => measure("pingpong", pingpong::points(), options),
         Name::Wait => measure("wait", wait::points(threads), options),
         Name::Ctl => measure("ctl", ctl::points(threads), options),
+        Name::Batch => batch::batch(options),
         Name::Close => measure("close", close::points(threads), options),
         Name::Policies => policies::policies(options),
         Name::Inversion => inversion::inversion(options),

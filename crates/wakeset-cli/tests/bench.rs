@@ -202,6 +202,19 @@ fn uffd_shows_the_herd() -> Option<bool> {
 }
 
 #[test]
+fn batch_measures_adds_and_removals_of_every_kind() {
+    let (output, rows) = bench("batch", &["batch", "--secs", "0.05"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rates = |row: &Value| {
+        [&row["kernel"]["median"], &row["wakeset"]["median"], &row["params"]["singly"]].map(Value::as_f64)
+    };
+    assert!(rows.iter().all(|row| rates(row).iter().all(|rate| rate.is_some_and(|rate| rate > 0.0))), "{rows:?}");
+    let param = |row: &Value, name: &str| row["params"][name].to_string();
+    let points: HashSet<_> = rows.iter().map(|row| ["of", "call", "n"].map(|name| param(row, name))).collect();
+    assert_eq!(points.len(), 4 * 2 * 3);
+}
+
+#[test]
 fn herd_counts_every_connection() {
     let arguments = ["herd", "--connections", "500", "--rounds", "1", "--threads", "4", "--order", "fifo,lifo"];
     let (output, rows) = bench("herd", &arguments);

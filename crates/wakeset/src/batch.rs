@@ -81,8 +81,8 @@ impl<R: ReadyList> EventPoll<R> {
     /// Makes several changes, in order, each as the single call would; how many succeeded. Each [`Change`] has its own
     /// result afterwards. When it returns all are in force: what a removal removed is reported by no wait that begins later.
     ///
-    /// It is no transaction: what was changed stays so if a later change fails, and other threads may see a part of it. A waiter is
-    /// woken for each watch that is ready, once several changes are made.
+    /// It is no transaction: what was changed stays so if a later change fails, and other threads may see a part of it. Waiters
+    /// are woken when several changes are made: one, and by it the next if it leaves something over.
     ///
     /// ```
     /// use wakeset::{Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError};

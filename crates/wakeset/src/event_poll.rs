@@ -216,9 +216,19 @@ impl<R: ReadyList> EventPoll<R> {
             return Err(Error::Invalid);
         }
         let core = self.core();
+        self.wait_by(timeout, report, |report| core.harvest(room, report))
+    }
+
+    /// A wait whose harvests are `harvest`'s.
+    pub(crate) fn wait_by(
+        &self,
+        timeout: Timeout,
+        report: &mut dyn FnMut(Event) -> bool,
+        harvest: impl Fn(&mut dyn FnMut(Event) -> bool) -> usize,
+    ) -> Result<usize, Error> {
         let refused = Cell::new(false);
         let mut harvest = || {
-            core.harvest(room, |event| {
+            harvest(&mut |event| {
                 refused.set(!report(event));
                 !refused.get()
             })

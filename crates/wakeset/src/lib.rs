@@ -30,6 +30,7 @@ mod event_poll;
 mod events;
 #[cfg(any(loom, shuttle))]
 mod explore;
+mod hand;
 mod lock;
 mod nesting;
 mod patience;
@@ -60,6 +61,7 @@ pub use events::{Event, Events};
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub use explore::explore;
+pub use hand::{Hand, Holders, Told};
 #[doc(hidden)]
 pub use lock::{RawLock, ScanGuard, ScanLock, set_priority_inheritance};
 

@@ -14,6 +14,7 @@
 use crate::engine::Shared;
 use crate::error::Error;
 use crate::events::{Event, Events};
+use crate::hand::{HandCore, Hands};
 use crate::lock::{ScanGuard, ScanLock};
 use crate::pool::{Pool, Pooled};
 use crate::ready_list::{Incoming, Policy};
@@ -81,6 +82,10 @@ pub(crate) struct Scan {
     free: *mut Watch,
     /// The set takes no more watches.
     closed: bool,
+    /// The hands in which events may be.
+    pub(crate) hands: Hands,
+    /// Somebody has harvested without a hand.
+    pub(crate) strangers: bool,
 }
 
 // SAFETY: the raw pointers lead to type-stable memory that the scan lock guards.
@@ -191,6 +196,8 @@ impl Pooled for SetCore {
                 pending: Pending::EMPTY,
                 free: ptr::null_mut(),
                 closed: true,
+                hands: Hands::new(),
+                strangers: false,
             })),
             pending_hint: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
@@ -238,7 +245,9 @@ impl SetCore {
         self.policy.store(policy as u32, Ordering::Relaxed);
         self.slow_wakes.store(u32::from(policy != Policy::LockFree), Ordering::SeqCst);
         self.queue.reopen();
-        self.scan.lock().closed = false;
+        let mut scan = self.scan.lock();
+        scan.closed = false;
+        scan.strangers = false;
     }
 
     /// From now on a set watches this one: wakes go further out even if a watch is queued already.
@@ -352,7 +361,12 @@ impl SetCore {
     }
 
     /// Delivers what [`in_hand`](Self::in_hand) finds ready, without taking it from the waker; whether some may be left.
-    fn sweep(scan: &Scan, room: usize, reported: &mut usize, report: &mut impl FnMut(Event) -> bool) -> bool {
+    fn sweep(
+        scan: &Scan,
+        room: usize,
+        reported: &mut usize,
+        report: &mut impl FnMut(Event, *mut Watch) -> bool,
+    ) -> bool {
         let mut left = false;
         for watch in Self::in_hand(scan) {
             // SAFETY: as in `harvest`.
@@ -364,7 +378,7 @@ impl SetCore {
             if ready.is_empty() {
                 continue;
             }
-            if *reported == room || !report(Event::new(ready, *data)) {
+            if *reported == room || !report(Event::new(ready, *data), watch) {
                 return true;
             }
             *reported += 1;
@@ -383,6 +397,16 @@ impl SetCore {
     /// Each pending watch is looked at once: polled again, reported if it holds, and then put back at the end
     /// (level-triggered), taken off (edge-triggered) or disarmed (ONESHOT).
     pub(crate) fn harvest(&self, room: usize, mut report: impl FnMut(Event) -> bool) -> usize {
+        self.harvest_known(room, true, |event, _| report(event))
+    }
+
+    /// [`harvest`](Self::harvest) that also says which watch each event is of, for a hand. `strange`: by somebody who has none.
+    pub(crate) fn harvest_known(
+        &self,
+        room: usize,
+        strange: bool,
+        mut report: impl FnMut(Event, *mut Watch) -> bool,
+    ) -> usize {
         if room == 0 || !self.may_be_ready() {
             return 0;
         }
@@ -434,7 +458,7 @@ impl SetCore {
                 }
             }
             step!(report_before);
-            if !report(Event::new(ready, data)) {
+            if !report(Event::new(ready, data), watch) {
                 let mark = if ours { Mark::Ours } else { mark_queued(word) };
                 again |= mark == Mark::InHand;
                 if mark == Mark::Ours {
@@ -452,8 +476,19 @@ impl SetCore {
                 change_state(word, State::disarmed);
             }
         }
+        scan.strangers |= strange && reported != 0;
         self.end_scan(scan, again);
         reported
+    }
+
+    /// [`harvest`](Self::harvest) into a hand.
+    pub(crate) fn harvest_into(&self, hand: &HandCore, room: usize, mut report: impl FnMut(Event) -> bool) -> usize {
+        self.harvest_known(room, false, |event, watch| {
+            // SAFETY: a harvest reports with the scan lock held.
+            let may = unsafe { hand.has_room() };
+            // SAFETY: as above.
+            may && report(event) && unsafe { hand.take(Known::of(watch)) }
+        })
     }
 
     /// Whether an event could be delivered now; drops what is queued but does not hold. What polling a set means.
@@ -514,7 +549,7 @@ impl SetCore {
 
     /// Takes the scan lock for changes of the interest list.
     pub(crate) fn begin_changes(&self) -> Changing<'_> {
-        Changing { set: self, scan: self.scan.lock(), newly_ready: 0 }
+        Changing { set: self, scan: self.scan.lock(), newly_ready: false }
     }
 
     /// Adds a watch. `attached` runs once the watch is in the source's queue and may refuse it.
@@ -719,13 +754,40 @@ impl SetCore {
     }
 }
 
+/// What tells a watch from all others, also from later ones in the same memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known(Handle);
+
+impl Known {
+    /// For the holder of the scan lock.
+    #[inline]
+    fn of(watch: *mut Watch) -> Self {
+        // SAFETY: type-stable.
+        let state = State(unsafe { shared(watch) }.state.load(Ordering::Relaxed));
+        Self(Handle::new(watch, state, false))
+    }
+}
+
+/// Where an event of a watch is when the watch is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Nowhere.
+    Nowhere,
+    /// In a hand.
+    InHand(Known),
+    /// It was a one-shot one, with somebody who has no hand.
+    Disarmed,
+    /// Somebody without a hand may have it.
+    Unknown,
+}
+
 /// Changes of a set's interest list under one hold of its scan lock.
 #[derive(Debug)]
 pub(crate) struct Changing<'a> {
     set: &'a SetCore,
     scan: ScanGuard<'a, Scan>,
-    /// How many of the changes made a watch ready that was not on the ready list.
-    newly_ready: usize,
+    /// Whether one of the changes made a watch ready that was not on the ready list.
+    newly_ready: NewlyReady,
 }
 
 impl Changing<'_> {
@@ -754,7 +816,7 @@ impl Changing<'_> {
         // SAFETY: the caller's contract, passed on.
         let added = unsafe { set.add_counted(scan, key, fd, source, event, attached) };
         let newly_ready = added.inspect_err(|_| set.home().count_out())?;
-        self.newly_ready += usize::from(newly_ready);
+        self.newly_ready |= newly_ready;
         Ok(())
     }
 
@@ -771,8 +833,44 @@ impl Changing<'_> {
         step!(modify_before_state);
         change_state(word, |state| state.with_interest(asked(event.events)));
         step!(modified);
-        self.newly_ready += usize::from(self.set.queue_if_ready(&mut self.scan, watch));
+        self.newly_ready |= self.set.queue_if_ready(&mut self.scan, watch);
         Ok(())
+    }
+
+    /// [`modify`](Self::modify) by a hand, which gives back the event it has of the watch.
+    pub(crate) fn modify_from(
+        &mut self,
+        hand: &HandCore,
+        fd: i32,
+        source: *const (),
+        event: Event,
+    ) -> Result<(), Error> {
+        let watch = self.scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
+        self.modify(fd, source, event)?;
+        // SAFETY: we hold the scan lock.
+        unsafe { hand.give_back(Known::of(watch)) };
+        Ok(())
+    }
+
+    /// Removes a watch and says in whose hands an event of it is, `but` not asked.
+    pub(crate) fn remove_telling(&mut self, fd: i32, source: *const (), but: Option<&HandCore>) -> Result<Kept, Error> {
+        let watch = self.scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
+        // SAFETY: on the interest list of this set, whose lock we hold.
+        let state = State(unsafe { shared(watch) }.state.load(Ordering::SeqCst));
+        let known = Known::of(watch);
+        let kept = if self.scan.hands.holder(known, but).is_some() {
+            Kept::InHand(known)
+        } else if !self.scan.strangers {
+            Kept::Nowhere
+        } else if state.has_been_unbounded() || mutant!("tell_without_history") && !state.is_disarmed() {
+            Kept::Unknown
+        } else if state.is_disarmed() {
+            Kept::Disarmed
+        } else {
+            Kept::Nowhere
+        };
+        self.set.forget(&mut self.scan, watch);
+        Ok(kept)
     }
 
     /// As [`SetCore::remove`].
@@ -782,13 +880,14 @@ impl Changing<'_> {
         Ok(())
     }
 
-    /// Unlocks, and tells as many waiters as watches were made ready, and the outer sets.
+    /// Unlocks, and tells a waiter and the outer sets if something was made ready.
     pub(crate) fn end(self) {
         let Self { set, scan, newly_ready } = self;
         drop(scan);
         step!(change_unlocked);
-        if newly_ready != 0 && !mutant!("changes_kick_nobody") {
-            set.sleepers.kick_for(newly_ready);
+        if newly_ready && !mutant!("changes_kick_nobody") {
+            // One for all: a waiter that leaves something over wakes the next.
+            set.sleepers.kick();
             step!(change_kicked);
             set.wake_outer();
         }

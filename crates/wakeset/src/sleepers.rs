@@ -67,19 +67,6 @@ impl Sleepers {
         counts != 0
     }
 
-    /// [`kick`](Self::kick) for each of `n` events that were published together: wakes no more than wait. Who comes to wait
-    /// later looks at the list before it sleeps.
-    pub(crate) fn kick_for(&self, n: usize) {
-        if n == 1 || mutant!("batch_kicks_one") {
-            self.kick();
-            return;
-        }
-        fence_after_rmw();
-        let counts = self.counts.load(Ordering::SeqCst);
-        let waiting = counts % LINGERING + counts % ELSEWHERE / LINGERING + counts / ELSEWHERE;
-        let _all = (0..waiting.min(n as u64)).all(|_| self.kick());
-    }
-
     #[cold]
     fn kick_sleeping(&self, counts: u64) {
         let mut woken = 0;
@@ -187,18 +174,6 @@ impl Sleepers {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn of_many_events_each_waiter_gets_one() {
-        let sleepers = Sleepers::new();
-        sleepers.kick_for(5);
-        assert_eq!(sleepers.turn.word().load(Ordering::SeqCst), 0, "nobody is there");
-        sleepers.counts.fetch_add(3 * HERE + LINGERING, Ordering::SeqCst);
-        sleepers.kick_for(2);
-        assert_eq!(sleepers.turn.word().load(Ordering::SeqCst), 2, "one kick for each event");
-        sleepers.kick_for(50);
-        assert_eq!(sleepers.turn.word().load(Ordering::SeqCst), 6, "one for each waiter");
-    }
 
     #[test]
     fn who_lingers_is_a_waiter_and_needs_no_waking() {

@@ -7,6 +7,7 @@
 //! | 20 | `QUEUED`: on the ready list, or in the hands of the waker that is about to put it there | a waker (CAS), the scan-lock holder | the scan-lock holder |
 //! | 21 | `DEAD`: removed while a waker had it; who finds it on a ready list frees it | the scan-lock holder | the scan-lock holder |
 //! | 22 | `LISTED`: whoever turned `QUEUED` on has finished: the watch is on the list and a waiter has been told | that waker (CAS on its own round), the scan-lock holder | with `QUEUED` |
+//! | 23 | `UNBOUNDED`: has been without ONESHOT at some time of this life, so that it may have been reported more than once for an arming | add, modify | – |
 //! | 24–44 | generation: counts the lives of this piece of memory | – | – |
 //! | 45–63 | round: counts how often `QUEUED` was turned on, so that a waker who comes back late does not take another's mark for its own | – | – |
 //!
@@ -27,6 +28,7 @@ const FLAGS: u64 = 0xf << FLAGS_SHIFT;
 const QUEUED: u64 = 1 << 20;
 const DEAD: u64 = 1 << 21;
 const LISTED: u64 = 1 << 22;
+const UNBOUNDED: u64 = 1 << 23;
 const ROUND: u64 = 1 << (GENERATION_SHIFT + GENERATION_BITS);
 
 /// One value of a watch's state word.
@@ -101,7 +103,18 @@ impl State {
     pub(crate) const fn with_interest(self, interest: Events) -> Self {
         let mask = (interest.bits() as u64) & MASK;
         let flags = ((interest.bits() as u64) >> (28 - FLAGS_SHIFT)) & FLAGS;
-        Self(self.0 & !(MASK | FLAGS) | mask | flags)
+        let unbounded = if interest.contains(Events::ONESHOT) { 0 } else { UNBOUNDED };
+        Self(self.0 & !(MASK | FLAGS) | mask | flags | unbounded)
+    }
+
+    /// Whether it has been without ONESHOT in this life.
+    pub(crate) const fn has_been_unbounded(self) -> bool {
+        self.0 & UNBOUNDED != 0
+    }
+
+    /// Whether a ONESHOT report has disarmed it: nothing else empties the mask of a watch.
+    pub(crate) const fn is_disarmed(self) -> bool {
+        self.mask() == 0
     }
 
     /// After a ONESHOT report: nothing is asked for, the flags stay.
@@ -147,6 +160,15 @@ mod tests {
             state = state.ended();
         }
         assert_eq!(state, State::FREE);
+    }
+
+    #[test]
+    fn only_who_was_always_oneshot_is_bounded() {
+        let oneshot = State::FREE.with_interest(Events::IN | Events::ONESHOT);
+        assert!(!oneshot.has_been_unbounded() && !oneshot.is_disarmed() && oneshot.disarmed().is_disarmed());
+        let modified = oneshot.with_interest(Events::IN).with_interest(Events::IN | Events::ONESHOT);
+        assert!(modified.has_been_unbounded());
+        assert!(!modified.ended().has_been_unbounded(), "another life");
     }
 
     #[test]

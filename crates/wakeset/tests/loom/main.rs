@@ -8,11 +8,15 @@
 
 use loom::thread;
 use std::sync::Arc;
-use wakeset::{Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, Source, Timeout, explore};
+use wakeset::{
+    Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError, Source, Timeout,
+    Told, explore,
+};
 
 mod counter;
 mod escape;
 mod exclusive;
+mod hand;
 mod nesting;
 mod ready_lists;
 mod reclaim;

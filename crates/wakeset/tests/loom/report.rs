@@ -263,3 +263,20 @@ fn an_add_to_a_longer_queue_sees_a_wake_or_is_seen() {
         assert_eq!(reported, [Some(1), Some(2)]);
     });
 }
+
+/// Catches a batch whose add polls before it is in the wait queue, or whose change of interest tells nobody.
+#[test]
+fn a_batch_sees_a_wake_or_is_seen() {
+    explore(2, || {
+        let world = World::new();
+        let other = open(&world.engine);
+        world.set.add(2, &other, Event::new(Events::OUT | Events::ET, 2)).unwrap();
+        assert_eq!(world.take(), Some(2));
+        let writer = run(&world, |world| world.counter.write(1).unwrap());
+        let edge = |data| Event::new(Events::IN | Events::ET, data);
+        let mut changes = [Change::add(1, &world.counter, edge(1)), Change::remove(2, &other)];
+        assert_eq!(world.set.apply(&mut changes, OnError::GoOn), 2);
+        writer.join().unwrap();
+        assert_eq!([world.take(), world.take()], [Some(1), None]);
+    });
+}

@@ -67,3 +67,21 @@ fn what_one_waiter_leaves_wakes_the_next() {
         assert_eq!(waiters.map(|waiter| waiter.join().unwrap()), [Some(1), Some(1)]);
     });
 }
+
+/// Catches a batch that tells nobody, or only one of two for whom it has something.
+#[test]
+fn a_batch_of_ready_sources_wakes_two_sleepers() {
+    explore(2, || {
+        let world = World::new();
+        let other = open(&world.engine);
+        world.counter.write(1).unwrap();
+        other.write(1).unwrap();
+        let waiters = [0, 1].map(|_| run(&world, |world| wait(&world.set, Timeout::Never)));
+        let ready = |data| Event::new(Events::IN | Events::ET, data);
+        let mut changes = [Change::add(1, &world.counter, ready(1)), Change::add(2, &other, ready(2))];
+        assert_eq!(world.set.apply(&mut changes, OnError::GoOn), 2);
+        let mut got = waiters.map(|waiter| waiter.join().unwrap());
+        got.sort_unstable();
+        assert_eq!(got, [Some(1), Some(2)]);
+    });
+}
