@@ -109,8 +109,8 @@ impl HandCore {
     /// Waits until what it held at `turn` is put down; `false` if the time is up before.
     fn wait_past(&self, turn: u32, deadline: Option<Deadline>) -> bool {
         loop {
-            // Acquire: see `holds`.
-            let now = self.turn.word().load(ordering!(Acquire, "hand_wait_relaxed"));
+            // Relaxed: who waits looks through the hands again, under the lock.
+            let now = self.turn.word().load(Ordering::Relaxed);
             if now & !AWAITED != turn & !AWAITED {
                 return true;
             }

@@ -862,7 +862,7 @@ impl Changing<'_> {
             Kept::InHand(known)
         } else if !self.scan.strangers {
             Kept::Nowhere
-        } else if state.has_been_unbounded() || mutant!("tell_without_history") && !state.is_disarmed() {
+        } else if state.has_been_unbounded() && !mutant!("tell_without_history") {
             Kept::Unknown
         } else if state.is_disarmed() {
             Kept::Disarmed

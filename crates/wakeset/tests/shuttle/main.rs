@@ -9,7 +9,10 @@ use shuttle::thread;
 use std::sync::Arc;
 // Bookkeeping of the scenarios, not of the engine: shuttle runs one thread at a time, and these are no points to switch at.
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use wakeset::{Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, Source, Timeout, explore};
+use wakeset::{
+    Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError, Source, Timeout,
+    Told, explore,
+};
 
 /// Reported when the scenario is over, to every waiter: level-triggered and never read.
 const STOP: u64 = u64::MAX;
@@ -145,6 +148,110 @@ fn changes_and_removals() {
             })
         });
         join(producers.into_iter().chain(waiters).chain([changer]));
+    });
+}
+
+/// Changes, removals and additions in one batch, while others write and wait: as above.
+#[test]
+fn batches() {
+    struct Shared {
+        world: World,
+        counters: [Description<Counter>; 2],
+        removed: AtomicU64,
+    }
+    explore(|| {
+        let world = World::new(2 * 3);
+        let counters = [open(&world.engine), open(&world.engine)];
+        for (fd, counter) in (0..).zip(&counters) {
+            world.set.add(fd, counter, Event::new(Events::IN | Events::ET, 1)).unwrap();
+        }
+        let shared = Arc::new(Shared { world, counters, removed: AtomicU64::new(0) });
+        let producers = [0, 1].map(|which| {
+            run(&shared, move |shared| {
+                for _ in 0..3 {
+                    shared.counters[which].write(1).unwrap();
+                }
+            })
+        });
+        let changer = run(&shared, |Shared { world, counters: [first, second], removed }| {
+            for number in 2..5 {
+                let event = |data| Event::new(Events::IN | Events::ET, data);
+                let mut away =
+                    [Change::modify(0, first, event(number)), Change::remove(0, first), Change::remove(1, second)];
+                assert_eq!(world.set.apply(&mut away, OnError::Stop), 3);
+                removed.store(number, SeqCst);
+                let mut back = [Change::add(1, second, event(number + 1)), Change::add(0, first, event(number + 1))];
+                assert_eq!(world.set.apply(&mut back, OnError::Stop), 2);
+            }
+        });
+        let waiters = [1, 2].map(|room| {
+            run(&shared, move |Shared { world, counters, removed }| {
+                world.serve(
+                    room,
+                    || removed.load(SeqCst),
+                    |event, removed| {
+                        assert!(event.data > removed, "reported after its removal");
+                        counters.iter().for_each(|counter| world.consume(counter));
+                    },
+                );
+            })
+        });
+        join(producers.into_iter().chain(waiters).chain([changer]));
+    });
+}
+
+/// Watches are removed and what they stand for is freed while others have their events in hand: nothing is used after it was freed.
+#[test]
+fn hands() {
+    struct Shared {
+        world: World,
+        counter: Description<Counter>,
+        /// What stands for numbers up to this one is freed.
+        freed: AtomicU64,
+    }
+    explore(|| {
+        let world = World::new(3);
+        let counter = open(&world.engine);
+        world.set.add(1, &counter, Event::new(Events::IN, 1)).unwrap();
+        let shared = Arc::new(Shared { world, counter, freed: AtomicU64::new(0) });
+        let producer = run(&shared, |shared| {
+            for _ in 0..3 {
+                shared.counter.write(1).unwrap();
+            }
+        });
+        let changer = run(&shared, |Shared { world, counter, freed }| {
+            for number in 1..4 {
+                match world.set.remove_telling(1, counter).unwrap() {
+                    Told::Free => {}
+                    Told::InHand(holders) => assert!(holders.wait(Timeout::Never)),
+                    told => panic!("{told:?}"),
+                }
+                freed.store(number, SeqCst);
+                let mode = [Events::empty(), Events::ONESHOT, Events::ET][number as usize % 3];
+                world.set.add(1, counter, Event::new(Events::IN | mode, number + 1)).unwrap();
+            }
+        });
+        let waiters = [1, 2].map(|room| {
+            run(&shared, move |Shared { world, counter, freed }| {
+                let mut hand = world.set.hand().unwrap();
+                loop {
+                    let mut events = vec![Event::default(); room];
+                    let n = hand.wait(&mut events, Timeout::Never).unwrap();
+                    for event in &events[..n] {
+                        if event.data == STOP {
+                            return;
+                        }
+                        thread::yield_now();
+                        assert!(event.data > freed.load(SeqCst), "used after it was freed");
+                        world.consume(counter);
+                        // The next life of the watch is another one, or this one is armed again.
+                        let armed = hand.modify(1, counter, Event::new(Events::IN | Events::ONESHOT, event.data));
+                        assert!(armed.is_ok() || armed == Err(Error::NotWatched));
+                    }
+                }
+            })
+        });
+        join([producer, changer].into_iter().chain(waiters));
     });
 }
 
