@@ -15,6 +15,7 @@
 //! | `turns` | listeners in a set's kernel half |
 //! | [`bell`] | how a waker reaches a waiter that sleeps in the kernel half |
 //! | [`escape`] | moving objects into the kernel |
+//! | [`hand`] | removals that say in whose hands an event is |
 //! | [`listeners`] | listening sockets: who is woken for a connection |
 //! | [`own`] | sources that have no number |
 //! | [`descriptor`], [`fork`] | close, dup, exec, `SCM_RIGHTS`, fork |
@@ -36,6 +37,7 @@ pub mod descriptor;
 mod engine;
 pub mod escape;
 pub mod fork;
+pub mod hand;
 pub mod listeners;
 mod memory;
 mod moving;

@@ -505,6 +505,22 @@ pub unsafe fn epoll_wait(
     limit: Limit,
     mask: Mask,
 ) -> Verdict<c_int> {
+    // SAFETY: the caller's contract.
+    unsafe { epoll_wait_into(None, epfd, events, room, limit, mask) }
+}
+
+/// [`epoll_wait`] with what is reported from the in-process half in a hand, which is of the set that `epfd` stands for.
+///
+/// # Safety
+/// As [`epoll_wait`].
+pub(crate) unsafe fn epoll_wait_into(
+    hand: Option<&wakeset::Hand<'static>>,
+    epfd: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    limit: Limit,
+    mask: Mask,
+) -> Verdict<c_int> {
     loop {
         let set = match table::get(epfd) {
             Entry::Set(set) => set,
@@ -541,6 +557,7 @@ pub unsafe fn epoll_wait(
         count(Stat::Waits, 1);
         let wait = Wait {
             set: &set,
+            hand,
             events,
             room,
             limit,
@@ -604,6 +621,7 @@ pub unsafe fn in_kernel(epfd: c_int, events: *mut epoll_event, mut call: impl Fn
 /// One wait on one set.
 struct Wait<'a> {
     set: &'a FdSet,
+    hand: Option<&'a wakeset::Hand<'static>>,
     events: *mut epoll_event,
     room: c_int,
     limit: Limit,
@@ -677,14 +695,19 @@ impl Wait<'_> {
     fn harvest(&self, filled: c_int) -> c_int {
         let _section = Section::enter();
         let mut place = self.events.wrapping_add(filled as usize);
-        let n = self.set.set.harvest((self.room - filled) as usize, |event| {
+        let room = (self.room - filled) as usize;
+        let report = |event: Event| {
             let event = epoll_event { events: event.events.bits(), u64: event.data };
             // SAFETY: the caller gives the memory for `room` events, and a harvest reports no more than it has room for.
             let stored = unsafe { user::store_event(place, event) };
             place = place.wrapping_add(1);
             self.faulted.set(!stored);
             stored
-        });
+        };
+        let n = match self.hand {
+            Some(hand) => hand.harvest(room, report),
+            None => self.set.set.harvest(room, report),
+        };
         n as c_int
     }
 

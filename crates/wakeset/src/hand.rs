@@ -308,6 +308,28 @@ impl<R: ReadyList> Hand<'_, R> {
         self.set.wait_by(timeout, report, |report| set.harvest_into(hand, room, report))
     }
 
+    /// [`EventPoll::harvest`] into this hand.
+    #[doc(hidden)]
+    #[inline]
+    pub fn harvest(&self, room: usize, report: impl FnMut(Event) -> bool) -> usize {
+        self.set.as_core().harvest_into(&self.core, room, report)
+    }
+
+    /// [`modify`](Self::modify) by address; it is only compared.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    #[doc(hidden)]
+    pub fn modify_source(&mut self, fd: i32, source: *const (), event: Event) -> Result<(), Error> {
+        if event.events.contains(Events::EXCLUSIVE) {
+            return Err(Error::Invalid);
+        }
+        let mut changing = self.set.as_core().begin_changes();
+        changing.modify_from(&self.core, fd, source, event)?;
+        changing.end();
+        Ok(())
+    }
+
     /// Says that this thread is done with all its events of this set. Costs one instruction, and a system call only if somebody waits
     /// for it.
     pub fn put_down(&mut self) {
@@ -319,13 +341,7 @@ impl<R: ReadyList> Hand<'_, R> {
     /// # Errors
     /// As [`EventPoll::modify`]; the event stays in hand. [`Error::NotWatched`] says that the watch has been removed.
     pub fn modify<S: Source + 'static>(&mut self, fd: i32, source: &Description<S>, event: Event) -> Result<(), Error> {
-        if event.events.contains(Events::EXCLUSIVE) {
-            return Err(Error::Invalid);
-        }
-        let mut changing = self.set.as_core().begin_changes();
-        changing.modify_from(&self.core, fd, ptr::from_ref::<S>(source).cast(), event)?;
-        changing.end();
-        Ok(())
+        self.modify_source(fd, ptr::from_ref::<S>(source).cast(), event)
     }
 
     /// [`EventPoll::remove_telling`] by a thread that may have an event of the watch itself: only other hands count.
