@@ -12,6 +12,7 @@ mod engine;
 pub mod herd;
 mod inversion;
 mod kernel;
+mod nest;
 mod pingpong;
 mod policies;
 mod realtime;
@@ -71,6 +72,8 @@ enum Name {
     Ctl,
     /// Add and remove from 64 to 4,096 watches in one call, against a loop of epoll_ctl(2)
     Batch,
+    /// Add sets to sets, in threads with trees of their own
+    Nest,
     /// Open, add, signal, wait, and close without removing
     Close,
     /// All ready lists side by side: `stress`, and `wait` with one set that is waited on in turn
@@ -241,6 +244,7 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Name::Wait => measure("wait", wait::points(threads), options),
         Name::Ctl => measure("ctl", ctl::points(threads), options),
         Name::Batch => batch::batch(options),
+        Name::Nest => measure("nest", nest::points(threads), options),
         Name::Close => measure("close", close::points(threads), options),
         Name::Policies => policies::policies(options),
         Name::Inversion => inversion::inversion(options),

@@ -33,7 +33,8 @@ pub(crate) struct Shared {
     pub(crate) sets: Pool<SetCore>,
     /// Taken to add a set to a set, or a source to a set that is itself watched; never by a harvest, a removal or a
     /// close. See [`nesting`](crate::nesting).
-    pub(crate) nesting: ScanLock<()>,
+    /// Guards a count of the walks that its checks have made.
+    pub(crate) nesting: ScanLock<usize>,
     /// Watches in all sets together, counted only under a limit.
     watched: AtomicUsize,
     watch_limit: usize,
@@ -105,7 +106,7 @@ impl Shared {
         Self {
             watches: Pool::new(),
             sets: Pool::new(),
-            nesting: ScanLock::new(()),
+            nesting: ScanLock::new(0),
             watched: AtomicUsize::new(0),
             watch_limit,
         }

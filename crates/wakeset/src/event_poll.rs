@@ -136,13 +136,13 @@ impl<R: ReadyList> EventPoll<R> {
             // SAFETY: the caller's contract.
             return unsafe { core.add(fd, source, event, || Ok(())) };
         }
-        let _nesting = self.engine.shared().nesting.lock();
+        let mut rounds = self.engine.shared().nesting.lock();
         if let Some(inner) = inner {
-            nesting::check_loop(core, inner)?;
+            nesting::check_loop(&mut rounds, core, inner)?;
             inner.note_outer();
         }
         // SAFETY: the caller's contract.
-        unsafe { core.add(fd, source, event, || nesting::check_paths(target)) }
+        unsafe { core.add(fd, source, event, || nesting::check_paths(&mut rounds, target)) }
     }
 
     /// Changes what a watch asks for: `EPOLL_CTL_MOD`. Re-arms it, and reports readiness that is already there.

@@ -3,10 +3,16 @@
 //! Only an add that puts a set into a set, or anything into a set that another set watches, comes here. It holds the
 //! engine's nesting lock throughout, so the graph of sets gains no edge while it is looked at; it may lose some, which only
 //! makes the check too strict for that moment, as in Linux.
+//!
+//! The lock is the engine's, because whether an edge closes a circle, or is one way too many from a source, depends on edges anywhere, and
+//! two adds in different places can each be right and together wrong. How long it is held: each set below and above is looked at
+//! once (`Round`), so that is O(their watches); and from each source below all ways up are counted, at most the limits' sum, 660, of at most
+//! five steps, and one step for each set that nobody watches.
 
 use crate::error::Error;
 use crate::set::SetCore;
 use crate::source::Source;
+use crate::sync::{Ordering, UnmodelledUsize};
 use crate::wait_queue::WaitQueue;
 use alloc::vec::Vec;
 use core::ptr;
@@ -18,20 +24,59 @@ const MAX_STEPS: usize = 4;
 /// source straight to such a set, are not counted, which is why Linux's first limit (1000) never shows.
 const PATH_LIMITS: [usize; MAX_STEPS + 1] = [1000, 500, 100, 50, 10];
 
-/// Whether `inner` may be put into `outer`.
+/// A walk through the sets below or above one, for the holder of the nesting lock. Without it a set would be looked at once for each way
+/// that leads to it, of which there may be millions: sets without a source in them count in no path limit.
+#[derive(Clone, Copy)]
+struct Round(usize);
+
+/// What a walk has found out about a set. Guarded by the nesting lock.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    round: UnmodelledUsize,
+    steps: UnmodelledUsize,
+}
+
+impl Seen {
+    pub(crate) fn new() -> Self {
+        Self { round: UnmodelledUsize::new(0), steps: UnmodelledUsize::new(0) }
+    }
+}
+
+impl Round {
+    fn begin(rounds: &mut usize) -> Self {
+        *rounds += 1;
+        Self(*rounds)
+    }
+
+    /// What was noted for the set in this round.
+    fn of(self, set: &SetCore) -> Option<usize> {
+        let seen = &set.seen;
+        (seen.round.load(Ordering::Relaxed) == self.0).then(|| seen.steps.load(Ordering::Relaxed))
+    }
+
+    fn note(self, set: &SetCore, steps: usize) {
+        set.seen.steps.store(steps, Ordering::Relaxed);
+        set.seen.round.store(self.0, Ordering::Relaxed);
+    }
+}
+
+/// Whether `inner` may be put into `outer`. `rounds` is what the nesting lock guards.
 ///
 /// # Errors
 /// [`Error::Loop`] (ELOOP) if `outer` can be reached from `inner`, or the chain through both would have more than five sets;
 /// [`Error::NoMemory`].
-pub(crate) fn check_loop(outer: &SetCore, inner: &SetCore) -> Result<(), Error> {
-    let below = steps_below(inner, outer, 0)?;
-    let above = steps_above(outer, 0)?;
+pub(crate) fn check_loop(rounds: &mut usize, outer: &SetCore, inner: &SetCore) -> Result<(), Error> {
+    let below = steps_below(Round::begin(rounds), inner, outer, 0)?;
+    let above = steps_above(Round::begin(rounds), outer, 0)?;
     if below + 1 + above > MAX_STEPS { Err(Error::Loop) } else { Ok(()) }
 }
 
-fn steps_below(set: &SetCore, never: &SetCore, depth: usize) -> Result<usize, Error> {
+fn steps_below(round: Round, set: &SetCore, never: &SetCore, depth: usize) -> Result<usize, Error> {
     if ptr::eq(set, never) || depth > MAX_STEPS {
         return Err(Error::Loop);
+    }
+    if let Some(steps) = round.of(set) {
+        return Ok(steps);
     }
     let mut inner = Sets::default();
     set.for_each(|_, source, _, _| {
@@ -43,20 +88,25 @@ fn steps_below(set: &SetCore, never: &SetCore, depth: usize) -> Result<usize, Er
     let mut steps = 0;
     for set in inner.all()? {
         // SAFETY: sets are type-stable.
-        steps = steps.max(1 + steps_below(unsafe { &*set }, never, depth + 1)?);
+        steps = steps.max(1 + steps_below(round, unsafe { &*set }, never, depth + 1)?);
     }
+    round.note(set, steps);
     Ok(steps)
 }
 
-fn steps_above(set: &SetCore, depth: usize) -> Result<usize, Error> {
+fn steps_above(round: Round, set: &SetCore, depth: usize) -> Result<usize, Error> {
     if depth > MAX_STEPS {
         return Err(Error::Loop);
+    }
+    if let Some(steps) = round.of(set) {
+        return Ok(steps);
     }
     let mut steps = 0;
     for outer in sets_watching(&set.queue)? {
         // SAFETY: sets are type-stable.
-        steps = steps.max(1 + steps_above(unsafe { &*outer }, depth + 1)?);
+        steps = steps.max(1 + steps_above(round, unsafe { &*outer }, depth + 1)?);
     }
+    round.note(set, steps);
     Ok(steps)
 }
 
@@ -64,14 +114,18 @@ fn steps_above(set: &SetCore, depth: usize) -> Result<usize, Error> {
 ///
 /// # Errors
 /// [`Error::Invalid`] (EINVAL) if not; [`Error::NoMemory`].
-pub(crate) fn check_paths(source: &dyn Source) -> Result<(), Error> {
+pub(crate) fn check_paths(rounds: &mut usize, source: &dyn Source) -> Result<(), Error> {
     match source.as_set() {
         None => check_paths_of(source.wait_queue()),
-        Some(set) => each_leaf(set, &mut |leaf| check_paths_of(leaf.wait_queue())),
+        Some(set) => each_leaf(Round::begin(rounds), set, &mut |leaf| check_paths_of(leaf.wait_queue())),
     }
 }
 
-fn each_leaf(set: &SetCore, f: &mut dyn FnMut(&dyn Source) -> Result<(), Error>) -> Result<(), Error> {
+fn each_leaf(round: Round, set: &SetCore, f: &mut dyn FnMut(&dyn Source) -> Result<(), Error>) -> Result<(), Error> {
+    if round.of(set).is_some() {
+        return Ok(());
+    }
+    round.note(set, 0);
     let mut inner = Sets::default();
     let mut result = Ok(());
     // Under the set's lock, so that no leaf goes away meanwhile. `f` takes wait queues' own locks only.
@@ -86,7 +140,7 @@ fn each_leaf(set: &SetCore, f: &mut dyn FnMut(&dyn Source) -> Result<(), Error>)
     });
     for set in inner.all()? {
         // SAFETY: sets are type-stable.
-        result = result.and_then(|()| each_leaf(unsafe { &*set }, f));
+        result = result.and_then(|()| each_leaf(round, unsafe { &*set }, f));
     }
     result
 }

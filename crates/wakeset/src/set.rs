@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::events::{Event, Events};
 use crate::hand::{HandCore, Hands};
 use crate::lock::{ScanGuard, ScanLock};
+use crate::nesting::Seen;
 use crate::pool::{Pool, Pooled};
 use crate::ready_list::{Incoming, Policy};
 use crate::sleepers::Sleepers;
@@ -45,6 +46,8 @@ pub struct SetCore {
     home: AtomicPtr<Shared>,
     /// What a descriptor table knows the set by; opaque here.
     owner: AtomicUsize,
+    /// The loop and path checks' notes.
+    pub(crate) seen: Seen,
 
     // Written by wakers.
     pub(crate) incoming: Line<Incoming>,
@@ -189,6 +192,7 @@ impl Pooled for SetCore {
             link: AtomicPtr::new(ptr::null_mut()),
             home: AtomicPtr::new(ptr::null_mut()),
             owner: AtomicUsize::new(0),
+            seen: Seen::new(),
             incoming: Line(Incoming::new()),
             sleepers: Line(Sleepers::new()),
             scan: Line(ScanLock::new(Scan {

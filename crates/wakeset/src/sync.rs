@@ -8,7 +8,7 @@
 //! model checkers (loom treats `SeqCst` accesses as `AcqRel`) and for loads that are not ours to choose
 //! (the ones in a user's `Source::poll`).
 
-/// For counts of handles, which the models take for granted, as they do `Arc`'s.
+/// For counts of handles, which the models take for granted, as they do `Arc`'s, and for plain notes that a lock guards.
 pub(crate) use core::sync::atomic::AtomicUsize as UnmodelledUsize;
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};

@@ -24,6 +24,8 @@ pub trait Backend: Sync {
     /// Adds a set to a set.
     fn add_set(&self, set: &Self::Set, inner: &Self::Set, bits: u32, data: u64) -> io::Result<()>;
 
+    fn remove_set(&self, set: &Self::Set, inner: &Self::Set) -> io::Result<()>;
+
     /// Waits for at most `timeout`, which is whole milliseconds; 0 events when it is over.
     fn wait(&self, set: &Self::Set, events: &mut [Self::Event], timeout: Duration) -> io::Result<usize>;
     /// The data that an event's watch was added with.

@@ -71,6 +71,10 @@ impl<R: ReadyList> Backend for Wakeset<R> {
         set.object.add(inner.number, &inner.object, event).map_err(refused)
     }
 
+    fn remove_set(&self, set: &Self::Set, inner: &Self::Set) -> io::Result<()> {
+        set.object.remove(inner.number, &inner.object).map_err(refused)
+    }
+
     fn wait(&self, set: &Self::Set, events: &mut [Event], limit: Duration) -> io::Result<usize> {
         set.object.wait(events, Some(limit).into()).map_err(refused)
     }

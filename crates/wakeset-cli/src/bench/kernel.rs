@@ -41,6 +41,10 @@ impl Backend for Kernel {
         control(set, libc::EPOLL_CTL_ADD, inner, bits, data)
     }
 
+    fn remove_set(&self, set: &OwnedFd, inner: &OwnedFd) -> io::Result<()> {
+        control(set, libc::EPOLL_CTL_DEL, inner, 0, 0)
+    }
+
     fn wait(&self, set: &OwnedFd, events: &mut [libc::epoll_event], timeout: Duration) -> io::Result<usize> {
         let room = i32::try_from(events.len()).unwrap_or(i32::MAX);
         let timeout = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
