@@ -2,7 +2,7 @@
 //! what it uses meets often: a program of everything at once finds less.
 
 use crate::choices::Choices;
-use crate::program::{At, Duplication, Mask, Op, Patience, Program, SLOTS, WaitCall};
+use crate::program::{At, BATCH, Command, Duplication, Mask, Op, Patience, Program, SLOTS, WaitCall};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -431,6 +431,25 @@ impl<C: Choices> Generator<'_, C> {
             }
         }
         ops.push(Op::Ctl { set, op, target, events, data, at });
+        if self.choices.once_in(5) {
+            self.batch(set, ops);
+        }
+    }
+
+    /// A batch on a set: of one single command, and others with the same set.
+    fn batch(&mut self, set: u8, ops: &mut Vec<Op>) {
+        let mut commands = [Command { op: EPOLL_CTL_DEL, target: 0, events: 0, data: 0 }; BATCH];
+        for command in &mut commands {
+            let target = match self.choices.below(6) {
+                0 if self.style.sets => self.of_kind(&[Slot::Set]),
+                1..3 if self.style.kernel => self.of_kind(&[Slot::Other]),
+                _ => self.of_kind(&[Slot::Counter]),
+            };
+            let op = self.choices.one_of(&[EPOLL_CTL_ADD, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL]);
+            *command = Command { op, target, events: self.mask(), data: self.choices.bits() };
+        }
+        let stop = self.choices.once_in(3);
+        ops.push(Op::Batch { set, stop, commands });
     }
 
     fn duplicate(&mut self, ops: &mut Vec<Op>) {

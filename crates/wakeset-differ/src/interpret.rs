@@ -3,7 +3,7 @@
 use crate::generate::Profile;
 use crate::model::{Kind, Model, Order};
 use crate::program::{At, BAD_NUMBERS, Duplication, Mask, Op, Patience, Program, SLOTS, WaitCall};
-use crate::world::{Sysno, World};
+use crate::world::{self, Sysno, World};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event, timespec};
 
 /// An event as it was reported.
@@ -348,6 +348,41 @@ impl<W: World> Interpreter<W> {
                 };
                 self.ctl(set, op, target, events, readable, place)
             }
+            Op::Batch { set, stop, commands } => {
+                let set = self.number(set);
+                self.no_bell(set)?;
+                let mut batch = commands.map(|command| {
+                    let target = self.number(command.target);
+                    let (events, data) = (self.model.asked(target, command.events), command.data);
+                    world::Command::new(command.op, target, events, self.model.data(target, data))
+                });
+                for command in &batch {
+                    if command.op == EPOLL_CTL_ADD {
+                        if self.model.is_watched(set) {
+                            self.no_bell(command.fd)?;
+                        }
+                        if self.model.is_full(set) {
+                            return None;
+                        }
+                    }
+                }
+                self.world.batch(set, stop, &mut batch);
+                for command in batch {
+                    let (op, fd, events, result) = (command.op, command.fd, command.event.events, command.result);
+                    if result != -libc::ECANCELED {
+                        self.model.before_ctl(set, op, fd, events, true);
+                    }
+                    if result == 0 {
+                        self.note_ctl(set, op, fd, events);
+                    }
+                    sink.outcome(
+                        &Op::Ctl { set: 0, op, target: 0, events, data: 0, at: At::Good },
+                        result as isize,
+                        command.event.u64,
+                    );
+                }
+                batch.iter().filter(|command| command.result == 0).count() as isize
+            }
             Op::Wait { set, room, patience, call, at } => {
                 if at == At::High && is_right(room, patience, call) {
                     self.settle(self.number(set), sink);
@@ -482,13 +517,17 @@ impl<W: World> Interpreter<W> {
         self.model.before_ctl(set, op, target, events, readable);
         let result = self.call(Sysno::epoll_ctl, &[set as usize, op as usize, target as usize, place]);
         if result == 0 {
-            match op {
-                EPOLL_CTL_ADD => self.model.added(set, target, events),
-                EPOLL_CTL_MOD => self.model.modified(set, target, events),
-                _ => self.model.removed(set, target),
-            }
+            self.note_ctl(set, op, target, events);
         }
         result
+    }
+
+    fn note_ctl(&mut self, set: c_int, op: c_int, target: c_int, events: u32) {
+        match op {
+            EPOLL_CTL_ADD => self.model.added(set, target, events),
+            EPOLL_CTL_MOD => self.model.modified(set, target, events),
+            _ => self.model.removed(set, target),
+        }
     }
 
     /// Arms the watches anew whose edges a move may have doubled.

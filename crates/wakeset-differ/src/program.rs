@@ -86,6 +86,19 @@ pub enum Patience {
     Nonsense(i8, i64),
 }
 
+/// One command of a batch.
+#[allow(missing_docs, reason = "the fields are the call's arguments")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    pub op: i32,
+    pub target: u8,
+    pub events: u32,
+    pub data: u64,
+}
+
+/// Commands in a batch.
+pub const BATCH: usize = 4;
+
 /// One call. `u8`s are slots unless said otherwise.
 #[allow(missing_docs, reason = "the fields are the calls' arguments")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +129,8 @@ pub enum Op {
     ReadAt { slot: u8 },
     /// epoll_ctl(2).
     Ctl { set: u8, op: i32, target: u8, events: u32, data: u64, at: At },
+    /// Several epoll_ctl(2), in one call where the side has one; with `stop` none behind an error.
+    Batch { set: u8, stop: bool, commands: [Command; BATCH] },
     /// epoll_wait(2) and its kin.
     Wait { set: u8, room: i32, patience: Patience, call: WaitCall, at: At },
     /// fcntl(2) with `F_SETFL`, or ioctl(2) with `FIONBIO`.

@@ -1,6 +1,6 @@
 //! Makes a program that differs as small as it gets while it still differs.
 
-use crate::program::{At, Duplication, Op, Patience, Program, WaitCall};
+use crate::program::{At, BATCH, Command, Duplication, Op, Patience, Program, WaitCall};
 
 /// The smallest variant of `program` that `differs`, as found by removing operations and by making what is left plainer.
 pub fn shrink(mut program: Program, mut differs: impl FnMut(&Program) -> bool) -> Program {
@@ -90,6 +90,17 @@ fn plainer(op: Op) -> Vec<Op> {
                 Op::Ctl { set, op, target, events, data: 0, at: good },
                 Op::Ctl { set, op, target, events, data, at: good },
             ]
+        }
+        Op::Batch { set, stop, commands } => {
+            let single = |Command { op, target, events, data }| Op::Ctl { set, op, target, events, data, at: good };
+            // One alone, or one of them twice: the batch does not matter, or the number of different commands does not.
+            let alone = commands.iter().map(|command| single(*command));
+            let fewer = (1..BATCH).map(|i| {
+                let mut commands = commands;
+                commands[i] = commands[i - 1];
+                Op::Batch { set, stop, commands }
+            });
+            alone.chain([Op::Batch { set, stop: false, commands }]).chain(fewer).collect()
         }
         Op::Wait { set, room, patience, call, at } => vec![
             Op::Wait { set, room: 64, patience: none, call: WaitCall::Wait, at: good },

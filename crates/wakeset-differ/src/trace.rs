@@ -2,7 +2,7 @@
 
 use crate::interpret::{Report, Sink};
 use crate::model::Order;
-use crate::program::Op;
+use crate::program::{BATCH, Command, Op};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -104,6 +104,7 @@ impl Op {
             Op::Splice { .. } => (20, "splice"),
             Op::Shutdown { .. } => (21, "shutdown"),
             Op::Fork | Op::Route { .. } => (22, "fork"),
+            Op::Batch { .. } => (23, "a batch of epoll_ctl"),
         }
     }
 }
@@ -257,6 +258,7 @@ impl Census {
 fn all_kinds() -> impl Iterator<Item = Op> {
     let at = crate::program::At::Good;
     let ctl = move |op| Op::Ctl { set: 0, op, target: 0, events: 0, data: 0, at };
+    let command = Command { op: 0, target: 0, events: 0, data: 0 };
     let call = crate::program::WaitCall::Wait;
     let how = crate::program::Duplication::Lowest;
     [
@@ -283,6 +285,7 @@ fn all_kinds() -> impl Iterator<Item = Op> {
         Op::Splice { from: 0, to: 0 },
         Op::Shutdown { slot: 0, how: 0 },
         Op::Fork,
+        Op::Batch { set: 0, stop: false, commands: [command; BATCH] },
     ]
     .into_iter()
 }
@@ -391,6 +394,9 @@ impl Op {
             | Op::Select { slot }
             | Op::Shutdown { slot, .. } => vec![slot],
             Op::Ctl { set, target, .. } => vec![set, target],
+            Op::Batch { set, commands, .. } => {
+                commands.iter().map(|command| command.target).chain([set]).rev().collect()
+            }
             Op::Wait { set, .. } => vec![set],
             Op::Poll { slots, .. } => slots.to_vec(),
             Op::Splice { from, to } => vec![from, to],

@@ -13,6 +13,7 @@ pub use interposed::{Interposed, is_preloaded};
 pub use kernel::Kernel;
 pub use library::Library;
 pub use syscalls::Sysno;
+pub use wakeset_fd::Command;
 pub use wrong::{Bug, Wrong};
 
 /// Where a worker runs programs.
@@ -64,6 +65,19 @@ pub trait World {
     /// # Safety
     /// The arguments are as that call wants them. Addresses that cannot be accessed are fine.
     unsafe fn call(&mut self, number: Sysno, arguments: [usize; 6]) -> isize;
+
+    /// Several epoll_ctl(2) on one set, in order; with `stop` those behind an error are ECANCELED.
+    fn batch(&mut self, set: i32, stop: bool, commands: &mut [Command]) {
+        let mut stopped = false;
+        for command in commands {
+            let event = &raw const command.event;
+            let arguments = [set as usize, command.op as usize, command.fd as usize, event as usize, 0, 0];
+            // SAFETY: the event is there.
+            let single = |world: &mut Self| unsafe { world.call(Sysno::epoll_ctl, arguments) } as i32;
+            command.result = if stopped { -libc::ECANCELED } else { single(self) };
+            stopped |= stop && command.result != 0;
+        }
+    }
 
     /// A program begins. `by_number`: by way of syscall(2), if there is a choice.
     fn begin(&mut self, by_number: bool) {

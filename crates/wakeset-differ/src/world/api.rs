@@ -2,7 +2,7 @@
 //! that this crate does not offer move what they name into the kernel first, as the preload library's do.
 
 use super::kernel::raw;
-use super::{Sysno, World};
+use super::{Command, Sysno, World};
 use libc::{c_int, epoll_event};
 use std::ptr;
 use std::sync::{Once, OnceLock};
@@ -100,6 +100,12 @@ impl World for Api {
                 _ => kernel(),
             }
         }
+    }
+
+    fn batch(&mut self, set: c_int, stop: bool, commands: &mut [Command]) {
+        let flags = if stop { wakeset_fd::batch::STOP_AT_ERROR } else { 0 };
+        let succeeded = wakeset_fd::epoll_ctl_batch(set, flags, commands);
+        assert_eq!(succeeded, Ok(commands.iter().filter(|command| command.result == 0).count()));
     }
 
     fn fork(&mut self) {

@@ -1,10 +1,11 @@
 //! Wakeset's engine alone: descriptions behind a table of numbers that is all there is of descriptors.
 
-use super::{Sysno, World};
+use super::{Command, Sysno, World};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
 use std::fmt;
 use wakeset::{
-    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, ReadyList, Source, Timeout,
+    Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError, ReadyList, Source,
+    Timeout,
 };
 
 /// What a number stands for.
@@ -120,6 +121,31 @@ impl<R: ReadyList + 'static> Rust<R> {
         .map_err(errno)
     }
 
+    /// The change that a command of a batch asks the engine for.
+    fn as_change(&self, epfd: c_int, command: &Command) -> Option<Change<'_>> {
+        let set = self.set(epfd as usize).ok()?;
+        let (fd, event) = (command.fd, command.event);
+        let event = Event::new(Events::from_bits_retain(event.events), event.u64);
+        fn change<'a, S: Source + 'static>(
+            op: c_int,
+            fd: c_int,
+            source: &'a Description<S>,
+            event: Event,
+        ) -> Option<Change<'a>> {
+            Some(match op {
+                EPOLL_CTL_ADD => Change::add(fd, source, event),
+                EPOLL_CTL_MOD => Change::modify(fd, source, event),
+                EPOLL_CTL_DEL => Change::remove(fd, source),
+                _ => return None,
+            })
+        }
+        match self.at(fd as usize).ok()? {
+            Object::Counter(counter) => change(command.op, fd, counter, event),
+            Object::Set(inner) if std::ptr::eq(&**inner, &**set) => None,
+            Object::Set(inner) => change(command.op, fd, inner, event),
+        }
+    }
+
     unsafe fn wait(&self, epfd: usize, events: *mut epoll_event, room: c_int, milliseconds: c_int) -> Outcome {
         self.at(epfd)?;
         if room <= 0 || room > MOST_EVENTS {
@@ -181,5 +207,31 @@ impl<R: ReadyList + 'static> World for Rust<R> {
             }
         };
         outcome.unwrap_or_else(|errno| -(errno as isize))
+    }
+
+    fn batch(&mut self, epfd: c_int, stop: bool, commands: &mut [Command]) {
+        let mut begin = 0;
+        let mut stopped = false;
+        while begin < commands.len() {
+            // As many as the engine can be asked for; what comes between is about numbers.
+            let mut changes: Vec<_> =
+                commands[begin..].iter().map_while(|command| self.as_change(epfd, command)).collect();
+            if let (false, Ok(set)) = (stopped, self.set(epfd as usize)) {
+                set.apply(&mut changes, if stop { OnError::Stop } else { OnError::GoOn });
+            }
+            let results: Vec<_> = changes.iter().map(Change::result).collect();
+            for (command, result) in commands[begin..].iter_mut().zip(results) {
+                command.result = result.map_or(-libc::ECANCELED, |result| result.map_or_else(|e| -e.errno(), |()| 0));
+                stopped |= stop && command.result != 0;
+            }
+            begin += changes.len();
+            if let Some(command) = commands.get_mut(begin) {
+                let single = || self.epoll_ctl(epfd as usize, command.op, command.fd as usize, command.event);
+                let result = if stopped { Err(libc::ECANCELED) } else { single() };
+                command.result = result.map_or_else(|errno| -errno, |_| 0);
+                stopped |= stop && command.result != 0;
+                begin += 1;
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A side with a bug put in front of it, so that it can be shown that the comparison finds it. A checker that cannot fail proves nothing.
 
-use super::{Sysno, World};
+use super::{Command, Sysno, World};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
 use std::collections::{HashMap, HashSet};
 
@@ -27,11 +27,15 @@ pub enum Bug {
     OldData,
     /// EFAULT of a wait takes the events with it.
     EventsLostToFault,
+    /// The commands of a batch are carried out from the last to the first.
+    BatchBackwards,
+    /// A batch that is to stop at an error goes on.
+    BatchGoesOn,
 }
 
 impl Bug {
     /// All of them, with the names they have on the command line.
-    pub const NAMES: [(&str, Self); 10] = [
+    pub const NAMES: [(&str, Self); 12] = [
         ("oneshot-stays", Self::OneshotStays),
         ("edge-is-level", Self::EdgeIsLevel),
         ("add-twice", Self::AddTwice),
@@ -42,6 +46,8 @@ impl Bug {
         ("event-lost", Self::EventLost),
         ("old-data", Self::OldData),
         ("events-lost-to-fault", Self::EventsLostToFault),
+        ("batch-backwards", Self::BatchBackwards),
+        ("batch-goes-on", Self::BatchGoesOn),
     ];
 
     /// Its name.
@@ -180,6 +186,18 @@ impl<W: World> World for Wrong<W> {
 
     fn begin(&mut self, by_number: bool) {
         self.side.begin(by_number);
+    }
+
+    fn batch(&mut self, set: c_int, stop: bool, commands: &mut [Command]) {
+        match self.bug {
+            Bug::BatchBackwards => {
+                commands.reverse();
+                self.side.batch(set, stop, commands);
+                commands.reverse();
+            }
+            Bug::BatchGoesOn => self.side.batch(set, false, commands),
+            _ => self.side.batch(set, stop, commands),
+        }
     }
 
     fn fork(&mut self) {
