@@ -219,6 +219,7 @@ pub fn errno_name(errno: i32) -> String {
         libc::ENOTSOCK => "ENOTSOCK",
         libc::EPERM => "EPERM",
         libc::EPIPE => "EPIPE",
+        libc::ECANCELED => "ECANCELED",
         libc::ESPIPE => "ESPIPE",
         libc::ECONNRESET => "ECONNRESET",
         libc::ENOTTY => "ENOTTY",

@@ -16,8 +16,8 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use libc::epoll_event;
 use rustix::io_uring::{
     IoringEnterFlags, IoringOp, IoringRegisterFlags, IoringRegisterOp, IoringSetupFlags, IoringSqeFlags,
-    addr_or_splice_off_in_union, io_uring_cqe, io_uring_params, io_uring_ptr, io_uring_sqe, len_union,
-    off_or_addr2_union,
+    addr_or_splice_off_in_union, io_uring_cqe, io_uring_params, io_uring_ptr, io_uring_sqe, io_uring_user_data,
+    len_union, off_or_addr2_union,
 };
 
 /// Commands in one submission. The entries and the ring fit in a page each, which kernels before 6.13 demand; more at a time are
@@ -202,16 +202,18 @@ impl Ring {
 
     fn put(&mut self, place: u32, set: c_int, task: &Task, order: Order, last: bool, which: usize) {
         let mask = self.word(self.offsets.submit_mask).load(Ordering::Relaxed);
-        let mut entry = io_uring_sqe::default();
-        entry.opcode = IoringOp::EpollCtl;
-        // A chain ends with the portion.
-        entry.flags = if last { IoringSqeFlags::empty() } else { order.flags() };
-        entry.fd = set;
-        entry.off_or_addr2 = off_or_addr2_union { off: u64::from(task.fd as u32) };
-        entry.addr_or_splice_off_in =
-            addr_or_splice_off_in_union { addr: io_uring_ptr::new(task.event.cast_mut().cast()) };
-        entry.len = len_union { len: task.op as u32 };
-        entry.user_data.u64_ = which as u64;
+        let address = io_uring_ptr::new(task.event.cast_mut().cast());
+        let entry = io_uring_sqe {
+            opcode: IoringOp::EpollCtl,
+            // A chain ends with the portion.
+            flags: if last { IoringSqeFlags::empty() } else { order.flags() },
+            fd: set,
+            off_or_addr2: off_or_addr2_union { off: u64::from(task.fd as u32) },
+            addr_or_splice_off_in: addr_or_splice_off_in_union { addr: address },
+            len: len_union { len: task.op as u32 },
+            user_data: io_uring_user_data { u64_: which as u64 },
+            ..io_uring_sqe::default()
+        };
         // SAFETY: the first page holds `ENTRIES` entries, which are the kernel's only between `submit` and its return.
         unsafe { self.memory.cast::<io_uring_sqe>().add((place & mask) as usize).write(entry) };
     }

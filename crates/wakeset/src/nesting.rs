@@ -5,9 +5,9 @@
 //! makes the check too strict for that moment, as in Linux.
 //!
 //! The lock is the engine's, because whether an edge closes a circle, or is one way too many from a source, depends on edges anywhere, and
-//! two adds in different places can each be right and together wrong. How long it is held: each set below and above is looked at
-//! once (`Round`), so that is O(their watches); and from each source below all ways up are counted, at most the limits' sum, 660, of at most
-//! five steps, and one step for each set that nobody watches.
+//! two adds in different places can each be right and together wrong. It is held for a time linear in what it is about: each set below and each
+//! above is looked at once, with its watches and those on it, and so is each source below. Nothing is done once for each *way*, of which there
+//! may be millions: sets without a source in them count in no path limit.
 
 use crate::error::Error;
 use crate::set::SetCore;
@@ -24,39 +24,55 @@ const MAX_STEPS: usize = 4;
 /// source straight to such a set, are not counted, which is why Linux's first limit (1000) never shows.
 const PATH_LIMITS: [usize; MAX_STEPS + 1] = [1000, 500, 100, 50, 10];
 
-/// A walk through the sets below or above one, for the holder of the nesting lock. Without it a set would be looked at once for each way
-/// that leads to it, of which there may be millions: sets without a source in them count in no path limit.
+/// A walk through sets, for the holder of the nesting lock: what it has found out about a set is valid for its own number only.
 #[derive(Clone, Copy)]
 struct Round(usize);
-
-/// What a walk has found out about a set. Guarded by the nesting lock.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    round: UnmodelledUsize,
-    steps: UnmodelledUsize,
-}
-
-impl Seen {
-    pub(crate) fn new() -> Self {
-        Self { round: UnmodelledUsize::new(0), steps: UnmodelledUsize::new(0) }
-    }
-}
 
 impl Round {
     fn begin(rounds: &mut usize) -> Self {
         *rounds += 1;
         Self(*rounds)
     }
+}
 
-    /// What was noted for the set in this round.
-    fn of(self, set: &SetCore) -> Option<usize> {
-        let seen = &set.seen;
-        (seen.round.load(Ordering::Relaxed) == self.0).then(|| seen.steps.load(Ordering::Relaxed))
+/// What walks have found out about a set. Guarded by the nesting lock.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The last walk that came down to it, and the most steps from it to a set below.
+    below: UnmodelledUsize,
+    steps: UnmodelledUsize,
+    /// The last walk that came up to it, and how many ways of so many steps lead from it to sets that nobody watches.
+    above: UnmodelledUsize,
+    ways: [UnmodelledUsize; MAX_STEPS + 1],
+}
+
+type Ways = [usize; MAX_STEPS + 1];
+
+impl Seen {
+    pub(crate) fn new() -> Self {
+        let zero = || UnmodelledUsize::new(0);
+        Self { below: zero(), steps: zero(), above: zero(), ways: core::array::from_fn(|_| zero()) }
     }
 
-    fn note(self, set: &SetCore, steps: usize) {
-        set.seen.steps.store(steps, Ordering::Relaxed);
-        set.seen.round.store(self.0, Ordering::Relaxed);
+    fn steps(&self, round: Round) -> Option<usize> {
+        (self.below.load(Ordering::Relaxed) == round.0).then(|| self.steps.load(Ordering::Relaxed))
+    }
+
+    fn note_steps(&self, round: Round, steps: usize) {
+        self.steps.store(steps, Ordering::Relaxed);
+        self.below.store(round.0, Ordering::Relaxed);
+    }
+
+    fn ways(&self, round: Round) -> Option<Ways> {
+        let ways = || self.ways.each_ref().map(|ways| ways.load(Ordering::Relaxed));
+        (self.above.load(Ordering::Relaxed) == round.0).then(ways)
+    }
+
+    fn note_ways(&self, round: Round, ways: Ways) {
+        for (place, ways) in self.ways.iter().zip(ways) {
+            place.store(ways, Ordering::Relaxed);
+        }
+        self.above.store(round.0, Ordering::Relaxed);
     }
 }
 
@@ -67,7 +83,8 @@ impl Round {
 /// [`Error::NoMemory`].
 pub(crate) fn check_loop(rounds: &mut usize, outer: &SetCore, inner: &SetCore) -> Result<(), Error> {
     let below = steps_below(Round::begin(rounds), inner, outer, 0)?;
-    let above = steps_above(Round::begin(rounds), outer, 0)?;
+    let ways = ways_up(Round::begin(rounds), outer)?;
+    let above = ways.iter().rposition(|ways| *ways != 0).unwrap_or(0);
     if below + 1 + above > MAX_STEPS { Err(Error::Loop) } else { Ok(()) }
 }
 
@@ -75,7 +92,7 @@ fn steps_below(round: Round, set: &SetCore, never: &SetCore, depth: usize) -> Re
     if ptr::eq(set, never) || depth > MAX_STEPS {
         return Err(Error::Loop);
     }
-    if let Some(steps) = round.of(set) {
+    if let Some(steps) = set.seen.steps(round) {
         return Ok(steps);
     }
     let mut inner = Sets::default();
@@ -90,24 +107,35 @@ fn steps_below(round: Round, set: &SetCore, never: &SetCore, depth: usize) -> Re
         // SAFETY: sets are type-stable.
         steps = steps.max(1 + steps_below(round, unsafe { &*set }, never, depth + 1)?);
     }
-    round.note(set, steps);
+    set.seen.note_steps(round, steps);
     Ok(steps)
 }
 
-fn steps_above(round: Round, set: &SetCore, depth: usize) -> Result<usize, Error> {
-    if depth > MAX_STEPS {
-        return Err(Error::Loop);
+/// How many ways of each length lead from `set` up to sets that nobody watches.
+///
+/// # Errors
+/// [`Error::Loop`] if one is too long; [`Error::NoMemory`].
+fn ways_up(round: Round, set: &SetCore) -> Result<Ways, Error> {
+    if let Some(ways) = set.seen.ways(round) {
+        return Ok(ways);
     }
-    if let Some(steps) = round.of(set) {
-        return Ok(steps);
+    let mut ways: Ways = [0; MAX_STEPS + 1];
+    let outer = sets_watching(&set.queue)?;
+    if outer.is_empty() {
+        ways[0] = 1;
     }
-    let mut steps = 0;
-    for outer in sets_watching(&set.queue)? {
+    for outer in outer {
         // SAFETY: sets are type-stable.
-        steps = steps.max(1 + steps_above(round, unsafe { &*outer }, depth + 1)?);
+        let [shorter @ .., longest] = ways_up(round, unsafe { &*outer })?;
+        if longest != 0 {
+            return Err(Error::Loop);
+        }
+        for (ways, more) in ways[1..].iter_mut().zip(shorter) {
+            *ways = ways.saturating_add(more);
+        }
     }
-    round.note(set, steps);
-    Ok(steps)
+    set.seen.note_ways(round, ways);
+    Ok(ways)
 }
 
 /// Whether the watch that was just put into the queue of `source` leaves every source it concerns within the path limits.
@@ -115,17 +143,18 @@ fn steps_above(round: Round, set: &SetCore, depth: usize) -> Result<usize, Error
 /// # Errors
 /// [`Error::Invalid`] (EINVAL) if not; [`Error::NoMemory`].
 pub(crate) fn check_paths(rounds: &mut usize, source: &dyn Source) -> Result<(), Error> {
+    let up = Round::begin(rounds);
     match source.as_set() {
-        None => check_paths_of(source.wait_queue()),
-        Some(set) => each_leaf(Round::begin(rounds), set, &mut |leaf| check_paths_of(leaf.wait_queue())),
+        None => check_paths_of(up, source.wait_queue()),
+        Some(set) => each_leaf(Round::begin(rounds), set, &mut |leaf| check_paths_of(up, leaf.wait_queue())),
     }
 }
 
 fn each_leaf(round: Round, set: &SetCore, f: &mut dyn FnMut(&dyn Source) -> Result<(), Error>) -> Result<(), Error> {
-    if round.of(set).is_some() {
+    if set.seen.steps(round).is_some() {
         return Ok(());
     }
-    round.note(set, 0);
+    set.seen.note_steps(round, 0);
     let mut inner = Sets::default();
     let mut result = Ok(());
     // Under the set's lock, so that no leaf goes away meanwhile. `f` takes wait queues' own locks only.
@@ -145,29 +174,29 @@ fn each_leaf(round: Round, set: &SetCore, f: &mut dyn FnMut(&dyn Source) -> Resu
     result
 }
 
-fn check_paths_of(queue: &WaitQueue) -> Result<(), Error> {
-    count_paths(queue, 0, &mut [0; MAX_STEPS + 1])
-}
-
-fn count_paths(queue: &WaitQueue, steps: usize, counts: &mut [usize; MAX_STEPS + 1]) -> Result<(), Error> {
-    if steps > MAX_STEPS {
-        return Err(Error::Invalid);
-    }
-    for set in sets_watching(queue)? {
-        // SAFETY: sets are type-stable.
-        let outer = unsafe { &(*set).queue };
-        if !outer.has_watches() {
-            if steps > 0 {
-                counts[steps] += 1;
-                if counts[steps] > PATH_LIMITS[steps] {
-                    return Err(Error::Invalid);
-                }
-            }
-        } else {
-            count_paths(outer, steps + 1, counts)?;
+fn check_paths_of(round: Round, queue: &WaitQueue) -> Result<(), Error> {
+    let mut counts: Ways = [0; MAX_STEPS + 1];
+    let mut add = |ways: Ways| {
+        for (count, ways) in counts.iter_mut().zip(ways) {
+            *count = count.saturating_add(ways);
         }
+    };
+    // Those that are known need no other lock, and most are.
+    let mut unknown = Sets::default();
+    queue.each_set(|set| {
+        // SAFETY: sets are type-stable.
+        match unsafe { &*set }.seen.ways(round) {
+            Some(ways) => add(ways),
+            None => unknown.push(set),
+        }
+        true
+    });
+    for set in unknown.all()? {
+        // SAFETY: as above.
+        add(ways_up(round, unsafe { &*set })?);
     }
-    Ok(())
+    let mut beyond = counts.iter().zip(PATH_LIMITS).skip(1).filter(|(count, limit)| **count > *limit);
+    if beyond.next().is_some() { Err(Error::Invalid) } else { Ok(()) }
 }
 
 /// The sets that watch the owner of `queue`, one entry for each watch.
