@@ -4,7 +4,7 @@
 //! The result of a batch is that of a loop of epoll_ctl(2). What it saves:
 //!
 //! - the lock of the set's in-process half is taken once for all commands of a window;
-//! - commands on kernel descriptors, if there are many, are handed to the kernel together ([`Ring`]), where it allows that.
+//! - commands on kernel descriptors, if there are many, are handed to the kernel together (`uring.rs`), where it allows that.
 //!
 //! All are done when the call returns: whoever has removed a descriptor may close it then, and use its number for another.
 //!
