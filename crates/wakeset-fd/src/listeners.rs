@@ -224,11 +224,15 @@ pub fn renew_private_set(place: usize, sleeper: &mut Sleeper) -> Option<()> {
 
 /// The timer has ended a sleep: sets it anew. It goes on ending sleeps until that has been done.
 pub fn set_timer() {
-    let _section = Section::enter();
-    // Its number stays what it is while we hold this. Who cannot have it now tries again after the next sleep.
+    let section = Section::enter();
+    // Its number stays what it is while we hold this. Who cannot have it now tries again after the next sleep, which ends at once.
     if let Some(_moving) = escape::try_hold_moves() {
         let _ = sys::set_timer(TIMER.load(Ordering::SeqCst), RESCUE.as_secs());
+        return;
     }
+    drop(section);
+    let a_moment = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    let _ = sys::wait_for_nothing(Some(&a_moment), core::ptr::null(), sys::SIGSET_BYTES);
 }
 
 /// Whether there is a timer.
