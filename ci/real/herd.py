@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the herd in gunicorn and unicorn with eight workers, plain against `wakeset run`.
 
-    herd.py [--order fifo|lifo|kernel] [--rounds N] [--seconds S] [--only WORD] [--json FILE]
+    herd.py [--order fifo|turns|lifo|kernel] [--rounds N] [--seconds S] [--only WORD] [--json FILE]
 
 Per request, of the workers alone: calls of accept(2) and how many failed, context switches and how many of them were sleeps, processor time. And requests per
 second, and how many the busiest and the least busy worker got. Counted from outside: calls by perf's tracepoints, switches by /proc.
@@ -179,7 +179,7 @@ def program(name, chosen):
                 counts = [served[side][pid] for pid in server.worker_pids()]
                 ratio = max(counts) / min(counts) if min(counts) else float("inf")
                 print(f"{name} {clients} busiest/least busy, {side:<12} {max(counts)}/{min(counts)} = {ratio:.2f}", flush=True)
-                if side == "wakeset" and chosen.order == "fifo" and ratio > FAIRNESS:
+                if side == "wakeset" and chosen.order in ("fifo", "turns") and ratio > FAIRNESS:
                     wrong.append(f"{name}, {clients} clients: the busiest worker got {ratio:.2f} times what the least busy did")
         for server in servers.values():
             server.quit()
@@ -189,7 +189,7 @@ def program(name, chosen):
 def main():
     parser = paired.options(__doc__.splitlines()[0], rounds=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each load (default %(default)s)")
-    parser.add_argument("--order", choices=("fifo", "lifo", "kernel"), default="fifo")
+    parser.add_argument("--order", choices=("fifo", "turns", "lifo", "kernel"), default="fifo")
     chosen = parser.parse_args()
     names = [name for name in SERVERS if chosen.only in name]
     missing = [need for need in ("perf", *names) if not twice.find_program(need)]

@@ -142,6 +142,8 @@ impl GroupOptions {
 pub enum Order {
     /// Who has been idle longest
     Fifo,
+    /// The same one 32 times, then who has been idle longest
+    Turns,
     /// Who has been idle shortest
     Lifo,
 }
@@ -150,6 +152,7 @@ impl Order {
     fn name(self) -> &'static str {
         match self {
             Order::Fifo => "fifo",
+            Order::Turns => "turns",
             Order::Lifo => "lifo",
         }
     }
@@ -159,6 +162,7 @@ impl From<Order> for wakeset_group::Order {
     fn from(order: Order) -> Self {
         match order {
             Order::Fifo => wakeset_group::Order::Fifo,
+            Order::Turns => wakeset_group::Order::Turns,
             Order::Lifo => wakeset_group::Order::Lifo,
         }
     }

@@ -29,8 +29,8 @@ pub struct Options {
     /// Print counts at exit, as a table and as JSON, on stderr; the JSON into FILE if given
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     stats: Option<Option<PathBuf>>,
-    /// Who is woken for a connection of several that wait on a listening socket: the one idle longest, the one that was first in the
-    /// queue, or whomever the kernel wakes for the program's own calls
+    /// Who is woken for a connection of several that wait on a listening socket: the one idle longest, the same one for
+    /// 32 connections and then the next, always the first in the queue that is idle, or whomever the kernel wakes for the program's own calls
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Fifo)]
     order: Order,
     /// The program, looked up in PATH, and its arguments
@@ -47,6 +47,7 @@ pub struct Options {
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Order {
     Fifo,
+    Turns,
     Lifo,
     Kernel,
 }
@@ -56,6 +57,7 @@ impl Order {
     fn name(self) -> &'static str {
         match self {
             Order::Fifo => "fifo",
+            Order::Turns => "turns",
             Order::Lifo => "lifo",
             Order::Kernel => "kernel",
         }

@@ -519,7 +519,7 @@ fn listener_counts(order: &str) -> Option<Vec<Value>> {
 /// What `--stats` says of listeners: everything that was asked for was accepted, and more was woken than for nothing.
 #[test]
 fn listeners_are_counted() {
-    for order in ["fifo", "lifo"] {
+    for order in ["fifo", "turns", "lifo"] {
         let Some(listeners) = listener_counts(order) else {
             return;
         };
@@ -583,7 +583,7 @@ fn uffd_messages_are_counted() {
     let Some(program) = compile("uffd", Build::Plain, "uffd_counted") else {
         return;
     };
-    for order in ["fifo", "lifo", "kernel"] {
+    for order in ["fifo", "turns", "lifo", "kernel"] {
         let file = scratch(&format!("uffd_{order}.json"));
         let outcome = run(&program, &[], Runner::Ordered(order, &file), PATIENCE);
         assert!(outcome.status.success(), "{order}, {}:\n{}{}", outcome.status, unexpected(&outcome), outcome.stderr);

@@ -38,6 +38,7 @@ pub fn set_order(order: Option<Order>) {
         None => 0,
         Some(Order::Fifo) => 1,
         Some(Order::Lifo) => 2,
+        Some(Order::Turns) => 3,
     };
     ORDER.store(word, Ordering::SeqCst);
 }
@@ -49,6 +50,7 @@ pub fn order() -> Option<Order> {
     let order = match ORDER.load(Ordering::Relaxed) {
         1 => Order::Fifo,
         2 => Order::Lifo,
+        3 => Order::Turns,
         _ => return None,
     };
     escape::gate_may_open().then_some(order)

@@ -44,11 +44,13 @@ struct Note {
     asked: bool,
     /// An event was reported since the watch was added, or, of edges, since the listener was seen to be empty.
     due: bool,
+    /// Reports since the watch was added.
+    reports: u32,
     /// The kernel had no memory to add it again.
     missing: bool,
 }
 
-const NO_NOTE: Note = Note { fd: -1, events: 0, data: 0, asked: false, due: false, missing: false };
+const NO_NOTE: Note = Note { fd: -1, events: 0, data: 0, asked: false, due: false, reports: 0, missing: false };
 
 impl Note {
     fn is_edge(&self) -> bool {
@@ -72,6 +74,7 @@ impl Note {
     fn renew(&mut self, set: c_int) {
         let removed = self.remove(set);
         self.due = false;
+        self.reports = 0;
         if !removed || matches!(self.add(set, true), Err(error) if !matches!(error, Errno::ENOMEM | Errno::ENOSPC)) {
             *self = NO_NOTE;
         }
@@ -130,6 +133,7 @@ impl Turns {
                 // Another watch with the same data costs a turn, and nothing else.
                 for note in notes.iter_mut().filter(|note| note.fd >= 0 && note.data == data) {
                     note.due = true;
+                    note.reports = note.reports.saturating_add(1);
                     if slept {
                         listeners::count(note.fd, ListenerStat::Wakes);
                     }
@@ -143,7 +147,7 @@ impl Turns {
         if !self.any() {
             return true;
         }
-        let fifo = listeners::order() == Some(Order::Fifo);
+        let order = listeners::order().unwrap_or(Order::Lifo);
         self.with(|notes| {
             if set.in_kernel.load(Ordering::SeqCst) || set.closed.load(Ordering::SeqCst) {
                 return true;
@@ -151,7 +155,7 @@ impl Turns {
             for note in notes.iter_mut().filter(|note| note.fd >= 0) {
                 listeners::count(note.fd, ListenerStat::Waits);
                 let settled = note.due && !(note.is_edge() && listeners::is_ready(note.fd));
-                if settled && fifo || note.missing {
+                if settled && order.ends_turn(note.reports) || note.missing {
                     note.renew(set.fd());
                 } else if settled {
                     // What was reported is gone, so what comes next may be in need of rescue.

@@ -8,6 +8,7 @@
 //! | order | what a waiter does | who is woken | price |
 //! |---|---|---|---|
 //! | [`Order::Fifo`] | removes its watch and adds it again before it sleeps, if it was woken since | who has been idle longest | two calls of epoll_ctl(2) per connection |
+//! | [`Order::Turns`] | the same, once it was woken [`Order::TURN`] times | the same one for a while, then the next | none to speak of; what waits behind it is idle for longer |
 //! | [`Order::Lifo`] | keeps its place | the first in the queue that is idle: few stay busy, their caches warm | the load is as uneven as can be |
 //!
 //! Adding a watch polls the listener, so a connection that comes in between is not lost.
@@ -145,7 +146,7 @@ impl Waiter {
             self.renew()?;
             numbers = Numbers::Unknown;
         }
-        if order == Order::Fifo && self.sleeper.is_worth_a_look(wanted) {
+        if self.sleeper.is_worth_a_look(wanted, order) {
             // What is there already needs no place in the queue.
             if let Some(ended) = self.sleep(others, Some(Duration::ZERO), false)? {
                 return Ok(ended);

@@ -341,7 +341,7 @@ impl Inner {
 
     fn pop(&mut self, order: Order) -> Option<&'static Waiter> {
         let chosen = match order {
-            Order::Fifo => self.oldest,
+            Order::Fifo | Order::Turns => self.oldest,
             Order::Lifo => self.newest,
         };
         // SAFETY: queued waiters are where they were, and stay there until they are told.

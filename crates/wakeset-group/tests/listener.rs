@@ -138,6 +138,18 @@ fn lifo_is_as_uneven_as_can_be() {
 }
 
 #[test]
+fn a_turn_is_the_same_workers_and_turns_are_even() {
+    for door in [Door::tcp(), Door::unix("turns")] {
+        // Within one turn as in lifo, over all turns as in fifo.
+        let answered = spread(&door, Order::Turns, Order::TURN as usize);
+        assert!(*answered.iter().max().unwrap() * 4 >= Order::TURN as usize * 3, "{answered:?}");
+        let answered = spread(&door, Order::Turns, answered.len() * Order::TURN as usize);
+        let (least, most) = (answered.iter().min().unwrap(), answered.iter().max().unwrap());
+        assert!(*most as f64 <= 1.25 * *least as f64, "{answered:?}");
+    }
+}
+
+#[test]
 fn a_killed_worker_strands_nothing() {
     let door = Door::tcp();
     let group = Group::new(door.fd(), Order::Fifo).unwrap();

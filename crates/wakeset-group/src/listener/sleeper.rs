@@ -42,8 +42,8 @@ impl Wanted {
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     wanted: Wanted,
-    /// A connection was reported since the watch was last put at the end of the listener's queue.
-    due: bool,
+    /// Reports since the watch was last put at the end of the listener's queue.
+    reports: u32,
 }
 
 /// Why a wait cannot sleep in the private set.
@@ -102,7 +102,7 @@ pub struct Sleeper {
 impl Sleeper {
     /// No set yet.
     pub const fn new() -> Self {
-        Self { set: -1, watches: [Watch { wanted: Wanted::NONE, due: false }; MOST], len: 0, timed: false }
+        Self { set: -1, watches: [Watch { wanted: Wanted::NONE, reports: 0 }; MOST], len: 0, timed: false }
     }
 
     /// Goes on with a new, empty set. The old one is the caller's to close.
@@ -130,10 +130,13 @@ impl Sleeper {
 
     /// Whether the set watches each of these, and whether a listener among them is due to go to the end of its queue: a look at the
     /// set is then cheaper than [`prepare`](Self::prepare), and says as much if it finds something.
-    pub fn is_worth_a_look(&self, wanted: &[Wanted]) -> bool {
+    pub fn is_worth_a_look(&self, wanted: &[Wanted], order: Order) -> bool {
         let mut due = false;
         let known = wanted.iter().all(|wanted| {
-            self.known().find(|watch| watch.wanted == *wanted).inspect(|watch| due |= watch.due).is_some()
+            self.known()
+                .find(|watch| watch.wanted == *wanted)
+                .inspect(|watch| due |= order.ends_turn(watch.reports))
+                .is_some()
         });
         known && due
     }
@@ -192,15 +195,13 @@ impl Sleeper {
     /// A listener that is watched already, or was under this number.
     fn renew_listener(&mut self, place: usize, order: Order, numbers: Numbers) -> Result<(), Obstacle> {
         let Some(watch) = self.watches.get_mut(place) else { return Ok(()) };
-        if watch.due && order == Order::Fifo {
-            watch.due = false;
+        if order.ends_turn(watch.reports) {
             let wanted = watch.wanted;
             kernel::epoll_ctl(self.set, EPOLL_CTL_DEL, wanted.fd, 0, 0).map_err(|_| Obstacle::Stale)?;
             self.len -= 1;
             self.watches.swap(place, self.len);
             return self.watch(wanted, LISTENING);
         }
-        watch.due = false;
         if numbers == Numbers::Same {
             return Ok(());
         }
@@ -239,7 +240,7 @@ impl Sleeper {
         let Some(place) = self.watches.get_mut(self.len) else { return Err(Obstacle::Refused(Errno::E2BIG)) };
         match kernel::epoll_ctl(self.set, EPOLL_CTL_ADD, wanted.fd, events, wanted.data()) {
             Ok(()) => {
-                *place = Watch { wanted, due: false };
+                *place = Watch { wanted, reports: 0 };
                 self.len += 1;
                 Ok(())
             }
@@ -263,11 +264,13 @@ impl Sleeper {
         fired
     }
 
-    /// Notes that a listener is about to be reported: in [`Order::Fifo`] it goes to the end of its queue before the next sleep.
+    /// Notes that a listener is about to be reported: at the end of its turn it goes to the end of its queue before the next sleep.
     pub fn note_report(&mut self, fd: c_int) {
         let len = self.len;
         for watch in self.watches.iter_mut().take(len) {
-            watch.due |= watch.wanted.listener && watch.wanted.fd == fd;
+            if watch.wanted.listener && watch.wanted.fd == fd {
+                watch.reports = watch.reports.saturating_add(1);
+            }
         }
     }
 }

@@ -144,8 +144,7 @@ pub(super) fn wait(
         listeners::count(wanted.fd, ListenerStat::Waits);
     }
     // What is there already needs no place in the queue.
-    if order == Order::Fifo
-        && WAITER.with(|waiter| waiter.has_something(descriptors.wanted()))
+    if WAITER.with(|waiter| waiter.has_something(descriptors.wanted(), order))
         && let Some(result) = look(descriptors, asked)
     {
         return Outcome::Done(result);
@@ -232,12 +231,14 @@ const STRANGE_MOST: u32 = 3;
 
 impl Waiter {
     /// Whether the set that was prepared for the last wait, if it was for the same descriptors, has something for this one.
-    fn has_something(&self, wanted: &[Wanted]) -> bool {
+    fn has_something(&self, wanted: &[Wanted], order: Order) -> bool {
         let _section = Section::enter();
         // SAFETY: this thread's own, and in a section no handler comes in between.
         let sleeper = unsafe { &*self.sleeper.get() };
         let set = self.place.get().and_then(listeners::private_set);
-        if self.process.get() != wakeset::process_id() || set != Some(sleeper.set()) || !sleeper.is_worth_a_look(wanted)
+        if self.process.get() != wakeset::process_id()
+            || set != Some(sleeper.set())
+            || !sleeper.is_worth_a_look(wanted, order)
         {
             return false;
         }
@@ -533,6 +534,7 @@ pub(crate) fn start() {
         // SAFETY: getenv returns a C string.
         match unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() {
             b"lifo" => Some(Order::Lifo),
+            b"turns" => Some(Order::Turns),
             b"kernel" => None,
             _ => Some(Order::Fifo),
         }
