@@ -176,6 +176,7 @@ int ws_epoll_ctl_source(int epfd, int op, ws_source *source, struct epoll_event 
 #define WS_ORDER_FIFO 0   /* who has been idle longest: the work is spread evenly */
 #define WS_ORDER_LIFO 1   /* one that was busy of late: warm caches, uneven */
 #define WS_ORDER_KERNEL 2 /* left to the kernel, which wakes all */
+#define WS_ORDER_TURNS 3  /* of a listener: the same one for 32 connections, then who has been idle longest; of a userfaultfd: as WS_ORDER_FIFO */
 
 /* ---- Listener groups: one connection wakes one waiter ---- */
 

@@ -23,6 +23,7 @@ pub(crate) fn order_of(order: c_int) -> Option<Option<Order>> {
         0 => Some(Some(Order::Fifo)),
         1 => Some(Some(Order::Lifo)),
         2 => Some(None),
+        3 => Some(Some(Order::Turns)),
         _ => None,
     }
 }

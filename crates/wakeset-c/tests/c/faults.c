@@ -95,6 +95,7 @@ int main(void)
     run(WS_ORDER_FIFO);
     run(WS_ORDER_LIFO);
     run(WS_ORDER_KERNEL);
+    run(WS_ORDER_TURNS);
     ws_fault_pool_destroy(NULL);
     printf("served %d faults in each order\n", PAGES);
     return 0;
