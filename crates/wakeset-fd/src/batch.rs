@@ -29,8 +29,8 @@ use wakeset::{Changes, Error, Event, Events, Source};
 
 /// Commands looked at together. Signals that come to a program with the preload library wait for the end of a window.
 const WINDOW: usize = 256;
-/// From so many commands on kernel descriptors on, a ring is worth making: it saves some 20 to 40 ns a command, and takes 20 µs.
-const WORTH_A_RING: usize = 1024;
+/// From so many commands on kernel descriptors on, a ring is worth making: it saves some 0.1 µs a command, and takes 20 µs.
+const WORTH_A_RING: usize = 512;
 /// From so many on, one submission is better than single calls.
 const WORTH_A_SUBMISSION: usize = 8;
 
