@@ -58,6 +58,7 @@ fn resolve(name: &str, bodies: &BTreeMap<String, BTreeSet<String>>, named: &mut 
         return if meant.is_empty() { missing() } else { Ok(()) };
     }
     let found = match first {
+        _ if first.contains('/') => root().join(first).exists(),
         _ if first.ends_with(".c") => {
             let source = read(format!("crates/wakeset-cli/tests/c/{first}"));
             source.is_ok_and(|source| rest.is_empty() || source.contains(&format!("\nstatic void {rest}(void)\n")))
@@ -73,7 +74,7 @@ fn resolve(name: &str, bodies: &BTreeMap<String, BTreeSet<String>>, named: &mut 
         }
         "in_process" => defines(&text("crates/wakeset-fd/tests/semantics/in_process.rs"), rest),
         "programs" => defines(&text("crates/wakeset-cli/tests/programs.rs"), rest),
-        _ => first.contains('/') && root().join(first).exists(),
+        _ => false,
     };
     if found { Ok(()) } else { missing() }
 }

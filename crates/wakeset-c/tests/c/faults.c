@@ -90,7 +90,7 @@ int main(void)
     }
     struct uffdio_api api = {.api = UFFD_API};
     CHECK(ioctl(uffd, UFFDIO_API, &api) == 0);
-    CHECK(ws_fault_pool_create(uffd, 3) == NULL && errno == EINVAL);
+    CHECK(ws_fault_pool_create(uffd, 4) == NULL && errno == EINVAL);
     CHECK(ws_fault_pool_create(-1, WS_ORDER_FIFO) == NULL && errno == EBADF);
     run(WS_ORDER_FIFO);
     run(WS_ORDER_LIFO);
