@@ -121,7 +121,9 @@ impl Source for FdCounter {
 /// # Errors
 /// As eventfd(2): EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM.
 pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
-    if !crate::fork::may_make_objects() || !escape::gate_is_open() {
+    let may_be_ours = crate::fork::may_make_objects();
+    let gate = escape::look_at_gate();
+    if !may_be_ours || !gate.is_open {
         return sys::eventfd(initial, flags);
     }
     let fd = sys::eventfd(0, flags)?;
@@ -139,7 +141,7 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     slot.counter.unseal(u64::from(initial), mode);
     table::put_counter(fd, slot);
     count(Stat::CountersMade, 1);
-    escape::recheck_gate(fd);
+    escape::recheck_gate(fd, gate);
     Ok(fd)
 }
 

@@ -44,6 +44,8 @@ static MOVES: ScanLock<()> = ScanLock::new(());
 /// Not 0: new objects are the kernel's from the start. Counts forks under way; the top bit stays once set.
 static GATE: AtomicU32 = AtomicU32::new(0);
 const FOR_GOOD: u32 = 1 << 31;
+/// How often it has been closed for a fork.
+static CLOSED: AtomicU32 = AtomicU32::new(0);
 
 /// Takes the lock under which objects move.
 pub(crate) fn hold_moves() -> ScanGuard<'static, ()> {
@@ -71,10 +73,22 @@ pub(crate) fn gate_may_open() -> bool {
     GATE.load(Ordering::SeqCst) & FOR_GOOD == 0
 }
 
-/// For an object that was put into the table while the gate was open: moves it if the gate was closed
-/// since, because then nobody else may.
-pub(crate) fn recheck_gate(fd: c_int) {
-    if !gate_is_open() && !cfg!(wakeset_mutant = "made_past_the_gate") {
+/// The gate as it is before an object's descriptor is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Gate {
+    closed: u32,
+    pub(crate) is_open: bool,
+}
+
+pub(crate) fn look_at_gate() -> Gate {
+    Gate { closed: CLOSED.load(Ordering::SeqCst), is_open: gate_is_open() }
+}
+
+/// For an object that was put into the table because the gate was open `before`: moves it if the gate has been closed
+/// since, because then nobody else may. Also if it is open again: a child has the descriptor.
+pub(crate) fn recheck_gate(fd: c_int, before: Gate) {
+    let closed_since = !gate_is_open() || CLOSED.load(Ordering::SeqCst) != before.closed;
+    if closed_since && !cfg!(wakeset_mutant = "made_past_the_gate") {
         self::fd(fd, Stat::MovedFork);
     }
 }
@@ -82,6 +96,7 @@ pub(crate) fn recheck_gate(fd: c_int) {
 /// Closes the gate and moves everything: before a fork. Whoever calls it calls [`open_gate`] afterwards.
 pub fn everything(reason: Stat) {
     GATE.fetch_add(1, Ordering::SeqCst);
+    CLOSED.fetch_add(1, Ordering::SeqCst);
     step!(gate_closed);
     let _section = Section::enter();
     let _moving = hold_moves();

@@ -163,14 +163,15 @@ impl Source for FdSet {
 /// As epoll_create1(2): EINVAL, EMFILE, ENFILE, ENOMEM.
 pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
     let may_be_ours = crate::fork::may_make_objects();
+    let gate = escape::look_at_gate();
     let fd = sys::epoll_create1(flags)?;
-    if !may_be_ours || !escape::gate_is_open() || !table::has_room(fd) {
+    if !may_be_ours || !gate.is_open || !table::has_room(fd) {
         return Ok(fd);
     }
     let _section = Section::enter();
     if begin(fd, false) {
         count(Stat::SetsMade, 1);
-        escape::recheck_gate(fd);
+        escape::recheck_gate(fd, gate);
     }
     Ok(fd)
 }

@@ -377,18 +377,24 @@ fn attempt(scenario: &Scenario, kind: u32, place: Place, operation: &Operation) 
 }
 
 /// A fork closes the gate and moves what is in the table. What a stopped thread puts there only then must move as well, when that thread
-/// goes on: the child has the kernel's object and none of the state.
+/// goes on, be the fork over or not: the child has the kernel's object and none of the state.
 fn what_is_made_during_a_fork_moves() {
-    for make in [eventfd, epoll] {
+    let make = [eventfd, epoll];
+    for (make, is_over) in make.into_iter().flat_map(|make| [(make, false), (make, true)]) {
         let (tell, made) = std::sync::mpsc::channel();
         let place = Place { step: "entry_before_put", arrival: 1 };
         let maker = Thread::start(Some(place), move || tell.send(make()).unwrap());
         assert_eq!(maker.until_stopped(), Progress::Stopped);
         let fork = fd::fork::prepare();
-        maker.release();
-        // It waits for the fork, as it should, or is through by now.
-        std::thread::sleep(Duration::from_millis(10));
-        fork.in_parent();
+        if is_over {
+            fork.in_parent();
+            maker.release();
+        } else {
+            maker.release();
+            // It waits for the fork, as it should, or is through by now.
+            std::thread::sleep(Duration::from_millis(10));
+            fork.in_parent();
+        }
         maker.join().unwrap();
         let number = made.recv().unwrap();
         let moved = !fd::descriptor::is_in_process(number);
