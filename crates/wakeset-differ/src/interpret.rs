@@ -381,6 +381,7 @@ impl<W: World> Interpreter<W> {
                         command.event.u64,
                     );
                 }
+                self.model.batch_ended();
                 batch.iter().filter(|command| command.result == 0).count() as isize
             }
             Op::Wait { set, room, patience, call, at } => {

@@ -494,6 +494,21 @@ impl Model {
         self.rearm.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
     }
 
+    /// A batch is over. The watches to be armed anew are so only now, behind all its commands, so what they make ready is anywhere in
+    /// the sets around them.
+    pub fn batch_ended(&mut self) {
+        let mut todo: Vec<usize> = self.rearm.iter().map(|(_, moved)| usize::from(moved.set)).collect();
+        while let Some(inner) = todo.pop() {
+            for set in bits(self.live) {
+                let its = |watch: &Watch| usize::from(watch.description) == inner;
+                if !self.descriptions[set].scrambled && self.descriptions[set].watches.iter().any(its) {
+                    self.scramble(set);
+                    todo.push(set);
+                }
+            }
+        }
+    }
+
     /// How many sets are below this one, one in the other.
     fn depth(&self, set: usize) -> u32 {
         let inner = self.descriptions[set].watches.iter().map(|watch| usize::from(watch.description));
