@@ -178,9 +178,6 @@ struct Private {
 const SETS: usize = 256;
 static PRIVATE: [Private; SETS] = [const { Private { owner: AtomicI32::new(0), set: AtomicI32::new(-1) } }; SETS];
 
-/// The timer that ends the sleeps in all of them every [`RESCUE`]: one for the process, -1 for none.
-static TIMER: AtomicI32 = AtomicI32::new(-1);
-
 /// This thread's place for a set, which it keeps; also one of a thread that is no more. `None` if all are taken.
 pub fn claim_place() -> Option<usize> {
     let own = sys::gettid();
@@ -213,38 +210,11 @@ pub fn renew_private_set(place: usize, sleeper: &mut Sleeper) -> Option<()> {
     let set = bell::hide(sys::epoll_create1(libc::EPOLL_CLOEXEC).ok()?);
     private.set.store(set, Ordering::SeqCst);
     sleeper.adopt(set);
-    if TIMER.load(Ordering::SeqCst) < 0
-        && let Ok(timer) = sys::timerfd(libc::TFD_CLOEXEC | libc::TFD_NONBLOCK)
-    {
-        let timer = bell::hide(timer);
-        TIMER.store(timer, Ordering::SeqCst);
-        let _ = sys::set_timer(timer, RESCUE.as_secs());
-    }
-    sleeper.watch_timer(TIMER.load(Ordering::SeqCst));
     Some(())
 }
 
-/// The timer has ended a sleep: sets it anew. It goes on ending sleeps until that has been done.
-pub fn set_timer() {
-    let section = Section::enter();
-    // Its number stays what it is while we hold this. Who cannot have it now tries again after the next sleep, which ends at once.
-    if let Some(_moving) = escape::try_hold_moves() {
-        let _ = sys::set_timer(TIMER.load(Ordering::SeqCst), RESCUE.as_secs());
-        return;
-    }
-    drop(section);
-    let a_moment = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    let _ = sys::wait_for_nothing(Some(&a_moment), core::ptr::null(), sys::SIGSET_BYTES);
-}
-
-/// Whether there is a timer.
-pub fn has_timer() -> bool {
-    TIMER.load(Ordering::Relaxed) >= 0
-}
-
-/// A set or the timer has got another number.
+/// A set has got another number.
 pub(crate) fn renumber(old: c_int, new: c_int) {
-    let _ = TIMER.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
     for private in &PRIVATE {
         let _ = private.set.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
     }
@@ -252,7 +222,6 @@ pub(crate) fn renumber(old: c_int, new: c_int) {
 
 /// In a forked child, which has closed all hidden numbers.
 pub(crate) fn forget_private() {
-    TIMER.store(-1, Ordering::SeqCst);
     for private in &PRIVATE {
         private.owner.store(0, Ordering::SeqCst);
         private.set.store(-1, Ordering::SeqCst);

@@ -5,7 +5,7 @@ use crate::cancel;
 use crate::count::count;
 use crate::engine;
 use crate::escape;
-use crate::listeners::{self, RESCUE};
+use crate::listeners;
 use crate::section::Section;
 use crate::stats::Stat;
 use crate::steps::step;
@@ -679,6 +679,7 @@ impl Wait<'_> {
                     kept => return Ok(kept),
                 }
             }
+            set.turns.rescue_if_due(set);
             let both = set.has_kernel.load(Ordering::SeqCst) && !closed;
             if both && set.set.is_empty() && self.timeout == Timeout::Now {
                 return self.look_at_kernel(0);
@@ -787,7 +788,7 @@ impl Wait<'_> {
         {
             None
         } else {
-            let until = if in_turn { until.at_most(RESCUE) } else { until };
+            let until = if in_turn { until.at_most(set.turns.until_look()) } else { until };
             let until = if bounded || !watched { until.at_most(WITHOUT_BELL) } else { until };
             Some(cancel::point(|| self.sleep_in_kernel(until)))
         };
@@ -801,9 +802,6 @@ impl Wait<'_> {
             set.turns.note_reports(self.events, found, true);
         }
         let total = self.kernel_and_here(result);
-        if result == Ok(0) && in_turn {
-            set.turns.rescue(set);
-        }
         if rung {
             count(Stat::Wakes, 1);
             count(Stat::SpuriousWakes, usize::from(total == Ok(0)));

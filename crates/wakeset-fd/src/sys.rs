@@ -45,17 +45,6 @@ pub(crate) fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     raw!(eventfd2, initial, flags).map(|fd| fd as c_int)
 }
 
-/// A timer of the monotonic clock.
-pub(crate) fn timerfd(flags: c_int) -> Result<c_int, Errno> {
-    raw!(timerfd_create, libc::CLOCK_MONOTONIC, flags).map(|fd| fd as c_int)
-}
-
-/// Makes a timer ready after so many seconds, and not ready until then.
-pub(crate) fn set_timer(fd: c_int, seconds: u64) -> Result<(), Errno> {
-    let setting = [0, 0, seconds, 0];
-    raw!(timerfd_settime, fd, 0, &raw const setting, 0).map(drop)
-}
-
 pub(crate) fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
     raw!(epoll_create1, flags).map(|fd| fd as c_int)
 }

@@ -69,6 +69,12 @@ impl Deadline {
         Duration::from_nanos(self.0.saturating_sub(Self::now().0))
     }
 
+    /// The time of it, since the clock's start.
+    #[doc(hidden)]
+    pub fn since_boot(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
     /// Nanoseconds since the clock's start.
     pub(crate) const fn as_nanos(self) -> u64 {
         self.0

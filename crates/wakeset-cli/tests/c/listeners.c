@@ -4,6 +4,7 @@
  */
 #include "listening.h"
 #include <sys/select.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 static int64_t milliseconds_since(int64_t begin)
@@ -711,10 +712,16 @@ static void show_processes(int family, enum way way, int passed)
 	}
 }
 
-/* Of three that wait, the one that is woken may be stopped before it accepts. Another has to get the connection. */
-static void show_stopped(enum way way)
+static void do_nothing(int unused)
 {
-	printf("-- a worker that is stopped, %s\n", way_names[way]);
+	(void)unused;
+}
+
+/* Of three that wait, the one that is woken may be stopped before it accepts. Another has to get the connection, also if a signal ends
+ * its waits again and again before they are long. */
+static void show_stopped(enum way way, int signals)
+{
+	printf("-- a worker that is stopped, %s%s\n", way_names[way], signals ? ", among signals" : "");
 	int listener = listen_on(AF_INET), woken[2], go[2], answered = 0;
 	pid_t children[3];
 	must(pipe2(woken, O_CLOEXEC));
@@ -727,12 +734,19 @@ static void show_stopped(enum way way)
 		int set = must(epoll_create1(EPOLL_CLOEXEC));
 		if (way >= EPOLL)
 			must(watch_new(set, listener, EPOLLIN | (way == EDGE ? EPOLLET : 0), 'l'));
+		if (signals) {
+			struct sigaction action = {.sa_handler = do_nothing};
+			struct itimerval often = {{0, 300000}, {0, 300000}};
+			must(sigaction(SIGALRM, &action, NULL));
+			must(setitimer(ITIMER_REAL, &often, NULL));
+		}
 		for (;;) {
 			struct epoll_event event;
-			if (way >= EPOLL)
-				must(epoll_wait(set, &event, 1, -1));
-			else
-				must(poll(&one, 1, -1));
+			int found;
+			do {
+				found = way >= EPOLL ? epoll_wait(set, &event, 1, -1) : poll(&one, 1, -1);
+			} while (found < 0 && errno == EINTR);
+			must(found);
 			/* The first to come here hangs. */
 			char byte;
 			if (read(go[0], &byte, 1) == 1)
@@ -740,7 +754,8 @@ static void show_stopped(enum way way)
 					pause();
 			int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 			if (fd >= 0) {
-				must(read(fd, &byte, 1));
+				while (read(fd, &byte, 1) < 0 && errno == EINTR)
+					;
 				must(write(fd, "x", 1));
 				must(close(fd));
 			}
@@ -952,8 +967,10 @@ int main(int count, char **arguments)
 				show_processes(family, way, 1);
 			}
 		}
-	show_stopped(POLL);
-	show_stopped(EPOLL);
-	show_stopped(EDGE);
+	for (int signals = 0; signals < 2; signals++) {
+		show_stopped(POLL, signals);
+		show_stopped(EPOLL, signals);
+		show_stopped(EDGE, signals);
+	}
 	return verdict();
 }

@@ -2,8 +2,9 @@
 //!
 //! A thread that polls or selects listeners sleeps in a private epoll set instead ([`Sleeper`]). If it wakes to connections and nothing
 //! else, the kernel has said all there is to tell the program; after anything else the program's call is made without time to sleep, so that nothing
-//! of it is modelled here. A call that the private set cannot stand in for goes to the kernel as it is. A timer ends all sleeps every
-//! [`RESCUE`], so that a connection whose waiter died is found.
+//! of it is modelled here. A call that the private set cannot stand in for goes to the kernel as it is. Once in [`RESCUE`] each thread
+//! makes it in any case, so that a connection whose waiter died is found: no sleep lasts longer, and what ends sleeps or calls earlier
+//! does not put it off.
 //!
 //! **Signals.** A call of poll(2) ends with EINTR if a handler runs at any time between its beginning and its end. Ours makes several system
 //! calls, and a handler that ran between two must not be forgotten. So each thread counts the signals it handles, and
@@ -41,6 +42,8 @@ struct Waiter {
     emptied: Cell<u8>,
     /// How sure it is that what a wait reported is gone: see [`OFTEN`].
     overtaken: Cell<u8>,
+    /// When it last looked at what it waits for itself, in nanoseconds.
+    looked: Cell<u64>,
 }
 
 thread_local! {
@@ -53,6 +56,7 @@ thread_local! {
         reported: Cell::new(-1),
         emptied: Cell::new(0),
         overtaken: Cell::new(0),
+        looked: Cell::new(0),
     } };
 }
 
@@ -116,6 +120,9 @@ pub(super) trait Asked {
     /// Makes the call without time to sleep, under its mask.
     fn look(&mut self) -> Result<usize, Errno>;
 
+    /// The call ends with EINTR.
+    fn interrupted(&mut self);
+
     /// Whether the last [`look`](Self::look) found this listener ready.
     fn is_ready(&self, fd: c_int) -> bool;
 
@@ -143,19 +150,20 @@ pub(super) fn wait(
     for wanted in descriptors.listeners() {
         listeners::count(wanted.fd, ListenerStat::Waits);
     }
-    // What is there already needs no place in the queue.
-    if WAITER.with(|waiter| waiter.has_something(descriptors.wanted(), order))
+    // What is there already needs no place in the queue; and it may be time for a look.
+    if WAITER.with(|waiter| waiter.until_look().is_zero() || waiter.has_something(descriptors.wanted(), order))
         && let Some(result) = look(descriptors, asked)
     {
-        return Outcome::Done(result);
+        return told(result, left());
     }
     let mut prepared = false;
     let mut strange = 0;
     loop {
         let set = WAITER.with(|waiter| waiter.prepare(descriptors.wanted(), order, prepared));
-        let Some((set, timed)) = set else { return Outcome::Rest(left()) };
+        let Some(set) = set else { return Outcome::Rest(left()) };
         prepared = true;
-        let most = if timed { left() } else { Some(left().unwrap_or(RESCUE).min(RESCUE)) };
+        let until_look = WAITER.with(Waiter::until_look);
+        let most = Some(left().map_or(until_look, |left| left.min(until_look)));
         let mut events = [epoll_event { events: 0, u64: 0 }; ROOM];
         let slept = cancel::point(|| sleep(set, &mut events, most, mask, handled, before));
         let events = events.get(..slept.unwrap_or(0)).unwrap_or_default();
@@ -164,6 +172,7 @@ pub(super) fn wait(
             Err(Errno::EINTR) => {
                 // SAFETY: as above.
                 if unsafe { handled.read_volatile() } != before || signal::may_have_foreign_handlers() {
+                    asked.interrupted();
                     return Outcome::Done(Err(Errno::EINTR));
                 }
             }
@@ -191,11 +200,8 @@ pub(super) fn wait(
             WAITER.with(|waiter| woken_by.iter().for_each(|fd| waiter.note_report(*fd)));
             return Outcome::Done(result);
         }
-        if fired.timer {
-            listeners::set_timer();
-        }
         if let Some(result) = look(descriptors, asked) {
-            return Outcome::Done(result);
+            return told(result, left());
         }
         woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::SpuriousWakes));
         if left().is_some_and(|left| left.is_zero()) {
@@ -213,8 +219,18 @@ pub(super) fn wait(
     }
 }
 
+/// The end of a wait with what a look has found. A filter that lets poll(2) pass and not the call that we look with leaves the wait to the kernel.
+fn told(result: Result<usize, Errno>, left: Option<Duration>) -> Outcome {
+    match result {
+        Err(Errno::ENOSYS | Errno::EPERM | Errno::EACCES) => Outcome::Rest(left),
+        result => Outcome::Done(result),
+    }
+}
+
 /// What the program's call has to tell now, if anything.
 fn look(descriptors: &Descriptors, asked: &mut dyn Asked) -> Option<Result<usize, Errno>> {
+    let now = wakeset::Deadline::now().since_boot().as_nanos();
+    WAITER.with(|waiter| waiter.looked.set(now as u64));
     let result = asked.look();
     if result == Ok(0) {
         return None;
@@ -230,6 +246,12 @@ fn look(descriptors: &Descriptors, asked: &mut dyn Asked) -> Option<Result<usize
 const STRANGE_MOST: u32 = 3;
 
 impl Waiter {
+    /// How long this thread may go without a look.
+    fn until_look(&self) -> Duration {
+        let since = wakeset::Deadline::now().since_boot().saturating_sub(Duration::from_nanos(self.looked.get()));
+        RESCUE.saturating_sub(since)
+    }
+
     /// Whether the set that was prepared for the last wait, if it was for the same descriptors, has something for this one.
     fn has_something(&self, wanted: &[Wanted], order: Order) -> bool {
         let _section = Section::enter();
@@ -248,8 +270,8 @@ impl Waiter {
         found.is_ok_and(|found| found > 0)
     }
 
-    /// The set to sleep in, watching these, and whether a timer ends the sleeps in it; `None` if it cannot.
-    fn prepare(&self, wanted: &[Wanted], order: Order, prepared: bool) -> Option<(c_int, bool)> {
+    /// The set to sleep in, watching these; `None` if it cannot.
+    fn prepare(&self, wanted: &[Wanted], order: Order, prepared: bool) -> Option<c_int> {
         let _section = Section::enter();
         // SAFETY: as in `has_something`.
         let sleeper = unsafe { &mut *self.sleeper.get() };
@@ -262,10 +284,9 @@ impl Waiter {
             self.process.set(process);
             self.place.set(None);
         }
-        let ready = |sleeper: &Sleeper| Some((sleeper.set(), sleeper.is_timed() && listeners::has_timer()));
         let known = self.place.get().and_then(listeners::private_set);
         match known {
-            Some(set) if prepared && set == sleeper.set() => return ready(sleeper),
+            Some(set) if prepared && set == sleeper.set() => return Some(set),
             Some(set) => sleeper.renumber(set),
             None => self.renew(sleeper)?,
         }
@@ -278,7 +299,7 @@ impl Waiter {
             // What it is, is not what was remembered.
             wanted.iter().for_each(|wanted| listeners::forget(wanted.fd));
         }
-        result.ok().and_then(|()| ready(sleeper))
+        result.ok().map(|()| sleeper.set())
     }
 
     fn renew(&self, sleeper: &mut Sleeper) -> Option<()> {

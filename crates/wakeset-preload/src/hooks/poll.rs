@@ -143,6 +143,11 @@ impl Asked for Polled {
         unsafe { syscall!(Sysno::ppoll, self.fds, self.n, &raw mut no_time, self.mask, 8) }
     }
 
+    fn interrupted(&mut self) {
+        // Linux has looked, and found nothing.
+        let _ = self.tell(&[]);
+    }
+
     fn is_ready(&self, fd: c_int) -> bool {
         self.entries().filter_map(|(_, entry)| entry).any(|entry| entry.fd == fd && entry.revents != 0)
     }
@@ -273,6 +278,10 @@ impl Asked for Selected {
         let masked = [self.mask.addr(), 8];
         // SAFETY: our own copies.
         unsafe { syscall!(Sysno::pselect6, self.n, read, write, except, &raw mut no_time, &raw const masked) }
+    }
+
+    fn interrupted(&mut self) {
+        // The sets stay what they were.
     }
 
     fn is_ready(&self, fd: c_int) -> bool {
