@@ -12,7 +12,9 @@ use crate::stats::ADDRESS_BYTES;
 pub use crate::stats::ListenerStat;
 use crate::sys;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
+use wakeset::Deadline;
 use wakeset_group::listener;
 pub use wakeset_group::listener::{Fired, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted, is_ready};
 
@@ -172,6 +174,28 @@ struct Private {
     owner: AtomicI32,
     /// The set, -1 for none.
     set: AtomicI32,
+}
+
+/// When somebody last looked at the listeners he waits for, instead of waiting to be told: one look is due in each [`RESCUE`].
+#[derive(Debug)]
+pub struct LastLook(AtomicU64);
+
+impl LastLook {
+    /// Never.
+    pub const fn never() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// How long until the next is due.
+    pub fn until_next(&self) -> Duration {
+        let since = Deadline::now().since_boot().saturating_sub(Duration::from_nanos(self.0.load(Ordering::Relaxed)));
+        RESCUE.saturating_sub(since)
+    }
+
+    /// It is now.
+    pub fn note(&self) {
+        self.0.store(Deadline::now().since_boot().as_nanos() as u64, Ordering::Relaxed);
+    }
 }
 
 /// Threads that can wait on a listener with poll(2) and its kin at a time; any more are left to the kernel.

@@ -788,7 +788,7 @@ impl Wait<'_> {
         {
             None
         } else {
-            let until = if in_turn { until.at_most(set.turns.until_look()) } else { until };
+            let until = if in_turn { until.at_most(set.turns.looked.until_next()) } else { until };
             let until = if bounded || !watched { until.at_most(WITHOUT_BELL) } else { until };
             Some(cancel::point(|| self.sleep_in_kernel(until)))
         };

@@ -18,7 +18,7 @@
 //! same connection twice.
 
 use crate::escape;
-use crate::listeners::{self, ListenerStat, Order, RESCUE};
+use crate::listeners::{self, LastLook, ListenerStat, Order};
 use crate::section::SectionLock;
 use crate::set::FdSet;
 use crate::sys::{self, Errno};
@@ -26,10 +26,9 @@ use crate::user;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use core::time::Duration;
+use core::sync::atomic::{AtomicBool, Ordering};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, epoll_event};
-use wakeset::{Deadline, Event, Events};
+use wakeset::{Event, Events};
 
 /// Listeners in one set that take their turn.
 const MOST: usize = 8;
@@ -90,8 +89,8 @@ pub(crate) struct Turns {
     /// Innermost: behind the moves lock.
     lock: SectionLock,
     notes: UnsafeCell<[Note; MOST]>,
-    /// When a wait last looked at the listeners itself, in nanoseconds.
-    looked: AtomicU64,
+    /// When a wait last looked at the listeners itself.
+    pub(crate) looked: LastLook,
 }
 
 // SAFETY: the notes are only touched with the lock held, in `with`.
@@ -100,7 +99,7 @@ unsafe impl Sync for Turns {}
 impl Turns {
     pub(crate) const fn new() -> Self {
         let (lock, notes) = (SectionLock::new(), UnsafeCell::new([NO_NOTE; MOST]));
-        Self { any: AtomicBool::new(false), lock, notes, looked: AtomicU64::new(0) }
+        Self { any: AtomicBool::new(false), lock, notes, looked: LastLook::never() }
     }
 
     /// Whether sleeps in this set are about listeners.
@@ -194,20 +193,12 @@ impl Turns {
         })
     }
 
-    /// How long a wait may sleep before somebody has to look at the listeners.
-    pub(crate) fn until_look(&self) -> Duration {
-        let since =
-            Deadline::now().since_boot().saturating_sub(Duration::from_nanos(self.looked.load(Ordering::Relaxed)));
-        RESCUE.saturating_sub(since)
-    }
-
-    /// Once in [`RESCUE`], whatever else the waits in this set are woken by: a connection whose waiter has died is reported to it.
+    /// Once in [`RESCUE`](listeners::RESCUE), whatever else the waits in this set are woken by: a connection whose waiter has died is reported to it.
     pub(crate) fn rescue_if_due(&self, set: &FdSet) {
-        if !self.any() || !self.until_look().is_zero() {
+        if !self.any() || !self.looked.until_next().is_zero() {
             return;
         }
-        let now = Deadline::now().since_boot().as_nanos();
-        self.looked.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.looked.note();
         self.with(|notes| {
             if set.in_kernel.load(Ordering::SeqCst) || set.closed.load(Ordering::SeqCst) {
                 return;

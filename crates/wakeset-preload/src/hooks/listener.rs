@@ -2,7 +2,7 @@
 //!
 //! A thread that polls or selects listeners sleeps in a private epoll set instead ([`Sleeper`]). If it wakes to connections and nothing
 //! else, the kernel has said all there is to tell the program; after anything else the program's call is made without time to sleep, so that nothing
-//! of it is modelled here. A call that the private set cannot stand in for goes to the kernel as it is. Once in [`RESCUE`] each thread
+//! of it is modelled here. A call that the private set cannot stand in for goes to the kernel as it is. Once in [`RESCUE`](listeners::RESCUE) each thread
 //! makes it in any case, so that a connection whose waiter died is found: no sleep lasts longer, and what ends sleeps or calls earlier
 //! does not put it off.
 //!
@@ -24,7 +24,7 @@ use core::ptr;
 use core::time::Duration;
 use libc::{EPOLLIN, epoll_event, sockaddr, socklen_t, timespec, ucontext_t};
 use syscalls::{Errno, Sysno, syscall};
-use wakeset_fd::listeners::{self, Fired, ListenerStat, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted};
+use wakeset_fd::listeners::{self, Fired, LastLook, ListenerStat, MOST, Numbers, Obstacle, Order, Sleeper, Wanted};
 use wakeset_fd::section::Section;
 use wakeset_fd::{cancel, count, fork};
 
@@ -42,8 +42,8 @@ struct Waiter {
     emptied: Cell<u8>,
     /// How sure it is that what a wait reported is gone: see [`OFTEN`].
     overtaken: Cell<u8>,
-    /// When it last looked at what it waits for itself, in nanoseconds.
-    looked: Cell<u64>,
+    /// When it last looked at what it waits for itself.
+    looked: LastLook,
 }
 
 thread_local! {
@@ -56,7 +56,7 @@ thread_local! {
         reported: Cell::new(-1),
         emptied: Cell::new(0),
         overtaken: Cell::new(0),
-        looked: Cell::new(0),
+        looked: LastLook::never(),
     } };
 }
 
@@ -151,7 +151,7 @@ pub(super) fn wait(
         listeners::count(wanted.fd, ListenerStat::Waits);
     }
     // What is there already needs no place in the queue; and it may be time for a look.
-    if WAITER.with(|waiter| waiter.until_look().is_zero() || waiter.has_something(descriptors.wanted(), order))
+    if WAITER.with(|waiter| waiter.looked.until_next().is_zero() || waiter.has_something(descriptors.wanted(), order))
         && let Some(result) = look(descriptors, asked)
     {
         return told(result, left());
@@ -162,7 +162,7 @@ pub(super) fn wait(
         let set = WAITER.with(|waiter| waiter.prepare(descriptors.wanted(), order, prepared));
         let Some(set) = set else { return Outcome::Rest(left()) };
         prepared = true;
-        let until_look = WAITER.with(Waiter::until_look);
+        let until_look = WAITER.with(|waiter| waiter.looked.until_next());
         let most = Some(left().map_or(until_look, |left| left.min(until_look)));
         let mut events = [epoll_event { events: 0, u64: 0 }; ROOM];
         let slept = cancel::point(|| sleep(set, &mut events, most, mask, handled, before));
@@ -229,8 +229,7 @@ fn told(result: Result<usize, Errno>, left: Option<Duration>) -> Outcome {
 
 /// What the program's call has to tell now, if anything.
 fn look(descriptors: &Descriptors, asked: &mut dyn Asked) -> Option<Result<usize, Errno>> {
-    let now = wakeset::Deadline::now().since_boot().as_nanos();
-    WAITER.with(|waiter| waiter.looked.set(now as u64));
+    WAITER.with(|waiter| waiter.looked.note());
     let result = asked.look();
     if result == Ok(0) {
         return None;
@@ -246,12 +245,6 @@ fn look(descriptors: &Descriptors, asked: &mut dyn Asked) -> Option<Result<usize
 const STRANGE_MOST: u32 = 3;
 
 impl Waiter {
-    /// How long this thread may go without a look.
-    fn until_look(&self) -> Duration {
-        let since = wakeset::Deadline::now().since_boot().saturating_sub(Duration::from_nanos(self.looked.get()));
-        RESCUE.saturating_sub(since)
-    }
-
     /// Whether the set that was prepared for the last wait, if it was for the same descriptors, has something for this one.
     fn has_something(&self, wanted: &[Wanted], order: Order) -> bool {
         let _section = Section::enter();
