@@ -198,9 +198,8 @@ impl Batch {
             }
             Entry::Kernel => {
                 let edges = command.asked().events.intersects(Events::ET | Events::ONESHOT);
-                let known = has_kernel || command.op != EPOLL_CTL_ADD;
                 let plain = !set.turns.any() && listeners::order().is_none();
-                if known && plain && (!edges || set.kernel_edges.load(Ordering::SeqCst)) {
+                if has_kernel && plain && (!edges || set.kernel_edges.load(Ordering::SeqCst)) {
                     By::Kernel
                 } else {
                     By::Itself

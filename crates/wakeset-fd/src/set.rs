@@ -421,7 +421,11 @@ fn add_kernel_watch(set: &FdSet, op: c_int, fd: c_int, event: *const epoll_event
         set.kernel_edges.store(true, Ordering::SeqCst);
     }
     if op != EPOLL_CTL_ADD || set.has_kernel.load(Ordering::SeqCst) {
-        return Some(Done(turns::epoll_ctl(set, op, fd, event, asked)));
+        let result = turns::epoll_ctl(set, op, fd, event, asked);
+        if result.is_ok() {
+            note_known_watch(set);
+        }
+        return Some(Done(result));
     }
     // The first kernel watch. A set around this one knows only its in-process half, so it must learn of the other
     // from the kernel; and no set may be put around it meanwhile.
@@ -469,7 +473,28 @@ fn add_kernel_watch(set: &FdSet, op: c_int, fd: c_int, event: *const epoll_event
     if result.is_ok() {
         set.note_kernel_watch();
     }
+    drop(_moving);
+    if result == Err(Errno::EEXIST) {
+        note_known_watch(set);
+    }
     Some(Done(result))
+}
+
+/// The kernel has shown that its half has a watch. If we know of none, another thread has added it by the number alone, while the set was being made: nothing
+/// was prepared for a kernel half then, so the kernel gets the set.
+fn note_known_watch(set: &FdSet) {
+    if set.has_kernel.load(Ordering::SeqCst) {
+        return;
+    }
+    let _moving = escape::hold_moves();
+    // Nor is it one whose add has not quite come back.
+    if set.has_kernel.load(Ordering::SeqCst) {
+        return;
+    }
+    match set.is_fixed() {
+        true => set.note_kernel_watch(),
+        false => escape::fd_held(set.fd(), Stat::MovedUnmodelled),
+    }
 }
 
 /// How long a wait may take, in the form it was asked for.
@@ -914,4 +939,31 @@ impl Until {
 
 fn timespec_of(limit: Duration) -> timespec {
     timespec { tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(limit.subsec_nanos()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another thread may use the number before the set is under it. What the kernel then knows and we do not was never reported.
+    #[test]
+    fn a_watch_from_before_the_set_is_found_by_the_next_call_that_meets_it() {
+        let ready = sys::eventfd(1, 0).unwrap();
+        let event = |data| epoll_event { events: libc::EPOLLIN as u32, u64: data };
+        for (op, says, reports) in
+            [(EPOLL_CTL_ADD, Err(Errno::EEXIST), 1), (EPOLL_CTL_MOD, Ok(()), 2), (EPOLL_CTL_DEL, Ok(()), 0)]
+        {
+            let fd = sys::epoll_create1(0).unwrap();
+            sys::epoll_ctl(fd, EPOLL_CTL_ADD, ready, &event(1)).unwrap();
+            assert!(begin(fd, false));
+            // SAFETY: a valid event.
+            assert_eq!(unsafe { crate::epoll_ctl(fd, op, ready, &event(2)) }, says);
+            let mut found = [event(0); 2];
+            // SAFETY: room for two.
+            let n = unsafe { crate::epoll_wait(fd, found.as_mut_ptr(), 2, 0) }.unwrap();
+            assert_eq!((n, { found[0].u64 }), (c_int::from(reports > 0), reports));
+            crate::close(fd).unwrap();
+        }
+        crate::close(ready).unwrap();
+    }
 }
