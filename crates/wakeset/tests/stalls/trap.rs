@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, Weak};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use wakeset::steps::{self, Point};
@@ -38,6 +39,8 @@ impl State {
 
 struct Trap {
     place: Option<Place>,
+    /// Where /proc says what the thread does.
+    stat: OnceLock<PathBuf>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -60,6 +63,12 @@ impl Trap {
     fn within(&self, limit: Duration, what: impl Fn(&State) -> bool) -> bool {
         let (_state, timeout) = self.changed.wait_timeout_while(self.lock(), limit, |state| !what(state)).unwrap();
         !timeout.timed_out()
+    }
+
+    /// Whether it sleeps at this moment, rather than runs or would if it had a processor.
+    fn sleeps(&self) -> bool {
+        let stat = self.stat.get().and_then(|stat| std::fs::read_to_string(stat).ok());
+        stat.is_some_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
     }
 
     fn reach(&self, point: Point) {
@@ -151,7 +160,7 @@ impl Thread {
     pub fn start(place: Option<Place>, f: impl FnOnce() + Send + 'static) -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| steps::set_hook(reach));
-        let trap = Arc::new(Trap { place, state: Mutex::default(), changed: Condvar::new() });
+        let trap = Arc::new(Trap { place, stat: OnceLock::new(), state: Mutex::default(), changed: Condvar::new() });
         let mut traps = TRAPS.lock().unwrap();
         if traps.len() == traps.capacity() {
             traps.retain(|trap| trap.strong_count() > 0);
@@ -160,6 +169,9 @@ impl Thread {
         drop(traps);
         let own = Arc::clone(&trap);
         let thread = thread::spawn(move || {
+            if let Ok(own_directory) = std::fs::read_link("/proc/thread-self") {
+                let _ = own.stat.set(PathBuf::from("/proc").join(own_directory).join("stat"));
+            }
             OWN.with(|slot| *slot.borrow_mut() = Some(Arc::clone(&own)));
             let result = catch_unwind(AssertUnwindSafe(f));
             own.change(|state| state.ended = true);
@@ -226,16 +238,17 @@ impl Thread {
 
     /// Makes a call while this thread stands still. It has to end in time, unless it comes to wait for a lock that is kept from it.
     pub fn beside(&self, call: impl FnOnce() + Send + 'static) -> Beside {
-        // How often to look whether a call that lasts waits for such a lock, and how long it may last until it is enough
+        // How often to look whether a call that lasts waits for such a lock, and how often it is seen asleep until it is enough
         // that somebody waits for one: the call may need that thread.
         const LOOK: Duration = Duration::from_millis(1);
-        const NEEDED: Duration = Duration::from_millis(20);
+        const NEEDED: u32 = 20;
         let other = Self::start(None, call);
         let held = self.held();
         if held.is_empty() {
             return Beside::Ended(other.join());
         }
         let begin = Instant::now();
+        let mut asleep = 0;
         while begin.elapsed() < LIMIT {
             let waits = |state: &State| state.waits_for.is_some_and(|lock| held.contains(&lock));
             let state = other.trap.lock();
@@ -247,7 +260,8 @@ impl Thread {
             let waits = waits(&state);
             drop(state);
             let (others, its_own) = self.kept_waiting(&other);
-            if waits || its_own || others && begin.elapsed() > NEEDED {
+            asleep += u32::from(others && other.trap.sleeps());
+            if waits || its_own || asleep == NEEDED {
                 return Beside::Waits(other);
             }
         }
