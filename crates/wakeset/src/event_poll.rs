@@ -7,7 +7,7 @@ use crate::events::{Event, Events};
 use crate::nesting;
 use crate::patience::Patience;
 use crate::ready_list::{LockFree, ReadyList};
-use crate::set::SetCore;
+use crate::set::{Minding, SetCore};
 use crate::sleepers::Ring;
 use crate::source::{Description, Source};
 use crate::sync::Slept;
@@ -238,6 +238,7 @@ impl<R: ReadyList> EventPoll<R> {
             return Ok(reported);
         }
         let deadline = Deadline::of(timeout);
+        let _minding = Minding(core);
         loop {
             let reported = self.linger(&mut harvest);
             if reported != 0 || refused.get() {
@@ -257,7 +258,7 @@ impl<R: ReadyList> EventPoll<R> {
 
     fn sleep(&self, deadline: Option<Deadline>) -> Slept {
         let core = self.core();
-        self.patience.asleep(|| core.sleepers.sleep_unless(|| core.may_be_ready(), deadline))
+        self.patience.asleep(|| core.sleep_unless(|| core.may_be_ready(), deadline))
     }
 
     // The pieces a descriptor table builds its own waits from.
@@ -314,11 +315,30 @@ impl<R: ReadyList> EventPoll<R> {
         self.core().sleepers.set_bell(bell);
     }
 
+    /// For a waiter counted in as [`enter_elsewhere`](Self::enter_elsewhere) does: until when it has to sleep at most, because nobody
+    /// else minds the timers. It calls [`stop_leading`](Self::stop_leading) with that when it is awake.
+    #[doc(hidden)]
+    pub fn lead(&self) -> Option<Deadline> {
+        self.core().lead().map(Deadline::from_nanos)
+    }
+
+    /// It no longer sleeps.
+    #[doc(hidden)]
+    pub fn stop_leading(&self, led: Option<Deadline>) {
+        self.core().stop_leading(led.map(Deadline::as_nanos));
+    }
+
+    /// Before a waiter that has slept leaves: wakes another one if nobody minds the timers any more.
+    #[doc(hidden)]
+    pub fn mind_deadline(&self) {
+        self.core().mind_deadline();
+    }
+
     /// One sleep on the set's futex unless something may be ready or `stay` says no; it may end early.
     #[doc(hidden)]
     pub fn sleep_once(&self, stay: impl Fn() -> bool, deadline: Option<Deadline>) -> Woken {
         let core = self.core();
-        let slept = self.patience.asleep(|| core.sleepers.sleep_unless(|| core.may_be_ready() || !stay(), deadline));
+        let slept = self.patience.asleep(|| core.sleep_unless(|| core.may_be_ready() || !stay(), deadline));
         match slept {
             Slept::Woken => Woken::Kicked,
             Slept::TimedOut => Woken::TimedOut,

@@ -1,6 +1,6 @@
 //! Wakeset: epoll in user space, with exactly Linux's semantics.
 //!
-//! [`EventPoll`] is the set, [`Source`] what it can watch, [`Counter`] the source that comes with it (eventfd). Data flows one way, and
+//! [`EventPoll`] is the set, [`Source`] what it can watch, [`Counter`] (eventfd) and [`Timer`] (timerfd) the sources that come with it. Data flows one way, and
 //! the files are meant to be read in that order:
 //!
 //! > source changes ([`Counter`]) → its wait queue (`wait_queue`) → watch (`wake`, `state`, `watch`) → ready list (`ready_list`) →
@@ -48,6 +48,7 @@ mod steps;
 mod sync;
 mod thread_id;
 mod time;
+mod timer;
 mod wait_queue;
 mod wake;
 mod watch;
@@ -80,5 +81,11 @@ pub use ready_list::{LockFree, ReadyList, RwLock, SpinLock};
 pub use set::{Leaving, SetCore};
 pub use sleepers::Ring;
 pub use source::{Description, Source};
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub use time::set_model_clock;
 pub use time::{Deadline, Timeout};
+#[doc(hidden)]
+pub use timer::Expiry;
+pub use timer::{Timer, TimerFlags, TimerSpec};
 pub use wait_queue::WaitQueue;

@@ -23,11 +23,16 @@ use crate::sleepers::Sleepers;
 use crate::source::Source;
 use crate::state::State;
 use crate::steps::step;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence_after_rmw};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence_after_rmw};
+use crate::timer::{NEVER, SOON};
 use crate::wait_queue::{Handle, WaitQueue};
 use crate::watch::{Guarded, Watch};
 use core::ptr;
 use hashbrown::HashTable;
+
+mod planning;
+pub(crate) use planning::Minding;
+use planning::Plans;
 
 /// A set, in type-stable memory. Public in name only: [`Source::as_set`] mentions it.
 #[doc(hidden)]
@@ -60,6 +65,14 @@ pub struct SetCore {
     pending_hint: AtomicUsize,
     /// Watches on the interest list.
     len: AtomicUsize,
+    /// When the first of the plans is due, as of the last time the scan lock was free; `NEVER` for none.
+    deadline: AtomicU64,
+    /// Until when the waiter sleeps that minds the deadline; `NEVER` for none. See [`planning`].
+    led_until: AtomicU64,
+    /// Not 0: the timer of a watch on the ready list has been set, and the watch not planned since.
+    set_again: AtomicU32,
+    /// Not 0: there are, or were, watches that time can make ready.
+    timed: AtomicU32,
 }
 
 /// Its own cache line, against false sharing.
@@ -81,6 +94,8 @@ pub(crate) struct Scan {
     /// The interest list, by (descriptor, description).
     interest: HashTable<*mut Watch>,
     pending: Pending,
+    /// What time makes ready.
+    plans: Plans,
     /// Free watches kept for the next add.
     free: *mut Watch,
     /// The set takes no more watches.
@@ -198,6 +213,7 @@ impl Pooled for SetCore {
             scan: Line(ScanLock::new(Scan {
                 interest: HashTable::new(),
                 pending: Pending::EMPTY,
+                plans: Plans::new(),
                 free: ptr::null_mut(),
                 closed: true,
                 hands: Hands::new(),
@@ -205,6 +221,10 @@ impl Pooled for SetCore {
             })),
             pending_hint: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
+            deadline: AtomicU64::new(NEVER),
+            led_until: AtomicU64::new(NEVER),
+            set_again: AtomicU32::new(0),
+            timed: AtomicU32::new(0),
         }
     }
 
@@ -248,6 +268,9 @@ impl SetCore {
         self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
         self.policy.store(policy as u32, Ordering::Relaxed);
         self.slow_wakes.store(u32::from(policy != Policy::LockFree), Ordering::SeqCst);
+        self.led_until.store(NEVER, Ordering::SeqCst);
+        self.set_again.store(0, Ordering::SeqCst);
+        self.timed.store(0, Ordering::SeqCst);
         self.queue.reopen();
         let mut scan = self.scan.lock();
         scan.closed = false;
@@ -259,11 +282,21 @@ impl SetCore {
         self.slow_wakes.swap(1, Ordering::SeqCst);
     }
 
+    /// The timer of a watch that is on the list has been set.
+    pub(crate) fn note_set_again(&self) {
+        self.set_again.swap(1, Ordering::SeqCst);
+    }
+
     /// Tells the sets around this one that it may be ready.
     #[inline]
     pub(crate) fn wake_outer(&self) {
         if self.queue.may_have_watches() {
-            self.queue.wake_published(Events::IN);
+            if self.timed.load(Ordering::SeqCst) != 0 {
+                // It may also be that it has to be looked at earlier than planned.
+                self.queue.wake_at(SOON);
+            } else {
+                self.queue.wake_published(Events::IN);
+            }
         }
     }
 
@@ -271,10 +304,10 @@ impl SetCore {
     #[inline]
     pub(crate) fn may_be_ready(&self) -> bool {
         if mutant!("hint_before_list") {
-            return self.pending_hint.load(Ordering::SeqCst) != 0 || !self.incoming.is_empty();
+            return self.pending_hint.load(Ordering::SeqCst) != 0 || !self.incoming.is_empty() || self.is_due();
         }
         // The list first: it is raised to a hint before it is taken (`collect`), so who sees it taken sees the hint.
-        !self.incoming.is_empty() || self.pending_hint.load(Ordering::SeqCst) != 0
+        !self.incoming.is_empty() || self.pending_hint.load(Ordering::SeqCst) != 0 || self.is_due()
     }
 
     pub(crate) fn set_owner(&self, owner: usize) {
@@ -286,10 +319,15 @@ impl SetCore {
         self.len.load(Ordering::SeqCst)
     }
 
-    /// Starts work on the ready list: locks, and moves what wakers pushed to the pending queue. Also whether attention was called.
+    /// Starts work on the ready list: locks, and moves what wakers pushed and what time has made due to the pending queue. Also whether
+    /// attention was called.
     fn begin_scan(&self) -> (ScanGuard<'_, Scan>, bool) {
         let mut scan = self.scan.lock();
-        let attention = self.collect(&mut scan);
+        let mut attention = self.collect(&mut scan);
+        if attention {
+            self.plan_in_hand(&mut scan);
+        }
+        attention |= self.queue_due(&mut scan);
         (scan, attention)
     }
 
@@ -326,6 +364,7 @@ impl SetCore {
                     self.home().watches.give(watch, watch);
                 } else {
                     scan.pending.push_back(watch);
+                    self.plan_by(scan, watch, SetCore::earliest);
                 }
             }
         }
@@ -344,11 +383,14 @@ impl SetCore {
             self.pending_hint.swap(left, Ordering::SeqCst);
             step!(end_hinted);
         }
+        let earlier = self.publish_deadline(&scan);
         drop(scan);
         step!(end_unlocked);
         if (left != 0 || again) && !mutant!("leftovers_kick_nobody") {
             self.sleepers.kick();
             step!(end_kicked);
+        } else if earlier && !mutant!("earlier_is_unheard") {
+            self.mind_deadline();
         }
     }
 
@@ -362,6 +404,21 @@ impl SetCore {
             // Listed or not: its waker may have finished since the list was taken, and the call for attention is spent.
             state.is_queued() && !pending && !(mutant!("listed_is_not_in_hand") && state.is_listed())
         })
+    }
+
+    /// Plans what is in hand: its timer may have been set again by somebody who relied on the mark.
+    #[cold]
+    fn plan_in_hand(&self, scan: &mut Scan) {
+        let interest = core::mem::take(&mut scan.interest);
+        for &watch in &interest {
+            // SAFETY: a watch of this set, whose lock we hold.
+            let (state, pending) =
+                unsafe { (State(shared(watch).state.load(Ordering::SeqCst)), scan.pending.contains(watch)) };
+            if state.is_queued() && !pending {
+                self.plan_by(scan, watch, SetCore::earliest);
+            }
+        }
+        scan.interest = interest;
     }
 
     /// Delivers what [`in_hand`](Self::in_hand) finds ready, without taking it from the waker; whether some may be left.
@@ -452,6 +509,7 @@ impl SetCore {
                 fence_after_rmw();
                 ready = early.unwrap_or_else(poll) & Events::from_bits_retain(state.mask());
                 if ready.is_empty() {
+                    self.plan(&mut scan, watch);
                     continue;
                 }
                 // Unless a waker was faster: then it is on the incoming list and will be pending again.
@@ -476,8 +534,15 @@ impl SetCore {
             if ours {
                 // SAFETY: as above.
                 unsafe { scan.pending.push_back(watch) };
-            } else if state.flags().contains(Events::ONESHOT) && !mutant!("harvest_keeps_oneshot") {
-                change_state(word, State::disarmed);
+            } else {
+                if state.flags().contains(Events::ONESHOT) && !mutant!("harvest_keeps_oneshot") {
+                    change_state(word, State::disarmed);
+                }
+                // SAFETY: as above.
+                if unsafe { &*source }.as_set().is_some() {
+                    // Ready as it is, it may have another edge to come.
+                    self.plan(&mut scan, watch);
+                }
             }
         }
         scan.strangers |= strange && reported != 0;
@@ -501,6 +566,7 @@ impl SetCore {
             return Events::empty();
         }
         let (mut scan, attention) = self.begin_scan();
+        self.plan_queued(&mut scan);
         let mut again = attention;
         let mut found = Events::empty();
         while !scan.pending.head.is_null() {
@@ -532,6 +598,7 @@ impl SetCore {
                 found = Events::IN | Events::RDNORM;
                 break;
             }
+            self.plan(&mut scan, watch);
         }
         if attention && found.is_empty() {
             let holds = |watch: *mut Watch| {
@@ -602,12 +669,21 @@ impl SetCore {
         // Release: a waker that finds the handle in the queue sees the watch as it is here.
         word.store(state.0, Ordering::SeqCst);
         step!(add_state_stored);
+        // SAFETY: the source is valid by the caller's contract.
+        let target = unsafe { &*source };
+        if target.as_timer().is_some() || target.as_set().is_some() {
+            // Before the watch is in the queue of the source, from where the sets around this one hear of it.
+            self.timed.swap(1, Ordering::SeqCst);
+            if let Err(error) = scan.plans.insert(watch) {
+                self.retire(scan, watch);
+                return Err(error);
+            }
+        }
         if mutant!("poll_before_attach") {
             self.queue_if_ready(scan, watch);
         }
         let exclusive = event.events.contains(Events::EXCLUSIVE);
-        // SAFETY: the source is valid by the caller's contract.
-        let queue = unsafe { &*source }.wait_queue();
+        let queue = target.wait_queue();
         let slot = match queue.attach(Handle::new(watch, state, exclusive)) {
             Ok(slot) => slot,
             Err(error) => {
@@ -617,6 +693,9 @@ impl SetCore {
         };
         // SAFETY: as above.
         unsafe { guarded(watch) }.slot = slot;
+        if let Some(timer) = target.as_timer() {
+            timer.note_watch(slot);
+        }
         if let Err(error) = attached() {
             queue.detach(slot);
             self.retire(scan, watch);
@@ -655,6 +734,8 @@ impl SetCore {
         }
         // What a late waker still pushes is dead, and freed by the next life of this memory.
         self.pending_hint.store(0, Ordering::SeqCst);
+        scan.plans = Plans::new();
+        self.publish_deadline(&scan);
         step!(closed);
         if let Some((first, last)) = scan.free_chain() {
             // SAFETY: the set's own free watches, linked from first to last.
@@ -695,6 +776,7 @@ impl SetCore {
     fn retire(&self, scan: &mut Scan, watch: *mut Watch) {
         // SAFETY: the watch is this set's and we hold the scan lock; the same for all below.
         let word = &unsafe { shared(watch) }.state;
+        scan.plans.remove(watch);
         if State(word.load(Ordering::SeqCst)).is_queued() && self.collect(scan) && !mutant!("removal_takes_attention") {
             self.incoming.call_attention();
         }
@@ -725,6 +807,7 @@ impl SetCore {
         if !mutant!("change_without_fence") {
             fence_after_rmw();
         }
+        self.plan_by(scan, watch, SetCore::earliest);
         let mask = State(word.load(Ordering::SeqCst)).mask();
         if (source.poll() & Events::from_bits_retain(mask)).is_empty() {
             return false;
@@ -887,8 +970,13 @@ impl Changing<'_> {
     /// Unlocks, and tells a waiter and the outer sets if something was made ready.
     pub(crate) fn end(self) {
         let Self { set, scan, newly_ready } = self;
+        let earlier = set.publish_deadline(&scan);
         drop(scan);
         step!(change_unlocked);
+        if earlier && !newly_ready {
+            set.mind_deadline();
+            set.wake_outer();
+        }
         if newly_ready && !mutant!("changes_kick_nobody") {
             // One for all: a waiter that leaves something over wakes the next.
             set.sleepers.kick();
@@ -1005,6 +1093,8 @@ pub(crate) unsafe fn remove_watch(handle: Handle, mut last_look: impl FnMut(Leav
     // SAFETY: sets are type-stable as well.
     let set = unsafe { &*set };
     let mut scan = set.scan.lock();
+    // What time has made ready is on its way to be told: an edge that would be lost with the watch.
+    set.queue_due(&mut scan);
     let state = State(watch.state.load(Ordering::SeqCst));
     // Checked under the lock: another life, another set, or removed already.
     let same_life = state.generation() == handle.generation() && !state.is_dead();

@@ -93,8 +93,8 @@ impl Sleepers {
         self.turn.wake(u32::MAX >> 1, EVERY_CLASS);
     }
 
-    /// Sleeps until kicked, but not if `ready()` holds after the waiter has been counted in.
-    pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, deadline: Option<Deadline>) -> Slept {
+    /// Sleeps until kicked, at most `until()`, but not if `ready()` holds after the waiter has been counted in.
+    pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, until: impl FnOnce() -> Option<Deadline>) -> Slept {
         step!(sleep_before_count);
         self.counts.fetch_add(HERE, Ordering::SeqCst);
         step!(sleep_counted);
@@ -106,7 +106,7 @@ impl Sleepers {
             turn = self.turn.word().load(Ordering::SeqCst);
         }
         step!(sleep_before_futex);
-        let slept = if ready { Slept::Woken } else { self.turn.sleep(turn, deadline, EVERY_CLASS) };
+        let slept = if ready { Slept::Woken } else { self.turn.sleep(turn, until(), EVERY_CLASS) };
         step!(sleep_before_leave);
         self.counts.fetch_sub(HERE, Ordering::SeqCst);
         step!(sleep_left);
@@ -210,7 +210,7 @@ mod models {
                 loom::thread::spawn(move || {
                     let listed = || model.list.load(Ordering::SeqCst) != 0;
                     if !model.sleepers.lingering(listed) {
-                        let _ = model.sleepers.sleep_unless(listed, None);
+                        let _ = model.sleepers.sleep_unless(listed, || None);
                         assert!(listed());
                     }
                 })
@@ -256,7 +256,7 @@ mod models {
             let passer = {
                 let model = Arc::clone(&model);
                 loom::thread::spawn(move || {
-                    let _ = model.sleepers.sleep_unless(|| true, None);
+                    let _ = model.sleepers.sleep_unless(|| true, || None);
                 })
             };
             model.list.fetch_add(1, Ordering::SeqCst);

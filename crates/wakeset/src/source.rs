@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::set::SetCore;
 use crate::sync::{AtomicUsize, Ordering, fence};
+use crate::timer::Timer;
 use crate::wait_queue::WaitQueue;
 use core::fmt;
 use core::ops::Deref;
@@ -28,6 +29,12 @@ pub trait Source: Send + Sync {
     /// The set this source is, if it is one; the loop check follows it.
     #[doc(hidden)]
     fn as_set(&self) -> Option<&SetCore> {
+        None
+    }
+
+    /// The timer this source is, if it is one: time makes it ready, without a wake.
+    #[doc(hidden)]
+    fn as_timer(&self) -> Option<&Timer> {
         None
     }
 }

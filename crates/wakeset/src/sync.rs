@@ -113,6 +113,79 @@ mod seen {
     });
 }
 
+/// Two words that change together, for a state that one does not hold. Lock-free on every machine that has the instruction, which
+/// is all with 64-bit x86 since 2006; elsewhere the crate takes a lock for its length.
+#[cfg(not(any(loom, shuttle)))]
+#[derive(Debug)]
+pub(crate) struct AtomicPair(portable_atomic::AtomicU128);
+
+#[cfg(not(any(loom, shuttle)))]
+impl AtomicPair {
+    pub(crate) const fn new((low, high): (u64, u64)) -> Self {
+        // `u128::from` is not const.
+        Self(portable_atomic::AtomicU128::new((high as u128) << 64 | low as u128))
+    }
+
+    fn join((low, high): (u64, u64)) -> u128 {
+        u128::from(high) << 64 | u128::from(low)
+    }
+
+    fn split(both: u128) -> (u64, u64) {
+        (both as u64, (both >> 64) as u64)
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> (u64, u64) {
+        Self::split(self.0.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn store(&self, pair: (u64, u64)) {
+        self.0.store(Self::join(pair), Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn compare_exchange(&self, old: (u64, u64), new: (u64, u64)) -> Result<(), (u64, u64)> {
+        let exchanged = self.0.compare_exchange(Self::join(old), Self::join(new), Ordering::SeqCst, Ordering::SeqCst);
+        exchanged.map(drop).map_err(Self::split)
+    }
+}
+
+/// The same for the model checkers, which have no such atomic: a lock, so no load returns a stale pair.
+#[cfg(any(loom, shuttle))]
+#[derive(Debug)]
+pub(crate) struct AtomicPair {
+    pair: models_lock::Mutex<(u64, u64)>,
+}
+
+#[cfg(loom)]
+use loom::sync as models_lock;
+#[cfg(shuttle)]
+use shuttle::sync as models_lock;
+
+#[cfg(any(loom, shuttle))]
+impl AtomicPair {
+    pub(crate) fn new(pair: (u64, u64)) -> Self {
+        Self { pair: models_lock::Mutex::new(pair) }
+    }
+
+    pub(crate) fn load(&self) -> (u64, u64) {
+        *self.pair.lock().unwrap()
+    }
+
+    pub(crate) fn store(&self, pair: (u64, u64)) {
+        *self.pair.lock().unwrap() = pair;
+    }
+
+    pub(crate) fn compare_exchange(&self, old: (u64, u64), new: (u64, u64)) -> Result<(), (u64, u64)> {
+        let mut pair = self.pair.lock().unwrap();
+        if *pair != old {
+            return Err(*pair);
+        }
+        *pair = new;
+        Ok(())
+    }
+}
+
 pub(crate) use futex::{Futex, LockWord};
 
 #[cfg(not(any(loom, shuttle)))]
@@ -276,7 +349,7 @@ mod futex {
     #[cfg(shuttle)]
     use shuttle::sync::{Condvar, Mutex};
 
-    /// futex(2) for the model checkers: compare and sleep under a lock. Deadlines are never reached and signals never
+    /// futex(2) for the model checkers: compare and sleep under a lock. A deadline is reached at once, or never, and signals never
     /// come, so a lost wake-up is a deadlock, which both checkers report.
     #[derive(Debug)]
     pub(crate) struct Futex {
@@ -301,9 +374,12 @@ mod futex {
             &self.word
         }
 
-        pub(crate) fn sleep(&self, expected: u32, _deadline: Option<Deadline>, classes: NonZeroU32) -> Slept {
+        pub(crate) fn sleep(&self, expected: u32, deadline: Option<Deadline>, classes: NonZeroU32) -> Slept {
             let mut sleeping = self.sleeping.lock().unwrap();
             if self.word.load(Ordering::SeqCst) == expected {
+                if deadline.is_some_and(crate::time::model::pass) {
+                    return Slept::TimedOut;
+                }
                 sleeping[index(classes)] += 1;
                 drop(self.woken[index(classes)].wait(sleeping).unwrap());
             }

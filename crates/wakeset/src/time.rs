@@ -1,7 +1,9 @@
 //! Time limits of a wait: relative ones as a caller gives them, absolute ones as the sleep needs them.
 
 use core::time::Duration;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::Timespec;
+#[cfg(not(any(loom, shuttle)))]
+use rustix::time::{ClockId, clock_gettime};
 
 /// How long a wait may block, as in epoll_wait(2) and epoll_pwait2(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,14 @@ impl Deadline {
 
     /// The current time.
     pub fn now() -> Self {
+        #[cfg(any(loom, shuttle))]
+        return Self(model::CLOCK.get());
+        #[cfg(not(any(loom, shuttle)))]
+        Self::read()
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    fn read() -> Self {
         let now = clock_gettime(ClockId::Monotonic);
         // CLOCK_MONOTONIC counts from boot: never negative, and it fits for 584 years.
         Self(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
@@ -69,10 +79,14 @@ impl Deadline {
         Duration::from_nanos(self.0.saturating_sub(Self::now().0))
     }
 
-    /// The time of it, since the clock's start.
-    #[doc(hidden)]
-    pub fn since_boot(self) -> Duration {
+    /// The time from the clock's start, the machine's boot, to this point.
+    pub const fn since_boot(self) -> Duration {
         Duration::from_nanos(self.0)
+    }
+
+    /// So many nanoseconds after the clock's start.
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
     }
 
     /// Nanoseconds since the clock's start.
@@ -84,4 +98,35 @@ impl Deadline {
     pub(crate) const fn to_timespec(self) -> Timespec {
         Timespec { tv_sec: (self.0 / 1_000_000_000) as i64, tv_nsec: (self.0 % 1_000_000_000) as _ }
     }
+}
+
+/// Time as the model checkers have it: it stands still until a thread sleeps to a deadline that comes, and is that deadline then.
+#[cfg(any(loom, shuttle))]
+pub(crate) mod model {
+    extern crate std;
+    use super::Deadline;
+    use core::cell::Cell;
+
+    std::thread_local! {
+        /// Not one of the checker's atomics: all threads of a model are this one thread, and time orders nothing.
+        pub(crate) static CLOCK: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Deadlines from here on never come.
+    const HORIZON: u64 = 1_000_000;
+
+    /// Sleeps until `deadline`, if it comes.
+    pub(crate) fn pass(deadline: Deadline) -> bool {
+        let comes = deadline.0 < HORIZON;
+        if comes {
+            CLOCK.set(CLOCK.get().max(deadline.0));
+        }
+        comes
+    }
+}
+
+/// Begins a schedule of a model at this time.
+#[cfg(any(loom, shuttle))]
+pub fn set_model_clock(nanos: u64) {
+    model::CLOCK.set(nanos);
 }

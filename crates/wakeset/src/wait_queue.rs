@@ -205,6 +205,16 @@ impl WaitQueue {
         self.wake_many(events);
     }
 
+    /// Tells all watches that the owner, a timer, has been set to expire at `at`. The change was a `SeqCst` read-modify-write.
+    pub(crate) fn wake_at(&self, at: u64) {
+        fence_after_rmw();
+        self.each(|handle, _| {
+            // SAFETY: handles in a queue of this engine lead to type-stable watches.
+            unsafe { crate::wake::plan_watch(handle, at) };
+            true
+        });
+    }
+
     #[cold]
     fn wake_many(&self, events: Events) {
         let tell = |handle: Handle| {
@@ -419,6 +429,16 @@ impl WaitQueue {
     #[doc(hidden)]
     pub fn has_watches(&self) -> bool {
         self.any_held(|_| true)
+    }
+
+    /// Whether more than one is.
+    #[doc(hidden)]
+    pub fn has_several_watches(&self) -> bool {
+        let mut watches = 0;
+        self.any_held(|_| {
+            watches += 1;
+            watches > 1
+        })
     }
 
     /// Makes a closed queue usable again, for a descriptor table that uses the memory of a closed object for

@@ -12,7 +12,8 @@ use crate::ready_list::Policy;
 use crate::set::SetCore;
 use crate::state::State;
 use crate::steps::step;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence_after_rmw};
+use crate::timer::SOON;
 use crate::wait_queue::Handle;
 use crate::watch::Watch;
 
@@ -37,13 +38,28 @@ pub(crate) unsafe fn wake_watch(handle: Handle, events: Events) -> bool {
         return mutant!("queued_is_taken");
     }
     // SAFETY: as the caller's.
-    unsafe { wake_watch_slow(handle, events, state) }
+    unsafe { wake_watch_slow(handle, events, state, NOW) }
+}
+
+/// When a wake concerns the waiters: at once.
+const NOW: u64 = 0;
+
+/// Tells one watch that its timer has been set to expire at `at`, earlier than planned. The next harvest plans it anew; a waiter that sleeps
+/// is woken if it would sleep longer.
+///
+/// # Safety
+/// As for [`wake_watch`].
+pub(crate) unsafe fn plan_watch(handle: Handle, at: u64) {
+    // SAFETY: type-stable, by the caller.
+    let state = State(unsafe { &*handle.watch() }.state.load(Ordering::SeqCst));
+    // SAFETY: as the caller's.
+    unsafe { wake_watch_slow(handle, Events::IN, state, at.max(SOON)) };
 }
 
 /// # Safety
 /// As for [`wake_watch`].
 #[inline(never)]
-unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> bool {
+unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State, at: u64) -> bool {
     let pointer = handle.watch();
     // SAFETY: type-stable, by the caller.
     let watch = unsafe { &*pointer };
@@ -74,7 +90,7 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
                     // SAFETY: we turned QUEUED on. The life that `state` was of has lasted, so `set` is its set.
                     unsafe { set.incoming.push(pointer) };
                     step!(pushed);
-                    let taken = told(set, state, events);
+                    let taken = told(set, state, events, at);
                     finish(watch, marked);
                     return taken;
                 }
@@ -113,8 +129,12 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State) -> b
         });
         step!(locked_released);
         if pushed {
-            return told(set, state, events);
+            return told(set, state, events, at);
         }
+    }
+    if at != NOW {
+        set.note_set_again();
+        kick_until(set, at);
     }
     // On the list already: its own waiters have been told or will look before they sleep, but a set around
     // this one may have harvested an edge since.
@@ -136,9 +156,19 @@ fn finish(watch: &Watch, marked: State) {
     step!(listed);
 }
 
+/// Wakes one waiter of the set, if there is one that may sleep beyond `at`; whether there was.
+#[inline(always)]
+fn kick_until(set: &SetCore, at: u64) -> bool {
+    if at != NOW && !mutant!("kick_without_fence") {
+        // The push, or the note, before the deadline.
+        fence_after_rmw();
+    }
+    (at == NOW || at < set.deadline() && !mutant!("earlier_kicks_nobody")) && set.sleepers.kick()
+}
+
 /// After a push: one waiter of the set, and the sets around it.
-fn told(set: &SetCore, state: State, events: Events) -> bool {
-    let had_waiter = set.sleepers.kick() || mutant!("exclusive_is_taken_unheard");
+fn told(set: &SetCore, state: State, events: Events, at: u64) -> bool {
+    let had_waiter = kick_until(set, at) || mutant!("exclusive_is_taken_unheard");
     step!(kicked);
     if !mutant!("wake_ends_inside") {
         set.wake_outer();

@@ -22,6 +22,7 @@ mod ready_lists;
 mod reclaim;
 mod report;
 mod sleep;
+mod timer;
 
 /// A set and a counter of one engine, both shared.
 struct World {

@@ -1,0 +1,146 @@
+//! Timers: setting one against sleeping, planning and leaving. The clock stands still until somebody sleeps to a deadline before
+//! `FAR`, which then is the time.
+
+use super::*;
+use std::time::Duration;
+use wakeset::{Deadline, Timer, TimerFlags, set_model_clock};
+
+/// A time that never comes.
+const FAR: u64 = 1 << 40;
+
+struct Timers {
+    set: EventPoll,
+    timers: [Description<Timer>; 2],
+}
+
+impl Timers {
+    /// A set that watches two timers for `events`, with data 0 and 1, at time 1.
+    fn watching(events: Events) -> Arc<Self> {
+        set_model_clock(1);
+        let engine = Engine::new();
+        let set = EventPoll::new(&engine).unwrap();
+        let timers = [0, 1].map(|data| {
+            let timer = Description::new(&engine, Timer::new(TimerFlags::NONBLOCK));
+            set.add(data, &timer, Event::new(events, data as u64)).unwrap();
+            timer
+        });
+        Arc::new(Self { set, timers })
+    }
+
+    fn set(&self, timer: usize, at: u64) {
+        self.timers[timer].set_at(Duration::from_nanos(at), Duration::ZERO).unwrap();
+    }
+}
+
+fn now() -> u64 {
+    Deadline::now().since_boot().as_nanos() as u64
+}
+
+/// Catches a waiter that has looked for its deadline before a timer is set and is not told of it.
+#[test]
+fn a_sleeper_hears_of_a_timer() {
+    explore(3, || {
+        let world = Timers::watching(Events::IN);
+        let waiter = run(&world, |world| wait(&world.set, Timeout::Never));
+        world.set(0, 10);
+        assert_eq!(waiter.join().unwrap(), Some(0));
+    });
+}
+
+/// Catches the same where it sleeps to a later deadline, and one that is told and sleeps on to that.
+#[test]
+fn a_sleeper_hears_of_an_earlier_time() {
+    explore(3, || {
+        let world = Timers::watching(Events::IN);
+        world.set(1, FAR);
+        let waiter = run(&world, |world| wait(&world.set, Timeout::Never));
+        world.set(0, 10);
+        assert_eq!(waiter.join().unwrap(), Some(0));
+    });
+}
+
+/// Catches a plan made from a time that is not the timer's any more: whoever sets it relies on an earlier plan.
+#[test]
+fn a_plan_is_not_later_than_its_timer() {
+    explore(3, || {
+        let world = Timers::watching(Events::IN);
+        world.set(0, 20);
+        let planner = run(&world, |world| assert_eq!(take(&world.set), None));
+        world.set(0, 30);
+        world.set(0, 25);
+        planner.join().unwrap();
+        assert_eq!(wait(&world.set, Timeout::Never), Some(0));
+        assert_eq!(now(), 25);
+    });
+}
+
+/// Catches a waiter that sleeps without a deadline of its own because another minds it, and sleeps on when that one is gone.
+#[test]
+fn who_leaves_hands_the_time_over() {
+    explore(2, || {
+        let world = Timers::watching(Events::IN | Events::ONESHOT);
+        world.set(0, 10);
+        world.set(1, 20);
+        let waiters = [0, 1].map(|_| run(&world, |world| wait(&world.set, Timeout::Never).unwrap()));
+        assert_eq!(waiters.map(|waiter| waiter.join().unwrap()).into_iter().sum::<u64>(), 1);
+    });
+}
+
+/// Catches a waiter whose own time is up and that leaves with the deadline.
+#[test]
+fn who_runs_out_of_time_hands_it_over() {
+    explore(2, || {
+        let world = Timers::watching(Events::IN);
+        world.set(0, 10);
+        let limit = Timeout::After(Duration::from_nanos(3));
+        let leaver = run(&world, move |world| wait(&world.set, limit));
+        assert_eq!(wait(&world.set, Timeout::Never), Some(0));
+        leaver.join().unwrap();
+    });
+}
+
+/// Catches a deadline found by somebody who does not sleep, and that nobody who sleeps hears of.
+#[test]
+fn a_deadline_is_minded_whoever_finds_it() {
+    explore(2, || {
+        let world = Timers::watching(Events::IN);
+        world.set(1, FAR);
+        let waiter = run(&world, |world| wait(&world.set, Timeout::Never));
+        let passer = run(&world, |world| assert!(matches!(take(&world.set), None | Some(0))));
+        world.set(0, 10);
+        passer.join().unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(0));
+    });
+}
+
+/// Catches a setting that is in neither home: it says that it was made, and the state that moves does not have it.
+#[test]
+fn what_is_set_is_sealed() {
+    explore(3, || {
+        let world = Timers::watching(Events::IN);
+        let setter = run(&world, |world| {
+            let at = Duration::from_nanos(10);
+            world.timers[0].set_at(at, Duration::ZERO).is_ok()
+        });
+        let sealed = world.timers[0].seal().unwrap();
+        assert_eq!(setter.join().unwrap(), sealed.is_armed());
+    });
+}
+
+/// Catches a time in an inner set that a waiter outside does not hear of.
+#[test]
+fn a_sleeper_outside_hears_of_a_timer_inside() {
+    explore(2, || {
+        set_model_clock(1);
+        let engine = Engine::new();
+        let outer = EventPoll::new(&engine).unwrap();
+        let inner = Description::new(&engine, EventPoll::new(&engine).unwrap());
+        let timer = Description::new(&engine, Timer::new(TimerFlags::NONBLOCK));
+        outer.add(1, &inner, Event::new(Events::IN | Events::ET, 1)).unwrap();
+        inner.add(2, &timer, Event::new(Events::IN, 2)).unwrap();
+        let world = Arc::new((outer, inner, timer));
+        let waiter = run(&world, |world| wait(&world.0, Timeout::Never));
+        world.2.set_at(Duration::from_nanos(10), Duration::ZERO).unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(1));
+    });
+}
