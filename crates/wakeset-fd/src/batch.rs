@@ -205,7 +205,8 @@ impl Batch {
                     By::Itself
                 }
             }
-            Entry::Set(_) | Entry::Bell => By::Itself,
+            // An add of a timer may move it.
+            Entry::Timer(_) | Entry::Set(_) | Entry::Bell => By::Itself,
         }
     }
 

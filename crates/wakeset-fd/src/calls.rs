@@ -3,14 +3,15 @@
 
 use crate::sys::{self, Errno, SIGSET_BYTES};
 use crate::verdict::Verdict;
-use crate::{counter, descriptor, set};
+use crate::{counter, descriptor, set, timer};
 use core::ffi::c_int;
 use core::ptr;
-use libc::{epoll_event, timespec};
+use libc::{epoll_event, itimerspec, timespec};
 use set::{Limit, Mask};
 
 pub use crate::counter::eventfd;
 pub use crate::set::epoll_create1;
+pub use crate::timer::timerfd_create;
 
 /// read(2).
 ///
@@ -34,6 +35,36 @@ pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errn
 pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
     // SAFETY: the caller's contract.
     unsafe { counter::write(fd, buffer, len) }.or_kernel(|| sys::write(fd, buffer, len))
+}
+
+/// timerfd_settime(2).
+///
+/// # Errors
+/// As timerfd_settime(2).
+///
+/// # Safety
+/// `new` is valid; `old` is valid or null.
+pub unsafe fn timerfd_settime(
+    fd: c_int,
+    flags: c_int,
+    new: *const itimerspec,
+    old: *mut itimerspec,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's contract.
+    let verdict = unsafe { timer::timerfd_settime(fd, flags, new, old) };
+    verdict.or_kernel(|| sys::timerfd_settime(fd, flags, new, old))
+}
+
+/// timerfd_gettime(2).
+///
+/// # Errors
+/// As timerfd_gettime(2).
+///
+/// # Safety
+/// `current` is valid.
+pub unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
+    // SAFETY: the caller's contract.
+    unsafe { timer::timerfd_gettime(fd, current) }.or_kernel(|| sys::timerfd_gettime(fd, current))
 }
 
 /// close(2).

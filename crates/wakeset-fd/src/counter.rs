@@ -7,6 +7,7 @@ use crate::stats::Stat;
 use crate::steps::{step, step_lock, step_waited};
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Slot, SlotHead, Using};
+use crate::timer;
 use crate::user;
 use crate::verdict::Verdict::{self, Done, Kernel};
 use core::ffi::{c_int, c_uint};
@@ -202,7 +203,8 @@ pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> 
         let slot = match table::get(fd) {
             Entry::Counter(slot) => slot,
             Entry::Bell => return Done(Err(Errno::EBADF)),
-            Entry::Set(_) | Entry::Kernel => return Kernel,
+            // A timer takes no writes, as the kernel says.
+            Entry::Set(_) | Entry::Timer(_) | Entry::Kernel => return Kernel,
         };
         if len < 8 {
             // EINVAL or EFAULT, whatever the state is: the kernel knows which comes first.
@@ -231,8 +233,16 @@ pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
     loop {
         let slot = match table::get(fd) {
             Entry::Counter(slot) => slot,
+            // SAFETY: the caller gives the memory.
+            Entry::Timer(slot) if len >= 8 && sys::is_plausible(buffer, len) => unsafe {
+                return timer::read(fd, slot, buffer);
+            },
+            Entry::Timer(_) if len >= 8 => {
+                escape::fd(fd, Stat::MovedOddArgument);
+                return Kernel;
+            }
             Entry::Bell => return Done(Err(Errno::EBADF)),
-            Entry::Set(_) | Entry::Kernel => return Kernel,
+            Entry::Set(_) | Entry::Timer(_) | Entry::Kernel => return Kernel,
         };
         if len < 8 {
             // EINVAL or EFAULT, whatever the state is: the kernel knows which comes first.
@@ -302,7 +312,9 @@ fn carry_out<T>(
 
 /// Takes note of a change of `O_NONBLOCK` that the kernel object has made: fcntl(`F_SETFL`), ioctl(`FIONBIO`).
 pub fn note_nonblocking(fd: c_int, nonblocking: bool) {
-    if let Entry::Counter(slot) = table::get(fd) {
-        slot.counter.set_nonblocking(nonblocking);
+    match table::get(fd) {
+        Entry::Counter(slot) => slot.counter.set_nonblocking(nonblocking),
+        Entry::Timer(slot) => slot.timer.set_nonblocking(nonblocking),
+        _ => {}
     }
 }

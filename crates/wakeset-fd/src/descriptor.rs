@@ -20,8 +20,8 @@ pub fn close(fd: c_int) -> Verdict<()> {
         Entry::Kernel => return Kernel,
         // To the program the number is closed.
         Entry::Bell => return Done(Err(Errno::EBADF)),
-        Entry::Counter(_) | Entry::Set(_) if crate::fork::is_foreign() => return Kernel,
-        Entry::Counter(_) | Entry::Set(_) => {}
+        _ if crate::fork::is_foreign() => return Kernel,
+        Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_) => {}
     }
     forget(fd);
     Kernel
@@ -33,6 +33,7 @@ fn forget(fd: c_int) {
     let entry = table::get(fd);
     let slot = match entry {
         Entry::Counter(slot) => ptr::from_ref(slot).addr(),
+        Entry::Timer(slot) => ptr::from_ref(slot).addr(),
         Entry::Set(slot) => ptr::from_ref(slot).addr(),
         Entry::Kernel | Entry::Bell => return,
     };
@@ -44,6 +45,7 @@ fn forget(fd: c_int) {
     step_lock!(Locked, &table::CLOSES);
     match entry {
         Entry::Counter(slot) => table::end(slot),
+        Entry::Timer(slot) => table::end(slot),
         Entry::Set(slot) => table::end(slot),
         Entry::Kernel | Entry::Bell => {}
     }
@@ -139,7 +141,7 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
 pub fn before_exec(reason: Stat) {
     for fd in table::numbers() {
         let inherited = || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
-        if matches!(table::get(fd), Entry::Counter(_) | Entry::Set(_)) && inherited() {
+        if is_in_process(fd) && inherited() {
             escape::fd(fd, reason);
         }
     }
@@ -190,5 +192,5 @@ pub fn any() -> bool {
 
 /// Whether a number stands for an in-process object.
 pub fn is_in_process(fd: c_int) -> bool {
-    matches!(table::get(fd), Entry::Counter(_) | Entry::Set(_))
+    matches!(table::get(fd), Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_))
 }

@@ -31,6 +31,7 @@ use crate::stats::Stat;
 use crate::steps::{step, step_lock, step_waited};
 use crate::sys;
 use crate::table::{self, Entry, Slot};
+use crate::timer::FdTimer;
 use crate::turns;
 use core::ffi::c_int;
 use core::ptr;
@@ -127,7 +128,7 @@ pub(crate) fn reset_gate() {
 
 /// Moves the object `fd` stands for into the kernel, if it is one of ours; whether it was.
 pub fn fd(fd: c_int, reason: Stat) -> bool {
-    if !matches!(table::get(fd), Entry::Counter(_) | Entry::Set(_)) {
+    if !matches!(table::get(fd), Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_)) {
         return false;
     }
     let _section = Section::enter();
@@ -144,7 +145,7 @@ pub fn release(fd: c_int) -> Result<(), sys::Errno> {
     match table::get(fd) {
         Entry::Bell => Err(sys::Errno::EBADF),
         Entry::Set(set) if set.is_fixed() => Err(sys::Errno::EBUSY),
-        Entry::Counter(_) | Entry::Set(_) => {
+        Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_) => {
             self::fd(fd, Stat::MovedUnmodelled);
             Ok(())
         }
@@ -162,20 +163,22 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
     let _masked = Masked::begin();
     let mut sets = Moving::none();
     let mut fixed = Moving::none();
-    let mut counters = Moving::none();
+    let (mut counters, mut timers) = (Moving::none(), Moving::none());
     for fd in numbers {
-        begin(fd, &mut counters, &mut sets, &mut fixed);
+        begin(fd, &mut counters, &mut timers, &mut sets, &mut fixed);
     }
     step!(move_begun);
     loop {
         // What the sets watch moves too; it may be watched by several.
         let mut next = sets.first();
         while let Some(set) = next {
-            set.set.for_each(|fd, _, _, _| begin(fd, &mut counters, &mut sets, &mut fixed));
+            set.set.for_each(|fd, _, _, _| begin(fd, &mut counters, &mut timers, &mut sets, &mut fixed));
             next = Moving::after(set);
         }
         let mut touched = Touched::none();
         move_counters(core::mem::replace(&mut counters, Moving::none()), reason, &mut touched);
+        // After them: a timer that has moved may have an edge to report at any time, and none is taken out from then on.
+        move_timers(core::mem::replace(&mut timers, Moving::none()), reason, &mut touched);
         // Inner sets before the sets around them: begun in the other order.
         for set in sets.rev() {
             if set.set.is_empty() {
@@ -218,9 +221,16 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
 }
 
 /// Begins the move of what a number stands for, once.
-fn begin(fd: c_int, counters: &mut Moving<FdCounter>, sets: &mut Moving<FdSet>, fixed: &mut Moving<FdSet>) {
+fn begin(
+    fd: c_int,
+    counters: &mut Moving<FdCounter>,
+    timers: &mut Moving<FdTimer>,
+    sets: &mut Moving<FdSet>,
+    fixed: &mut Moving<FdSet>,
+) {
     match table::get(fd) {
         Entry::Counter(slot) => drop(counters.begin(fd, slot)),
+        Entry::Timer(slot) => drop(timers.begin(fd, slot)),
         Entry::Set(slot) => begin_set(fd, slot, sets, fixed),
         Entry::Kernel | Entry::Bell => {}
     }
@@ -320,6 +330,33 @@ fn move_counters(counters: Moving<FdCounter>, reason: Stat, touched: &mut Touche
         slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
         sys::futex_wake(&slot.place, u32::MAX >> 1);
         step_lock!(Unlocked, &slot.place);
+        count(reason, 1);
+        leave_table(slot.fd(), slot);
+    }
+}
+
+/// As counters move. A timer that has not expired goes on in the kernel while its watches are on their way there; what it has to
+/// report then must not be taken out again.
+fn move_timers(timers: Moving<FdTimer>, reason: Stat, touched: &mut Touched) {
+    let mut watched = false;
+    for slot in timers.iter() {
+        slot.wait_queue().refuse_watches();
+        slot.place.store(whereabouts::MOVING, Ordering::SeqCst);
+        slot.seal();
+        watched |= slot.wait_queue().has_watches();
+    }
+    let quiet = watched && sys::others_sleep();
+    for slot in timers.iter() {
+        slot.timer.wake_sealed();
+        slot.set_kernel_timer();
+        slot.wait_queue().hand_over(|watch| {
+            let may_report = watch.pending || !slot.carries_expiration();
+            to_kernel_half(Leaving { pending: may_report, ..watch }, quiet, touched);
+        });
+    }
+    for slot in timers.iter() {
+        slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
+        sys::futex_wake(&slot.place, u32::MAX >> 1);
         count(reason, 1);
         leave_table(slot.fd(), slot);
     }

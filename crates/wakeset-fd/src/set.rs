@@ -238,7 +238,7 @@ pub fn hand_out(epfd: c_int) -> Result<(), Errno> {
             Entry::Set(set) => set,
             Entry::Bell => return Err(Errno::EBADF),
             // An epoll of the kernel's says what there is to say.
-            Entry::Kernel | Entry::Counter(_) => return check_epoll(epfd),
+            Entry::Kernel | Entry::Counter(_) | Entry::Timer(_) => return check_epoll(epfd),
         };
         let _section = Section::enter();
         let Some(set) = Using::begin(epfd, set) else { continue };
@@ -293,12 +293,12 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
             Entry::Set(set) => set,
             Entry::Kernel => {
                 // A kernel epoll can only watch what the kernel knows.
-                if adds && matches!(target, Entry::Counter(_) | Entry::Set(_)) {
+                if adds && matches!(target, Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_)) {
                     escape::fd(fd, Stat::MovedNestedKernel);
                 }
                 return Kernel;
             }
-            Entry::Counter(_) => return Kernel,
+            Entry::Counter(_) | Entry::Timer(_) => return Kernel,
         };
         let asked = match op {
             EPOLL_CTL_DEL => Event::default(),
@@ -312,6 +312,10 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
         let Some(set) = Using::begin(epfd, set) else { continue };
         let source: &'static dyn Source = match target {
             Entry::Counter(counter) => counter,
+            Entry::Timer(timer) => {
+                timer.before_add(asked.events);
+                timer
+            }
             // The same set: EINVAL, as the kernel will say.
             Entry::Set(inner) if ptr::eq(inner, &*set) => return Kernel,
             Entry::Set(inner) if !inner.is_watched_as_number() => inner,
@@ -386,6 +390,8 @@ pub(crate) fn settle_add(set: &FdSet, fd: c_int, source: &dyn Source) -> Result<
     if set.in_kernel.load(Ordering::SeqCst) {
         // Perhaps without this watch: its source follows.
         escape::fd(fd, Stat::MovedNestedKernel);
+    } else if matches!(table::get(fd), Entry::Timer(timer) if ptr::addr_eq(timer, source) && timer.is_herded()) {
+        escape::fd(fd, Stat::MovedOddArgument);
     } else if set.has_kernel.load(Ordering::SeqCst) {
         match bell::install(set) {
             Ok(true) => {}
@@ -408,6 +414,7 @@ pub(crate) fn has_moved(fd: c_int, source: &dyn Source) -> bool {
             escape::wait_for_moves();
             set.is_watched_as_number()
         }
+        Entry::Timer(timer) => !ptr::addr_eq(timer, source) || timer.is_moving(),
         Entry::Set(set) => !ptr::addr_eq(set, source) || set.in_kernel.load(Ordering::SeqCst),
         Entry::Kernel | Entry::Bell => true,
     }
@@ -552,7 +559,7 @@ pub(crate) unsafe fn epoll_wait_into(
             Entry::Set(set) => set,
             // SAFETY: the caller's contract.
             Entry::Bell => return Done(unsafe { wait_on_closed(events, room, limit, mask) }),
-            Entry::Kernel | Entry::Counter(_) => return Kernel,
+            Entry::Kernel | Entry::Counter(_) | Entry::Timer(_) => return Kernel,
         };
         let most_events = c_int::MAX / size_of::<epoll_event>() as c_int;
         // SAFETY: any bits are a mask.
@@ -594,6 +601,7 @@ pub(crate) unsafe fn epoll_wait_into(
             rung: Cell::new(false),
         };
         let result = wait.run();
+        set.set.mind_deadline();
         if wait.rung.get() && set.set.may_be_ready() {
             // What it was rung for is still there: pass it on.
             set.set.kick();
@@ -697,7 +705,7 @@ impl Wait<'_> {
                 // No in-process watch is left, or will be in a moment.
                 escape::wait_for_moves();
                 step!(kernel_before_sleep);
-                let found = cancel::point(|| self.sleep_in_kernel(until()))?;
+                let found = cancel::point(|| self.sleep_in_kernel(until(), false))?;
                 step!(kernel_slept);
                 match self.filter(0, found) {
                     0 if found > 0 => continue,
@@ -807,6 +815,7 @@ impl Wait<'_> {
         set.set.enter_elsewhere();
         step!(elsewhere_before_look);
         // After the count: what was added or pushed before is seen here, what comes later rings.
+        let led = Cell::new(None);
         let result = if set.set.may_be_ready()
             || set.in_kernel.load(Ordering::SeqCst)
             || (!bounded && !set.set.is_empty() && set.bell.load(Ordering::SeqCst) < 0)
@@ -815,12 +824,15 @@ impl Wait<'_> {
         } else {
             let until = if in_turn { until.at_most(set.turns.looked.until_next()) } else { until };
             let until = if bounded || !watched { until.at_most(WITHOUT_BELL) } else { until };
-            Some(cancel::point(|| self.sleep_in_kernel(until)))
+            led.set(set.set.lead());
+            let until = led.get().map_or(until, |led| until.at_most(short_of(led.remaining())));
+            Some(cancel::point(|| self.sleep_in_kernel(until, led.get().is_some())))
         };
         step!(elsewhere_slept);
+        set.set.stop_leading(led.get());
         set.set.leave_elsewhere();
         let result = result?;
-        let ended = !bounded && !in_turn || until.left() == Some(Duration::ZERO);
+        let ended = !bounded && !in_turn && led.get().is_none() || until.left() == Some(Duration::ZERO);
         let timed_out = result == Ok(0) && ended;
         let rung = result.is_ok_and(|found| found > 0);
         if let Ok(found) = result {
@@ -874,8 +886,8 @@ impl Wait<'_> {
         }
     }
 
-    /// Sleeps in the kernel half, where the bell wakes us too.
-    fn sleep_in_kernel(&self, until: Until) -> Result<c_int, Errno> {
+    /// Sleeps in the kernel half, where the bell wakes us too; to the nanosecond if it `leads`.
+    fn sleep_in_kernel(&self, until: Until, leads: bool) -> Result<c_int, Errno> {
         let (fd, mask) = (self.set.fd(), self.mask);
         let in_milliseconds =
             |milliseconds| sys::epoll_pwait(fd, self.events, self.room, milliseconds, mask.set, mask.bytes);
@@ -884,14 +896,17 @@ impl Wait<'_> {
             left.map_or(-1, |left| c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX))
         };
         // A program that gave milliseconds may run where epoll_pwait2(2) is not allowed.
-        if let Limit::Milliseconds(asked) = self.limit {
+        // A timer is worth the try, and where it is not there the rounding.
+        if let Limit::Milliseconds(asked) = self.limit
+            && !leads
+        {
             return in_milliseconds(if until.deadline.is_none() { asked } else { up(until.left()) });
         }
         let left = until.left();
         let limit = left.map(timespec_of);
         match sys::epoll_pwait2(fd, self.events, self.room, limit.as_ref(), mask.set, mask.bytes) {
-            // Before Linux 5.11.
-            Err(Errno::ENOSYS) => in_milliseconds(up(left)),
+            // Before Linux 5.11, or not allowed.
+            Err(Errno::ENOSYS | Errno::EPERM) => in_milliseconds(up(left)),
             result => result,
         }
     }
@@ -939,6 +954,13 @@ impl Until {
 
 fn timespec_of(limit: Duration) -> timespec {
     timespec { tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(limit.subsec_nanos()) }
+}
+
+/// How long to sleep first for a timer that is due in `left`. Linux lets a wait in epoll last longer by up to a two-hundredth of its
+/// length, so that it can wake several at once, and a timer not at all.
+fn short_of(left: Duration) -> Duration {
+    const SHORT: Duration = Duration::from_millis(10);
+    if left < SHORT { left } else { left - left / 128 }
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub const DIR_VARIABLE: &str = "WAKESET_STATS_DIR";
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WAKESET\0");
 
 /// The layout's version: a reader refuses any other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Stripes in a page, the shared one included.
 pub const STRIPES: usize = 63;
@@ -107,6 +107,8 @@ stats! {
     CountersMade = "counters_made",
     /// An epoll set was made and began in user space.
     SetsMade = "sets_made",
+    /// A timerfd was made and began in user space.
+    TimersMade = "timers_made",
     /// Moved into the kernel: fork would have shared it with a child.
     MovedFork = "fork",
     /// Moved: an exec kept it open (no close-on-exec).
@@ -131,6 +133,8 @@ stats! {
     MovedNestedKernel = "nested_in_kernel",
     /// Moved: waited on with poll or select together with kernel descriptors.
     MovedPoll = "poll",
+    /// Moved: a timerfd was read that had not expired, and blocks.
+    MovedBlocking = "blocking_read",
     /// Moved: a table or a resource limit was reached.
     MovedLimit = "limit",
     /// Calls to the epoll_wait family.
@@ -448,7 +452,9 @@ impl Summary {
 
     /// Objects made: counters and sets.
     pub fn made(&self) -> u64 {
-        self.get(Stat::CountersMade).wrapping_add(self.get(Stat::SetsMade))
+        [Stat::CountersMade, Stat::TimersMade, Stat::SetsMade]
+            .iter()
+            .fold(0, |made, stat| made.wrapping_add(self.get(*stat)))
     }
 
     /// Objects that moved into the kernel, for whatever reason.

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 use core::ptr;
-use libc::{epoll_event, timespec};
+use libc::{epoll_event, itimerspec, timespec};
 pub use syscalls::{Errno, Sysno};
 
 /// One raw system call.
@@ -45,6 +45,23 @@ pub(crate) fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     raw!(eventfd2, initial, flags).map(|fd| fd as c_int)
 }
 
+pub(crate) fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
+    raw!(timerfd_create, clock, flags).map(|fd| fd as c_int)
+}
+
+pub(crate) fn timerfd_settime(
+    fd: c_int,
+    flags: c_int,
+    new: *const itimerspec,
+    old: *mut itimerspec,
+) -> Result<(), Errno> {
+    raw!(timerfd_settime, fd, flags, new, old).map(drop)
+}
+
+pub(crate) fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
+    raw!(timerfd_gettime, fd, current).map(drop)
+}
+
 pub(crate) fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
     raw!(epoll_create1, flags).map(|fd| fd as c_int)
 }
@@ -78,9 +95,14 @@ pub(crate) fn epoll_pwait2(
 
 /// What poll(2) says of one descriptor right now.
 pub(crate) fn poll_now(fd: c_int, events: i16) -> i16 {
+    poll_within(fd, events, 0)
+}
+
+/// The same within so many seconds.
+pub(crate) fn poll_within(fd: c_int, events: i16, seconds: i64) -> i16 {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
-    let now = timespec { tv_sec: 0, tv_nsec: 0 };
-    match raw!(ppoll, &raw mut entry, 1, &raw const now, ptr::null::<u8>(), SIGSET_BYTES) {
+    let limit = timespec { tv_sec: seconds, tv_nsec: 0 };
+    match raw!(ppoll, &raw mut entry, 1, &raw const limit, ptr::null::<u8>(), SIGSET_BYTES) {
         Ok(_) => entry.revents,
         Err(_) => 0,
     }

@@ -2,9 +2,9 @@
 //!
 //! | entry | means | next |
 //! |---|---|---|
-//! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `BELL` when an object is made under this number |
-//! | slot, `COUNTER` / `SET` | an in-process object | `VACANT` when it is closed or moves into the kernel |
-//! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `BELL` |
+//! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `TIMER`, `BELL` when an object is made under this number |
+//! | slot, `COUNTER` / `SET` / `TIMER` | an in-process object | `VACANT` when it is closed or moves into the kernel |
+//! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `TIMER`, `BELL` |
 //! | 0 or slot, `BELL` | a doorbell of ours, which the program does not know | `SPARE_BELL` when its set is gone; 0 or `VACANT` when the program needs the number |
 //! | 0 or slot, `SPARE_BELL` | a doorbell that no set uses | `BELL` when a set needs one; 0 or `VACANT` as above |
 //!
@@ -17,6 +17,7 @@ use crate::counter::FdCounter;
 use crate::moving::Links;
 use crate::set::FdSet;
 use crate::steps::{step, step_lock, step_waited};
+use crate::timer::FdTimer;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
@@ -41,6 +42,7 @@ const SET: usize = 2;
 const VACANT: usize = 3;
 const BELL: usize = 4;
 const SPARE_BELL: usize = 5;
+const TIMER: usize = 6;
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,7 @@ pub(crate) enum Entry {
     /// The kernel's, or closed.
     Kernel,
     Counter(&'static FdCounter),
+    Timer(&'static FdTimer),
     Set(&'static FdSet),
     /// A doorbell: for the program this number is closed.
     Bell,
@@ -68,6 +71,8 @@ pub(crate) fn get(fd: c_int) -> Entry {
         COUNTER => Entry::Counter(unsafe { &*((word & !TAG) as *const FdCounter) }),
         // SAFETY: as above.
         SET => Entry::Set(unsafe { &*((word & !TAG) as *const FdSet) }),
+        // SAFETY: as above.
+        TIMER => Entry::Timer(unsafe { &*((word & !TAG) as *const FdTimer) }),
         BELL | SPARE_BELL => Entry::Bell,
         _ => Entry::Kernel,
     }
@@ -98,6 +103,10 @@ fn put(fd: c_int, word: usize) {
 
 pub(crate) fn put_counter(fd: c_int, counter: &'static FdCounter) {
     put(fd, core::ptr::from_ref(counter).addr() | COUNTER);
+}
+
+pub(crate) fn put_timer(fd: c_int, timer: &'static FdTimer) {
+    put(fd, core::ptr::from_ref(timer).addr() | TIMER);
 }
 
 pub(crate) fn put_set(fd: c_int, set: &'static FdSet) {
@@ -159,7 +168,7 @@ pub(crate) fn vacate(fd: c_int, slot: usize) -> bool {
     let Some(place) = place(fd) else { return false };
     let word = place.load(Ordering::SeqCst);
     // Two objects never share a slot address with the same tag, and the slot's first word keeps its kind.
-    matches!(word & TAG, COUNTER | SET)
+    matches!(word & TAG, COUNTER | SET | TIMER)
         && word & !TAG == slot
         && place.compare_exchange(word, slot | VACANT, Ordering::SeqCst, Ordering::SeqCst).is_ok()
 }
@@ -210,7 +219,7 @@ pub(crate) fn forget_all() {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct SlotHead {
-    /// `COUNTER` or `SET`: the type of this slot.
+    /// `COUNTER`, `SET` or `TIMER`: the type of this slot.
     kind: usize,
     /// The next slot of the same number, in a ring; 0 if this is the only one. Changed only by who makes an object under the number.
     sibling: AtomicUsize,
@@ -242,6 +251,7 @@ pub(crate) unsafe trait Slot: Sized + 'static {
 
 pub(crate) const KIND_COUNTER: usize = COUNTER;
 pub(crate) const KIND_SET: usize = SET;
+pub(crate) const KIND_TIMER: usize = TIMER;
 
 impl SlotHead {
     fn new(kind: usize, fd: c_int) -> Self {

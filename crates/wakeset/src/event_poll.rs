@@ -238,7 +238,7 @@ impl<R: ReadyList> EventPoll<R> {
             return Ok(reported);
         }
         let deadline = Deadline::of(timeout);
-        let _minding = Minding(core);
+        let _minding = Minding(self.core());
         loop {
             let reported = self.linger(&mut harvest);
             if reported != 0 || refused.get() {

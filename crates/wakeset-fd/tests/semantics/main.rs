@@ -1,9 +1,9 @@
-//! What epoll and eventfd do, each statement a test whose body runs on the kernel and on Wakeset.
+//! What epoll, eventfd and timerfd do, each statement a test whose body runs on the kernel and on Wakeset.
 //!
 //! A body is generic over [`Backend`](backend::Backend); [`on_both!`] makes two tests of it, `kernel::name` and
 //! `wakeset::name`. A wrong expectation fails on both, so what these tests say about Linux is what the
 //! running kernel does, and what they say about Wakeset is the same. The statements are those of
-//! epoll(7), epoll_ctl(2), epoll_wait(2) and eventfd(2), and of the kernel where those are silent.
+//! epoll(7), epoll_ctl(2), epoll_wait(2), eventfd(2) and timerfd_create(2), and of the kernel where those are silent.
 //!
 //! No test passes or fails by how long something took, except that a time limit must not be over early.
 //! Some wait a little to give a wrong wake-up the chance to show; a right implementation passes
@@ -41,4 +41,5 @@ mod nesting;
 mod oneshot;
 mod random;
 mod timeouts;
+mod timerfd;
 mod waiters;

@@ -129,6 +129,9 @@ unsafe fn fcntl_with(fd: c_int, command: c_int, argument: c_long, call: Fcntl) -
 /// devices, cloning, userfaultfd, perf events, name spaces, random.
 const HARMLESS: [u8; 9] = [0x54, 0x89, 0x66, 0x12, 0x94, 0xaa, 0x24, 0xb7, 0x52];
 
+/// A request of timerfds, of the class of terminals: makes up expirations.
+pub(super) const TFD_IOC_SET_TICKS: u32 = 0x4008_5400;
+
 /// ioctl(2). Drivers (KVM, VFIO, vhost…) take eventfds by number inside arguments that only they can read, so a request of
 /// a class not known to be harmless moves everything.
 #[unsafe(no_mangle)]
@@ -136,6 +139,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_long) ->
     type Ioctl = unsafe extern "C" fn(c_int, c_ulong, c_long) -> c_int;
     if descriptor::is_hidden(fd) {
         return fail(libc::EBADF) as c_int;
+    }
+    if request as u32 == TFD_IOC_SET_TICKS {
+        escape::fd(fd, Stat::MovedUnmodelled);
     }
     if !HARMLESS.contains(&((request >> 8) as u8)) {
         escape::everything(Stat::MovedUnmodelled);

@@ -1,13 +1,13 @@
-//! read, write and their vectored, fortified and eventfd forms.
+//! read, write and their vectored, fortified and eventfd forms; timerfds.
 
 use super::uffd;
-use crate::outcome::{answered, fail, returned};
+use crate::outcome::{answered, answered_unit, fail, returned};
 use crate::real::real;
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
-use libc::{iovec, size_t, ssize_t};
+use libc::{iovec, itimerspec, size_t, ssize_t};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{counter, descriptor, escape, user};
+use wakeset_fd::{counter, descriptor, escape, timer, user};
 
 type Read = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t) -> ssize_t;
 type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
@@ -137,4 +137,33 @@ pub unsafe extern "C-unwind" fn eventfd_read(fd: c_int, value: *mut u64) -> c_in
 pub unsafe extern "C-unwind" fn eventfd_write(fd: c_int, value: u64) -> c_int {
     // SAFETY: 8 bytes of our own.
     if unsafe { write(fd, ptr::from_ref(&value).cast(), 8) } == 8 { 0 } else { -1 }
+}
+
+/// timerfd_create(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
+    returned(timer::timerfd_create(clock, flags).map(|fd| fd as isize)) as c_int
+}
+
+/// timerfd_settime(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timerfd_settime(
+    fd: c_int,
+    flags: c_int,
+    new: *const itimerspec,
+    old: *mut itimerspec,
+) -> c_int {
+    type Settime = unsafe extern "C" fn(c_int, c_int, *const itimerspec, *mut itimerspec) -> c_int;
+    // SAFETY: the caller's contract, here and below.
+    let verdict = unsafe { timer::timerfd_settime(fd, flags, new, old) };
+    answered_unit(verdict, || unsafe { real!(timerfd_settime: Settime)(fd, flags, new, old) } as isize) as c_int
+}
+
+/// timerfd_gettime(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> c_int {
+    type Gettime = unsafe extern "C" fn(c_int, *mut itimerspec) -> c_int;
+    // SAFETY: the caller's contract, here and below.
+    let verdict = unsafe { timer::timerfd_gettime(fd, current) };
+    answered_unit(verdict, || unsafe { real!(timerfd_gettime: Gettime)(fd, current) } as isize) as c_int
 }

@@ -1,6 +1,6 @@
 //! syscall(2), the function: decoded for every call that the other hooks know.
 
-use super::descriptor::before_sendmmsg;
+use super::descriptor::{TFD_IOC_SET_TICKS, before_sendmmsg};
 use super::poll::{before_poll, before_select};
 use super::process::before_clone;
 use super::uffd;
@@ -11,7 +11,7 @@ use core::ptr;
 use syscalls::Sysno;
 use wakeset_fd::set::{self, Limit, Mask};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{Errno, Verdict, counter, descriptor, escape, listeners, user};
+use wakeset_fd::{Errno, Verdict, counter, descriptor, escape, listeners, timer, user};
 
 type Syscall = unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
 
@@ -108,6 +108,9 @@ unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
             Sysno::close_range => unit(descriptor::close_range(a as u32, b as u32, c as c_int)),
             Sysno::eventfd => answer(counter::eventfd(a as u32, 0)),
             Sysno::eventfd2 => answer(counter::eventfd(a as u32, b as c_int)),
+            Sysno::timerfd_create => answer(timer::timerfd_create(fd, b as c_int)),
+            Sysno::timerfd_settime => unit(timer::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _)),
+            Sysno::timerfd_gettime => unit(timer::timerfd_gettime(fd, b as *mut _)),
             Sysno::epoll_create if fd <= 0 => Before::Call,
             Sysno::epoll_create => answer(set::epoll_create1(0)),
             Sysno::epoll_create1 => answer(set::epoll_create1(fd)),
@@ -168,6 +171,7 @@ unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
                 escape::everything_for_good(Stat::MovedAio);
                 Before::Call
             }
+            Sysno::ioctl if b as u32 == TFD_IOC_SET_TICKS => moving(&[a], Stat::MovedUnmodelled),
             Sysno::ioctl if !matches!((b >> 8) as u8, 0x54 | 0x89) => {
                 escape::everything(Stat::MovedUnmodelled);
                 escape::open_gate();

@@ -59,18 +59,35 @@ fn a_sleeper_hears_of_an_earlier_time() {
     });
 }
 
-/// Catches a plan made from a time that is not the timer's any more: whoever sets it relies on an earlier plan.
+/// Catches a plan made from a time that is not the timer's any more: whoever set it has relied on the plan before.
 #[test]
 fn a_plan_is_not_later_than_its_timer() {
     explore(3, || {
         let world = Timers::watching(Events::IN);
         world.set(0, 20);
-        let planner = run(&world, |world| assert_eq!(take(&world.set), None));
+        assert_eq!(take(&world.set), None);
+        // Later than planned: nobody is told.
         world.set(0, 30);
+        let planner = run(&world, |world| {
+            world.set.modify(0, &world.timers[0], Event::new(Events::IN, 0)).unwrap();
+        });
         world.set(0, 25);
         planner.join().unwrap();
         assert_eq!(wait(&world.set, Timeout::Never), Some(0));
         assert_eq!(now(), 25);
+    });
+}
+
+/// Catches a waiter that finds an earlier time and leaves it to the one that sleeps to a later. With two waiters the second kick would
+/// reach that one.
+#[test]
+fn an_earlier_time_has_another_leader() {
+    explore(2, || {
+        let world = Timers::watching(Events::IN);
+        world.set(1, FAR);
+        let waiters = [(); 3].map(|()| run(&world, |world| wait(&world.set, Timeout::Never)));
+        world.set(0, 10);
+        assert_eq!(waiters.map(|waiter| waiter.join().unwrap()), [Some(0); 3]);
     });
 }
 
@@ -142,5 +159,32 @@ fn a_sleeper_outside_hears_of_a_timer_inside() {
         let waiter = run(&world, |world| wait(&world.0, Timeout::Never));
         world.2.set_at(Duration::from_nanos(10), Duration::ZERO).unwrap();
         assert_eq!(waiter.join().unwrap(), Some(1));
+    });
+}
+
+/// Catches a timer that is set while it is on the inner set's list, and is not planned because something else there holds.
+#[test]
+fn a_sleeper_outside_hears_of_a_timer_set_again() {
+    explore(2, || {
+        set_model_clock(1);
+        let engine = Engine::new();
+        let outer = EventPoll::new(&engine).unwrap();
+        let inner = Description::new(&engine, EventPoll::new(&engine).unwrap());
+        let timer = Description::new(&engine, Timer::new(TimerFlags::NONBLOCK));
+        let counter = open(&engine);
+        counter.write(1).unwrap();
+        inner.add(1, &counter, Event::new(Events::IN, 1)).unwrap();
+        timer.set_at(Duration::from_nanos(1), Duration::ZERO).unwrap();
+        inner.add(2, &timer, Event::new(Events::IN, 2)).unwrap();
+        outer.add(3, &inner, Event::new(Events::IN | Events::ET, 3)).unwrap();
+        assert_eq!([take(&outer), take(&outer)], [Some(3), None]);
+        let world = Arc::new((outer, inner, timer));
+        let waiter = run(&world, |world| {
+            // A change inside is an edge outside, and so is the time when it comes.
+            [(); 2].map(|()| wait(&world.0, Timeout::Never))
+        });
+        world.2.set_at(Duration::from_nanos(10), Duration::ZERO).unwrap();
+        assert_eq!(waiter.join().unwrap(), [Some(3), Some(3)]);
+        assert_eq!(now(), 10);
     });
 }
