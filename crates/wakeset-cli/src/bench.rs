@@ -18,6 +18,7 @@ mod policies;
 mod realtime;
 mod report;
 mod stress;
+mod timer;
 pub mod uffd;
 mod wait;
 
@@ -76,6 +77,8 @@ enum Name {
     Nest,
     /// Open, add, signal, wait, and close without removing
     Close,
+    /// Set, wait and read timers, from 1 to 1,000,000 of them
+    Timer,
     /// All ready lists side by side: `stress`, and `wait` with one set that is waited on in turn
     Policies,
     /// How long a real-time thread waits for low-priority threads; `--threads` says how many of those
@@ -250,6 +253,7 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Name::Batch => batch::batch(options),
         Name::Nest => measure("nest", nest::points(threads), options),
         Name::Close => measure("close", close::points(threads), options),
+        Name::Timer => measure("timer", timer::points(), options),
         Name::Policies => policies::policies(options),
         Name::Inversion => inversion::inversion(options),
         Name::Herd => herd::herd(options),

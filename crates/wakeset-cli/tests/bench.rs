@@ -247,3 +247,18 @@ fn options_of_one_benchmark_are_refused_by_another() {
         assert!(stderr(&output).contains(option), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn timer_measures_both_operations_at_every_size() {
+    let (output, rows) = bench("timer", &["timer", "--secs", "0.05"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let labels: Vec<_> = rows
+        .iter()
+        .map(|row| (row["params"]["timers"].as_u64().unwrap_or(0), row["params"]["operation"].as_str().unwrap_or("")))
+        .collect();
+    let sizes = [1, 1_000, 10_000, 100_000, 1_000_000];
+    assert_eq!(labels, sizes.map(|timers| [(timers, "fire"), (timers, "arm")]).concat());
+    for row in &rows {
+        assert!(row["wakeset"]["median"].as_f64() > Some(0.0), "{row}");
+    }
+}

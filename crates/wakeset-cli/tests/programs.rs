@@ -300,6 +300,11 @@ fn semantics() {
 }
 
 #[test]
+fn timerfd() {
+    compare("timerfd", Build::Plain, &[]);
+}
+
+#[test]
 fn threads() {
     compare("threads", Build::Plain, &[]);
 }

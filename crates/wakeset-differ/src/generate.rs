@@ -2,7 +2,7 @@
 //! what it uses meets often: a program of everything at once finds less.
 
 use crate::choices::Choices;
-use crate::program::{At, BATCH, Command, Duplication, Mask, Op, Patience, Program, SLOTS, WaitCall};
+use crate::program::{At, BATCH, Command, Duplication, Mask, Op, Patience, Program, SLOTS, Time, WaitCall};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -27,6 +27,7 @@ pub enum Profile {
 enum Slot {
     Unused,
     Counter,
+    Timer,
     Set,
     Other,
     Closed,
@@ -48,9 +49,10 @@ enum Call {
     Splice,
     Shutdown,
     Fork,
+    SetTimer,
 }
 
-const CALLS: [Call; 13] = [
+const CALLS: [Call; 14] = [
     Call::Write,
     Call::Read,
     Call::Wait,
@@ -64,6 +66,7 @@ const CALLS: [Call; 13] = [
     Call::Splice,
     Call::Shutdown,
     Call::Fork,
+    Call::SetTimer,
 ];
 
 /// What this program uses.
@@ -76,6 +79,7 @@ struct Style {
     /// One in so many arguments is odd; 0 for none.
     odd: u32,
     sets: bool,
+    timers: bool,
     kernel: bool,
     small_rooms: bool,
     sleeps: bool,
@@ -118,7 +122,10 @@ impl Style {
         let has = |bit: u32| swarm & 1 << bit != 0;
         let moves = everything && has(0) && has(1);
         let kernel = everything && has(2);
-        let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0];
+        let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0];
+        if has(13) {
+            weights[Call::SetTimer as usize] = 16;
+        }
         if has(3) {
             weights[Call::Make as usize] = 5;
             weights[Call::Close as usize] = 5;
@@ -157,6 +164,7 @@ impl Style {
             masks,
             odd: if has(10) { 12 } else { 0 },
             sets: has(11),
+            timers: has(13),
             kernel,
             small_rooms: has(12),
             sleeps: swarm >> 40 & 0x1ff == 0,
@@ -225,6 +233,19 @@ impl<C: Choices> Generator<'_, C> {
                 _ => Op::Sockets { slot, other },
             };
             return ops.push(op);
+        }
+        if self.style.timers && self.choices.once_in(3) {
+            let odd = self.is_odd() && self.everything() && self.choices.once_in(4);
+            let flags = match self.choices.once_in(4) {
+                _ if odd => self.choices.bits() as i32,
+                true => 0,
+                false => libc::TFD_NONBLOCK,
+            };
+            ops.push(Op::Timer { slot, flags });
+            if flags & !(libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) == 0 {
+                self.put(slot, Slot::Timer);
+            }
+            return;
         }
         let blocking = self.choices.once_in(4);
         let mut flags = if blocking { 0 } else { libc::EFD_NONBLOCK };
@@ -313,7 +334,7 @@ impl<C: Choices> Generator<'_, C> {
                 }
             }
             Call::Close => {
-                let slot = self.of_kind(&[Slot::Counter, Slot::Set, Slot::Other]);
+                let slot = self.object();
                 ops.push(Op::Close { slot });
                 if slot < SLOTS {
                     self.put(slot, Slot::Closed);
@@ -321,7 +342,7 @@ impl<C: Choices> Generator<'_, C> {
             }
             Call::Duplicate => self.duplicate(ops),
             Call::Nonblocking => {
-                let slot = self.of_kind(&[Slot::Counter]);
+                let slot = self.of_kind(&[Slot::Counter, Slot::Timer]);
                 let (on, ioctl) = (self.choices.once_in(2), self.choices.once_in(2));
                 ops.push(Op::Nonblocking { slot, on, ioctl });
             }
@@ -354,16 +375,36 @@ impl<C: Choices> Generator<'_, C> {
                 ops.push(Op::Shutdown { slot, how });
             }
             Call::Fork => ops.push(Op::Fork),
+            Call::SetTimer => {
+                let slot = self.of_kind(&[Slot::Timer]);
+                let time = match self.choices.below(8) {
+                    0..4 => Time::Past,
+                    4 => Time::PastAndAgain,
+                    5 => Time::Far,
+                    6 if self.is_odd() && self.everything() => {
+                        let seconds = self.choices.one_of(&[0, 1, -1]);
+                        let nanos = self.choices.one_of(&[-1, 1_000_000_000, 0]);
+                        Time::Nonsense(self.choices.one_of(&[0, 1, 4, -1]), seconds, nanos)
+                    }
+                    _ => Time::Never,
+                };
+                let at = self.at(32);
+                ops.push(Op::SetTimer { slot, time, at });
+            }
         }
     }
 
     fn source(&mut self) -> u8 {
-        let kinds: &[Slot] = if self.choices.once_in(3) { &[Slot::Other, Slot::Counter] } else { &[Slot::Counter] };
+        let kinds: &[Slot] = match self.choices.below(6) {
+            0 | 1 => &[Slot::Other, Slot::Counter],
+            2 | 3 if self.style.timers => &[Slot::Timer],
+            _ => &[Slot::Counter],
+        };
         self.of_kind(kinds)
     }
 
     fn object(&mut self) -> u8 {
-        self.of_kind(&[Slot::Counter, Slot::Set, Slot::Other])
+        self.of_kind(&[Slot::Counter, Slot::Timer, Slot::Set, Slot::Other])
     }
 
     fn wait(&mut self, ops: &mut Vec<Op>) {
@@ -408,6 +449,7 @@ impl<C: Choices> Generator<'_, C> {
         let target = match self.choices.below(8) {
             0 if self.style.sets => self.of_kind(&[Slot::Set]),
             1..3 if self.style.kernel => self.of_kind(&[Slot::Other]),
+            3..6 if self.style.timers => self.of_kind(&[Slot::Timer]),
             _ => self.of_kind(&[Slot::Counter]),
         };
         let events = self.mask();

@@ -2,7 +2,7 @@
 
 use crate::generate::Profile;
 use crate::model::{Kind, Model, Order};
-use crate::program::{At, BAD_NUMBERS, Duplication, Mask, Op, Patience, Program, SLOTS, WaitCall};
+use crate::program::{At, BAD_NUMBERS, Duplication, Mask, Op, Patience, Program, SLOTS, Time, WaitCall};
 use crate::world::{self, Sysno, World};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event, timespec};
 
@@ -191,6 +191,59 @@ impl<W: World> Interpreter<W> {
                 }
                 result
             }
+            Op::Timer { slot, flags } => {
+                self.room_for(1)?;
+                let result = self.call(Sysno::timerfd_create, &[libc::CLOCK_MONOTONIC as usize, flags as usize]);
+                if result >= 0 {
+                    self.model.made_timer(result as c_int, flags);
+                    self.set_slot(slot, result as c_int);
+                }
+                result
+            }
+            Op::SetTimer { slot, time, at } => {
+                let number = self.number(slot);
+                self.no_bell(number)?;
+                const CENTURY: i64 = 100 * 365 * 24 * 3600;
+                let (flags, seconds, nanos, interval) = match time {
+                    Time::Past => (libc::TFD_TIMER_ABSTIME, 0, 1, 0),
+                    Time::PastAndAgain => (libc::TFD_TIMER_ABSTIME, 0, 1, CENTURY),
+                    Time::Far => (0, CENTURY, 0, 0),
+                    Time::Never => (0, 0, 0, 0),
+                    Time::Nonsense(flags, seconds, nanos) => (flags, seconds.into(), nanos, 0),
+                };
+                if let Time::Nonsense(flags, 0 | 1, 0) = time
+                    && flags & !libc::TFD_TIMER_ABSTIME == 0
+                {
+                    // It makes sense, and expires at a time that a later call may meet or not.
+                    return None;
+                }
+                let spec = libc::itimerspec {
+                    it_interval: timespec { tv_sec: interval, tv_nsec: 0 },
+                    it_value: timespec { tv_sec: seconds, tv_nsec: nanos },
+                };
+                let place = match at {
+                    At::Good | At::ReadOnly => self.memory.put(2048, spec),
+                    At::Before(n) if usize::from(n) >= size_of::<libc::itimerspec>() => {
+                        let place = self.memory.place(at, 1);
+                        self.memory.put(place - self.memory.base, spec)
+                    }
+                    _ => self.memory.place(at, 1),
+                };
+                let old = self.memory.put(2560, [u64::MAX; 4]);
+                let arguments = [number as usize, flags as usize, place, old];
+                let result = self.call(Sysno::timerfd_settime, &arguments);
+                if result == 0 {
+                    let expired = matches!(time, Time::Past | Time::PastAndAgain);
+                    self.model.set_timer(number, expired);
+                    if expired {
+                        self.world.until_expired(number);
+                    }
+                    // The interval, and whether there was time left.
+                    let [seconds, nanos, left @ ..] = self.memory.get::<[u64; 4]>(old);
+                    beside = seconds << 2 | (nanos & 1) << 1 | u64::from(left != [0; 2]);
+                }
+                result
+            }
             Op::Set { slot, flags } => {
                 self.room_for(1)?;
                 let result = self.call(Sysno::epoll_create1, &[flags as usize]);
@@ -261,7 +314,7 @@ impl<W: World> Interpreter<W> {
             Op::Read { slot, len, at } => {
                 let number = self.number(slot);
                 let place = self.memory.place(at, 1);
-                let is_counter = self.model.kind(number) == Some(Kind::Counter);
+                let is_counter = matches!(self.model.kind(number), Some(Kind::Counter | Kind::Timer));
                 if is_counter && len >= 8 {
                     if self.model.read_blocks(number) {
                         return None;

@@ -20,6 +20,8 @@ const NOBODY: u8 = u8::MAX;
 pub enum Kind {
     /// An eventfd.
     Counter,
+    /// A timerfd: a counter that holds 1 or nothing.
+    Timer,
     /// An epoll set.
     Set,
     /// Something that Wakeset leaves to the kernel.
@@ -182,6 +184,19 @@ impl Model {
         }
     }
 
+    /// A new timerfd at `number`.
+    pub fn made_timer(&mut self, number: i32, flags: i32) {
+        self.made(number, Kind::Timer);
+        self.set_nonblocking(number, flags & libc::TFD_NONBLOCK != 0);
+    }
+
+    /// A timer has been set, to a time that has passed or not.
+    pub fn set_timer(&mut self, number: i32, expired: bool) {
+        if let Some(place) = self.at(number) {
+            self.descriptions[place].value = u64::from(expired);
+        }
+    }
+
     /// `new` is another number of what `old` stands for, and of nothing else any more.
     pub fn duplicated(&mut self, old: i32, new: i32) {
         self.closed(new);
@@ -219,7 +234,7 @@ impl Model {
     pub fn read_blocks(&self, number: i32) -> bool {
         self.at(number)
             .map(|place| &self.descriptions[place])
-            .is_some_and(|it| it.kind == Kind::Counter && !it.nonblocking && it.value == 0)
+            .is_some_and(|it| matches!(it.kind, Kind::Counter | Kind::Timer) && !it.nonblocking && it.value == 0)
     }
 
     /// A write has been done.
@@ -251,6 +266,8 @@ impl Model {
     /// whether it happened to be on the ready list still; what happens to be there does not survive a move.
     pub fn asked(&self, target: i32, events: u32) -> u32 {
         let alone = self.moves && events & RDNORM != 0 && self.kind(target) == Some(Kind::Set);
+        // Several watches move a timer that has one with EXCLUSIVE.
+        let events = if self.kind(target) == Some(Kind::Timer) { events & !EXCLUSIVE } else { events };
         if alone { events | IN } else { events }
     }
 
@@ -401,7 +418,7 @@ impl Model {
             let target = &self.descriptions[usize::from(watch.description)];
             watch.events & (ET | ONESHOT) == 0
                 && watch.events & IN != 0
-                && target.kind == Kind::Counter
+                && matches!(target.kind, Kind::Counter | Kind::Timer)
                 && target.value > 0
         })
     }

@@ -99,12 +99,31 @@ pub struct Command {
 /// Commands in a batch.
 pub const BATCH: usize = 4;
 
+/// What a timer is set to. Times are such that it does not matter when a call is made: one that has passed, or one that does not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Time {
+    /// A time that has passed: it expires at once.
+    Past,
+    /// The same, and again after a hundred years.
+    PastAndAgain,
+    /// In a hundred years.
+    Far,
+    /// Not at all.
+    Never,
+    /// Flags, seconds and nanoseconds of any kind.
+    Nonsense(i32, i8, i64),
+}
+
 /// One call. `u8`s are slots unless said otherwise.
 #[allow(missing_docs, reason = "the fields are the calls' arguments")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// eventfd(2).
     Counter { slot: u8, initial: u32, flags: i32 },
+    /// timerfd_create(2) on `CLOCK_MONOTONIC`.
+    Timer { slot: u8, flags: i32 },
+    /// timerfd_settime(2).
+    SetTimer { slot: u8, time: Time, at: At },
     /// epoll_create1(2).
     Set { slot: u8, flags: i32 },
     /// pipe2(2), non-blocking: read end, write end.

@@ -82,6 +82,7 @@ pub fn body(name: &str, expected: &Trace) -> String {
         };
         let line = match step.op {
             Op::Counter { slot, initial, flags } => make(slot, format!("B::eventfd({initial}, {flags:#o})")),
+            Op::Timer { slot, flags } => make(slot, format!("B::timerfd_create(libc::CLOCK_MONOTONIC, {flags:#o})")),
             Op::Set { slot, flags } => make(slot, format!("B::epoll_create1({flags:#o})")),
             Op::Pipe { slot, other } => {
                 make(other, String::new());

@@ -1,6 +1,6 @@
 //! Makes a program that differs as small as it gets while it still differs.
 
-use crate::program::{At, BATCH, Command, Duplication, Op, Patience, Program, WaitCall};
+use crate::program::{At, BATCH, Command, Duplication, Op, Patience, Program, Time, WaitCall};
 
 /// The smallest variant of `program` that `differs`, as found by removing operations and by making what is left plainer.
 pub fn shrink(mut program: Program, mut differs: impl FnMut(&Program) -> bool) -> Program {
@@ -74,6 +74,10 @@ fn plainer(op: Op) -> Vec<Op> {
             Op::Counter { slot, initial: 1, flags: libc::EFD_NONBLOCK },
             Op::Counter { slot, initial, flags: libc::EFD_NONBLOCK },
         ],
+        Op::Timer { slot, .. } => vec![Op::Timer { slot, flags: libc::TFD_NONBLOCK }],
+        Op::SetTimer { slot, time, .. } => {
+            vec![Op::SetTimer { slot, time: Time::Past, at: good }, Op::SetTimer { slot, time, at: good }]
+        }
         Op::Set { slot, .. } => vec![Op::Set { slot, flags: 0 }],
         Op::Sockets { slot, other } => vec![Op::Pipe { slot, other }],
         Op::Duplicate { slot, to, .. } => vec![Op::Duplicate { slot, to, how: Duplication::Lowest }],

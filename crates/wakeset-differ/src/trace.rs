@@ -50,7 +50,7 @@ impl Sink for Digest {
 }
 
 const ERRNOS: usize = 134;
-const KINDS: usize = 24;
+const KINDS: usize = 26;
 
 /// What was done how often: a digest that also counts.
 #[derive(Clone, Debug)]
@@ -105,6 +105,8 @@ impl Op {
             Op::Shutdown { .. } => (21, "shutdown"),
             Op::Fork | Op::Route { .. } => (22, "fork"),
             Op::Batch { .. } => (23, "a batch of epoll_ctl"),
+            Op::Timer { .. } => (24, "timerfd_create"),
+            Op::SetTimer { .. } => (25, "timerfd_settime"),
         }
     }
 }
@@ -287,6 +289,8 @@ fn all_kinds() -> impl Iterator<Item = Op> {
         Op::Shutdown { slot: 0, how: 0 },
         Op::Fork,
         Op::Batch { set: 0, stop: false, commands: [command; BATCH] },
+        Op::Timer { slot: 0, flags: 0 },
+        Op::SetTimer { slot: 0, time: crate::program::Time::Past, at },
     ]
     .into_iter()
 }

@@ -86,4 +86,11 @@ pub trait World {
 
     /// A child comes and goes.
     fn fork(&mut self) {}
+
+    /// Returns when the timer at this number, which has been set to a time that has passed, has expired. The kernel's needs an interrupt for it,
+    /// which may be late; in process there is nothing to wait for, and the kernel timer has not been set.
+    fn until_expired(&mut self, number: libc::c_int) {
+        let is_due = |text: String| text.contains("settime flags: 01") && text.contains("ticks: 0\n");
+        while std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).is_ok_and(is_due) {}
+    }
 }

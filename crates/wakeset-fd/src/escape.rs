@@ -342,6 +342,7 @@ fn move_timers(timers: Moving<FdTimer>, reason: Stat, touched: &mut Touched) {
     for slot in timers.iter() {
         slot.wait_queue().refuse_watches();
         slot.place.store(whereabouts::MOVING, Ordering::SeqCst);
+        step_lock!(Locked, &slot.place);
         slot.seal();
         watched |= slot.wait_queue().has_watches();
     }
@@ -357,6 +358,7 @@ fn move_timers(timers: Moving<FdTimer>, reason: Stat, touched: &mut Touched) {
     for slot in timers.iter() {
         slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
         sys::futex_wake(&slot.place, u32::MAX >> 1);
+        step_lock!(Unlocked, &slot.place);
         count(reason, 1);
         leave_table(slot.fd(), slot);
     }

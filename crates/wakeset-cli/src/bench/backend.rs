@@ -3,13 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-/// An implementation of epoll and eventfd. Flags and event bits are those of epoll_ctl(2).
+/// An implementation of epoll, eventfd and timerfd. Flags and event bits are those of epoll_ctl(2).
 pub trait Backend: Sync {
     /// A set of watches; dropping it closes it.
     type Set: Send + Sync;
     /// A non-blocking counter as eventfd(2) makes it; dropping it closes the last reference, which
     /// takes its watches with it.
     type Counter: Send + Sync;
+    /// A non-blocking timer on `CLOCK_MONOTONIC` as timerfd_create(2) makes it.
+    type Timer: Send + Sync;
     /// An event as `wait` reports it.
     type Event: Copy;
     /// What fills an array of events before it is used.
@@ -17,10 +19,12 @@ pub trait Backend: Sync {
 
     fn create_set(&self) -> io::Result<Self::Set>;
     fn create_counter(&self) -> io::Result<Self::Counter>;
+    fn create_timer(&self) -> io::Result<Self::Timer>;
 
     fn add(&self, set: &Self::Set, to: &Self::Counter, bits: u32, data: u64) -> io::Result<()>;
     fn modify(&self, set: &Self::Set, of: &Self::Counter, bits: u32, data: u64) -> io::Result<()>;
     fn remove(&self, set: &Self::Set, from: &Self::Counter) -> io::Result<()>;
+    fn add_timer(&self, set: &Self::Set, to: &Self::Timer, bits: u32, data: u64) -> io::Result<()>;
     /// Adds a set to a set.
     fn add_set(&self, set: &Self::Set, inner: &Self::Set, bits: u32, data: u64) -> io::Result<()>;
 
@@ -34,6 +38,11 @@ pub trait Backend: Sync {
     fn write(&self, counter: &Self::Counter, value: u64) -> io::Result<()>;
     /// Takes the counter's value; `None` if it is 0.
     fn read(&self, counter: &Self::Counter) -> io::Result<Option<u64>>;
+
+    /// Sets a timer to expire once, after `time`.
+    fn set_timer(&self, timer: &Self::Timer, time: Duration) -> io::Result<()>;
+    /// Takes a timer's expirations; `None` if there are none.
+    fn read_timer(&self, timer: &Self::Timer) -> io::Result<Option<u64>>;
 }
 
 pub const IN: u32 = libc::EPOLLIN as u32;

@@ -5,7 +5,10 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use wakeset::{Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, ReadyList};
+use wakeset::{
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, ReadyList, Timer, TimerFlags,
+    TimerSpec,
+};
 
 use super::backend::Backend;
 
@@ -39,6 +42,7 @@ pub struct Numbered<S> {
 impl<R: ReadyList> Backend for Wakeset<R> {
     type Set = Numbered<Description<EventPoll<R>>>;
     type Counter = Numbered<Description<Counter>>;
+    type Timer = Numbered<Description<Timer>>;
     type Event = Event;
     const NO_EVENT: Event = Event::new(Events::empty(), 0);
 
@@ -50,6 +54,15 @@ impl<R: ReadyList> Backend for Wakeset<R> {
     fn create_counter(&self) -> io::Result<Self::Counter> {
         let counter = Counter::new(0, CounterFlags::NONBLOCK);
         Ok(self.number(Description::new(&self.engine, counter)))
+    }
+
+    fn create_timer(&self) -> io::Result<Self::Timer> {
+        Ok(self.number(Description::new(&self.engine, Timer::new(TimerFlags::NONBLOCK))))
+    }
+
+    fn add_timer(&self, set: &Self::Set, to: &Self::Timer, bits: u32, data: u64) -> io::Result<()> {
+        let event = Event::new(Events::from_bits_retain(bits), data);
+        set.object.add(to.number, &to.object, event).map_err(refused)
     }
 
     fn add(&self, set: &Self::Set, to: &Self::Counter, bits: u32, data: u64) -> io::Result<()> {
@@ -89,6 +102,19 @@ impl<R: ReadyList> Backend for Wakeset<R> {
 
     fn read(&self, counter: &Self::Counter) -> io::Result<Option<u64>> {
         match counter.object.read() {
+            Ok(value) => Ok(Some(value)),
+            Err(Error::WouldBlock) => Ok(None),
+            Err(e) => Err(refused(e)),
+        }
+    }
+
+    fn set_timer(&self, timer: &Self::Timer, time: Duration) -> io::Result<()> {
+        let spec = TimerSpec { value: time, interval: Duration::ZERO };
+        timer.object.set(spec).map(drop).map_err(refused)
+    }
+
+    fn read_timer(&self, timer: &Self::Timer) -> io::Result<Option<u64>> {
+        match timer.object.read() {
             Ok(value) => Ok(Some(value)),
             Err(Error::WouldBlock) => Ok(None),
             Err(e) => Err(refused(e)),

@@ -1,4 +1,4 @@
-//! The kernel's own epoll and eventfd.
+//! The kernel's own epoll, eventfd and timerfd.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,6 +12,7 @@ pub struct Kernel;
 impl Backend for Kernel {
     type Set = OwnedFd;
     type Counter = OwnedFd;
+    type Timer = OwnedFd;
     type Event = libc::epoll_event;
     const NO_EVENT: Self::Event = libc::epoll_event { events: 0, u64: 0 };
 
@@ -23,6 +24,15 @@ impl Backend for Kernel {
     fn create_counter(&self) -> io::Result<OwnedFd> {
         // SAFETY: no memory is involved.
         own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+    }
+
+    fn create_timer(&self) -> io::Result<OwnedFd> {
+        // SAFETY: no memory is involved.
+        own(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) })
+    }
+
+    fn add_timer(&self, set: &OwnedFd, to: &OwnedFd, bits: u32, data: u64) -> io::Result<()> {
+        control(set, libc::EPOLL_CTL_ADD, to, bits, data)
     }
 
     fn add(&self, set: &OwnedFd, to: &OwnedFd, bits: u32, data: u64) -> io::Result<()> {
@@ -72,6 +82,18 @@ impl Backend for Kernel {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    fn set_timer(&self, timer: &OwnedFd, time: Duration) -> io::Result<()> {
+        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let spec = libc::itimerspec { it_interval: never, it_value: value };
+        // SAFETY: an initialised value; the old one is not asked for.
+        check(unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const spec, std::ptr::null_mut()) }).map(drop)
+    }
+
+    fn read_timer(&self, timer: &OwnedFd) -> io::Result<Option<u64>> {
+        self.read(timer)
     }
 }
 

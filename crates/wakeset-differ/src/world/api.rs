@@ -42,6 +42,10 @@ impl World for Api {
         unsafe {
             match number {
                 Sysno::eventfd2 => of(wakeset_fd::eventfd(a as u32, b as c_int)),
+                Sysno::timerfd_create => of(wakeset_fd::timerfd_create(fd, b as c_int)),
+                Sysno::timerfd_settime => {
+                    of(wakeset_fd::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _).map(|()| 0))
+                }
                 Sysno::epoll_create1 => of(wakeset_fd::epoll_create1(fd)),
                 Sysno::epoll_ctl => of(wakeset_fd::epoll_ctl(fd, b as c_int, c as c_int, d as *const _).map(|()| 0)),
                 Sysno::epoll_wait => of(wakeset_fd::epoll_wait(fd, events, c as c_int, d as c_int)),

@@ -3,14 +3,16 @@
 use super::{Command, Sysno, World};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
 use std::fmt;
+use std::time::Duration;
 use wakeset::{
     Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError, ReadyList, Source,
-    Timeout,
+    Timeout, Timer, TimerFlags, TimerSpec,
 };
 
 /// What a number stands for.
 enum Object<R: ReadyList> {
     Counter(Description<Counter>),
+    Timer(Description<Timer>),
     Set(Description<EventPoll<R>>),
 }
 
@@ -18,6 +20,7 @@ impl<R: ReadyList> Clone for Object<R> {
     fn clone(&self) -> Self {
         match self {
             Self::Counter(counter) => Self::Counter(counter.clone()),
+            Self::Timer(timer) => Self::Timer(timer.clone()),
             Self::Set(set) => Self::Set(set.clone()),
         }
     }
@@ -74,6 +77,15 @@ impl<R: ReadyList + 'static> Rust<R> {
         self.put(counter)
     }
 
+    fn timerfd_create(&mut self, flags: c_int) -> Outcome {
+        if flags & !(libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) != 0 {
+            return Err(libc::EINVAL);
+        }
+        let timer = Timer::new(TimerFlags::from_bits_truncate(flags as u32));
+        let timer = Object::Timer(Description::new(&self.engine, timer));
+        self.put(timer)
+    }
+
     fn epoll_create1(&mut self, flags: c_int) -> Outcome {
         if flags & !libc::EPOLL_CLOEXEC != 0 {
             return Err(libc::EINVAL);
@@ -86,7 +98,7 @@ impl<R: ReadyList + 'static> Rust<R> {
     fn set(&self, number: usize) -> Result<&Description<EventPoll<R>>, c_int> {
         match self.at(number)? {
             Object::Set(set) => Ok(set),
-            Object::Counter(_) => Err(libc::EINVAL),
+            Object::Counter(_) | Object::Timer(_) => Err(libc::EINVAL),
         }
     }
 
@@ -100,6 +112,7 @@ impl<R: ReadyList + 'static> Rust<R> {
         let event = Event::new(Events::from_bits_retain(event.events), event.u64);
         match target {
             Object::Counter(counter) => Self::change(set, op, fd as i32, counter, event),
+            Object::Timer(timer) => Self::change(set, op, fd as i32, timer, event),
             Object::Set(inner) => Self::change(set, op, fd as i32, inner, event),
         }
     }
@@ -141,6 +154,7 @@ impl<R: ReadyList + 'static> Rust<R> {
         }
         match self.at(fd as usize).ok()? {
             Object::Counter(counter) => change(command.op, fd, counter, event),
+            Object::Timer(timer) => change(command.op, fd, timer, event),
             Object::Set(inner) if std::ptr::eq(&**inner, &**set) => None,
             Object::Set(inner) => change(command.op, fd, inner, event),
         }
@@ -166,12 +180,33 @@ impl<R: ReadyList + 'static> Rust<R> {
     }
 }
 
+fn set_timer(timer: &Timer, flags: c_int, new: libc::itimerspec) -> Result<libc::itimerspec, Error> {
+    let duration = |time: libc::timespec| Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+    let time = |time: Duration| libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    let (value, interval) = (duration(new.it_value), duration(new.it_interval));
+    let old = match flags & libc::TFD_TIMER_ABSTIME {
+        0 => timer.set(TimerSpec { value, interval }),
+        _ => timer.set_at(value, interval),
+    }?;
+    Ok(libc::itimerspec { it_value: time(old.value), it_interval: time(old.interval) })
+}
+
 impl<R: ReadyList + 'static> World for Rust<R> {
+    fn until_expired(&mut self, _: c_int) {}
+
     unsafe fn call(&mut self, number: Sysno, [a, b, c, d, ..]: [usize; 6]) -> isize {
         // SAFETY: the caller's contract: programs for this side pass good addresses only.
         let outcome = unsafe {
             match number {
                 Sysno::eventfd2 => self.eventfd(a as u32, b as c_int),
+                Sysno::timerfd_create => self.timerfd_create(b as c_int),
+                Sysno::timerfd_settime => self.at(a).and_then(|object| match object {
+                    Object::Timer(timer) => {
+                        let old = set_timer(timer, b as c_int, (c as *const libc::itimerspec).read_unaligned());
+                        old.map(|old| (d as *mut libc::itimerspec).write_unaligned(old)).map_err(errno).map(|()| 0)
+                    }
+                    Object::Counter(_) | Object::Set(_) => Err(libc::EINVAL),
+                }),
                 Sysno::epoll_create1 => self.epoll_create1(a as c_int),
                 Sysno::epoll_ctl => self.epoll_ctl(a, b as c_int, c, (d as *const epoll_event).read_unaligned()),
                 Sysno::epoll_wait => self.wait(a, b as *mut epoll_event, c as c_int, d as c_int),
@@ -179,13 +214,16 @@ impl<R: ReadyList + 'static> World for Rust<R> {
                     Object::Counter(counter) => {
                         counter.read().map(|value| (b as *mut u64).write_unaligned(value)).map_err(errno).map(|()| 8)
                     }
+                    Object::Timer(timer) => {
+                        timer.read().map(|value| (b as *mut u64).write_unaligned(value)).map_err(errno).map(|()| 8)
+                    }
                     Object::Set(_) => Err(libc::EINVAL),
                 }),
                 Sysno::write => self.at(a).and_then(|object| match object {
                     Object::Counter(counter) => {
                         counter.write((b as *const u64).read_unaligned()).map_err(errno).map(|()| 8)
                     }
-                    Object::Set(_) => Err(libc::EINVAL),
+                    Object::Timer(_) | Object::Set(_) => Err(libc::EINVAL),
                 }),
                 Sysno::close => self.at(a).map(drop).map(|()| {
                     self.numbers[a] = None;
@@ -193,13 +231,15 @@ impl<R: ReadyList + 'static> World for Rust<R> {
                 }),
                 Sysno::dup => self.at(a).cloned().and_then(|object| self.put(object)),
                 Sysno::fcntl | Sysno::ioctl => self.at(a).map(|object| {
-                    if let Object::Counter(counter) = object {
-                        let on = if number == Sysno::ioctl {
-                            *(c as *const c_int) != 0
-                        } else {
-                            c as c_int & libc::O_NONBLOCK != 0
-                        };
-                        counter.set_nonblocking(on);
+                    let on = if number == Sysno::ioctl {
+                        *(c as *const c_int) != 0
+                    } else {
+                        c as c_int & libc::O_NONBLOCK != 0
+                    };
+                    match object {
+                        Object::Counter(counter) => counter.set_nonblocking(on),
+                        Object::Timer(timer) => timer.set_nonblocking(on),
+                        Object::Set(_) => {}
                     }
                     0
                 }),

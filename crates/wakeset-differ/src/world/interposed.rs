@@ -54,6 +54,8 @@ impl World for Interposed {
             }
             match number {
                 Sysno::eventfd2 => int(libc::eventfd(a as u32, b as c_int)),
+                Sysno::timerfd_create => int(libc::timerfd_create(fd, b as c_int)),
+                Sysno::timerfd_settime => int(libc::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _)),
                 Sysno::epoll_create1 => int(libc::epoll_create1(fd)),
                 Sysno::epoll_ctl => int(libc::epoll_ctl(fd, b as c_int, c as c_int, d as *mut _)),
                 Sysno::epoll_wait => int(libc::epoll_wait(fd, events, room, d as c_int)),

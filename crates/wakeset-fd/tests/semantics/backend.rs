@@ -3,7 +3,7 @@
 //! The kernel's side goes through the C library's functions, not through raw system calls, so this very
 //! program can also be run under `wakeset run`: its `kernel::` tests then judge the preload library.
 
-use libc::{c_int, c_uint, epoll_event, itimerspec, timespec};
+use libc::{c_int, c_uint, epoll_event, timespec};
 
 /// What went wrong, by its number.
 pub type Errno = c_int;
@@ -11,7 +11,7 @@ pub type Errno = c_int;
 /// A signal mask as the kernel has it: bit n-1 is signal n.
 pub type KernelSigset = u64;
 
-/// The calls of epoll(7), eventfd(2) and timerfd_create(2), by descriptor number.
+/// The calls of epoll(7) and eventfd(2), by descriptor number.
 ///
 /// # Safety of the unsafe ones
 /// Pointers are what the calls ask for, or an address that cannot be reached, which is EFAULT.
@@ -27,14 +27,6 @@ pub trait Backend: Sized + Send + Sync + 'static {
         mask: *const KernelSigset,
     ) -> Result<c_int, Errno>;
     fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno>;
-    fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno>;
-    unsafe fn timerfd_settime(
-        fd: c_int,
-        flags: c_int,
-        new: *const itimerspec,
-        old: *mut itimerspec,
-    ) -> Result<(), Errno>;
-    unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno>;
     unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno>;
     unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno>;
     fn close(fd: c_int) -> Result<(), Errno>;
@@ -51,7 +43,8 @@ fn last_errno() -> Errno {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-fn check(result: c_int) -> Result<c_int, Errno> {
+/// What a function of libc's returned, or errno.
+pub fn check(result: c_int) -> Result<c_int, Errno> {
     if result < 0 { Err(last_errno()) } else { Ok(result) }
 }
 
@@ -110,26 +103,6 @@ impl Backend for Kernel {
         check(unsafe { libc::eventfd(initial, flags) })
     }
 
-    fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
-        // SAFETY: no pointer is passed.
-        check(unsafe { libc::timerfd_create(clock, flags) })
-    }
-
-    unsafe fn timerfd_settime(
-        fd: c_int,
-        flags: c_int,
-        new: *const itimerspec,
-        old: *mut itimerspec,
-    ) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
-        check(unsafe { libc::timerfd_settime(fd, flags, new, old) }).map(drop)
-    }
-
-    unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
-        check(unsafe { libc::timerfd_gettime(fd, current) }).map(drop)
-    }
-
     unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
         // SAFETY: the caller's contract.
         check_size(unsafe { libc::read(fd, buffer.cast(), len) })
@@ -165,7 +138,8 @@ impl Backend for Kernel {
 /// Wakeset, in this process.
 pub struct Wakeset;
 
-fn number<T>(result: Result<T, wakeset_fd::Errno>) -> Result<T, Errno> {
+/// An errno as a number.
+pub fn number<T>(result: Result<T, wakeset_fd::Errno>) -> Result<T, Errno> {
     result.map_err(|errno| errno.into_raw())
 }
 
@@ -199,26 +173,6 @@ impl Backend for Wakeset {
     fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
         crate::faults::recover();
         number(wakeset_fd::eventfd(initial, flags))
-    }
-
-    fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
-        crate::faults::recover();
-        number(wakeset_fd::timerfd_create(clock, flags))
-    }
-
-    unsafe fn timerfd_settime(
-        fd: c_int,
-        flags: c_int,
-        new: *const itimerspec,
-        old: *mut itimerspec,
-    ) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
-        number(unsafe { wakeset_fd::timerfd_settime(fd, flags, new, old) })
-    }
-
-    unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
-        number(unsafe { wakeset_fd::timerfd_gettime(fd, current) })
     }
 
     unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {

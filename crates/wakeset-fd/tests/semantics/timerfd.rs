@@ -3,7 +3,7 @@
 //! What a timer answers depends on the moment. So each answer is held against the two moments around the call: it has to be what is
 //! right at some moment between them. A number of expirations or the time that is left is exact to the nanosecond in this way.
 
-use crate::backend::{Backend, Errno};
+use crate::backend::{Errno, Kernel, Wakeset, check, number};
 use crate::objects::{Counter, ET, EXCLUSIVE, Fd, IN, LONG, ONESHOT, OUT, Set, pipe};
 use crate::task::Task;
 use crate::{objects, signals};
@@ -70,6 +70,65 @@ on_both!(
 const MS: Duration = Duration::from_millis(1);
 const NONE: Duration = Duration::ZERO;
 const HOUR: Duration = Duration::from_secs(3600);
+
+/// The calls of timerfd_create(2).
+///
+/// # Safety of the unsafe ones
+/// As for [`Backend`](crate::backend::Backend).
+trait Backend: crate::backend::Backend {
+    fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno>;
+    unsafe fn timerfd_settime(
+        fd: c_int,
+        flags: c_int,
+        new: *const itimerspec,
+        old: *mut itimerspec,
+    ) -> Result<(), Errno>;
+    unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno>;
+}
+
+impl Backend for Kernel {
+    fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
+        // SAFETY: no pointer is passed.
+        check(unsafe { libc::timerfd_create(clock, flags) })
+    }
+
+    unsafe fn timerfd_settime(
+        fd: c_int,
+        flags: c_int,
+        new: *const itimerspec,
+        old: *mut itimerspec,
+    ) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        check(unsafe { libc::timerfd_settime(fd, flags, new, old) }).map(drop)
+    }
+
+    unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        check(unsafe { libc::timerfd_gettime(fd, current) }).map(drop)
+    }
+}
+
+impl Backend for Wakeset {
+    fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
+        crate::faults::recover();
+        number(wakeset_fd::timerfd_create(clock, flags))
+    }
+
+    unsafe fn timerfd_settime(
+        fd: c_int,
+        flags: c_int,
+        new: *const itimerspec,
+        old: *mut itimerspec,
+    ) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        number(unsafe { wakeset_fd::timerfd_settime(fd, flags, new, old) })
+    }
+
+    unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        number(unsafe { wakeset_fd::timerfd_gettime(fd, current) })
+    }
+}
 
 /// A timerfd.
 struct Timer<B: Backend>(Fd<B>);
