@@ -123,7 +123,8 @@ impl Style {
         let moves = everything && has(0) && has(1);
         let kernel = everything && has(2);
         let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0];
-        if has(13) {
+        let timers = has(13) && has(14);
+        if timers {
             weights[Call::SetTimer as usize] = 16;
         }
         if has(3) {
@@ -164,7 +165,7 @@ impl Style {
             masks,
             odd: if has(10) { 12 } else { 0 },
             sets: has(11),
-            timers: has(13),
+            timers,
             kernel,
             small_rooms: has(12),
             sleeps: swarm >> 40 & 0x1ff == 0,

@@ -325,7 +325,7 @@ impl<W: World> Interpreter<W> {
                 }
                 let result = self.call(Sysno::read, &[number as usize, place, len.into()]);
                 // A buffer that could be there is found missing when the value has been taken.
-                if is_counter && (result == 8 || result == -(libc::EFAULT as isize) && at != At::High) {
+                if is_counter && (result > 0 || result == -(libc::EFAULT as isize) && at != At::High) {
                     self.model.has_read(number);
                 }
                 if result == 8 {

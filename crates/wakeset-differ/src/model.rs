@@ -106,6 +106,8 @@ pub struct Model {
     rearm: Vec<(u32, Moved)>,
     /// Objects move.
     moves: bool,
+    /// There has been a timer since nothing was open.
+    timers: bool,
 }
 
 fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
@@ -121,6 +123,7 @@ impl Model {
     pub fn new(moves: bool) -> Self {
         Self {
             moves,
+            timers: false,
             numbers: [NOBODY; NUMBERS],
             open: Vec::new(),
             descriptions: vec![Description::none(); DESCRIPTIONS],
@@ -187,6 +190,7 @@ impl Model {
     /// A new timerfd at `number`.
     pub fn made_timer(&mut self, number: i32, flags: i32) {
         self.made(number, Kind::Timer);
+        self.timers = true;
         self.set_nonblocking(number, flags & libc::TFD_NONBLOCK != 0);
     }
 
@@ -194,7 +198,26 @@ impl Model {
     pub fn set_timer(&mut self, number: i32, expired: bool) {
         if let Some(place) = self.at(number) {
             self.descriptions[place].value = u64::from(expired);
+            self.arm_outer(place);
         }
+    }
+
+    /// Setting a timer may be an edge for the sets around a set that watches it (known difference 21): those are armed anew.
+    fn arm_outer(&mut self, inner: usize) {
+        for set in bits(self.live) {
+            for i in 0..self.descriptions[set].watches.len() {
+                let watch = self.descriptions[set].watches[i];
+                if usize::from(watch.description) != inner {
+                    continue;
+                }
+                if self.is_set(inner) && watch.events & ET != 0 {
+                    let depth = self.depth(set);
+                    self.rearm.push((depth, Moved { set: set as u8, number: watch.number, events: watch.events }));
+                }
+                self.arm_outer(set);
+            }
+        }
+        self.rearm.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
     }
 
     /// `new` is another number of what `old` stands for, and of nothing else any more.
@@ -210,6 +233,7 @@ impl Model {
         let Some(place) = self.at(number) else { return };
         self.numbers[number as usize] = NOBODY;
         self.open.retain(|open| *open != number);
+        self.timers &= !self.open.is_empty();
         self.descriptions[place].refs -= 1;
         if self.descriptions[place].refs > 0 {
             return;
@@ -387,7 +411,8 @@ impl Model {
     /// How much of the order of the set's events is defined.
     pub fn order(&self, epfd: i32) -> Order {
         let Some(set) = self.at(epfd).map(|set| &self.descriptions[set]) else { return Order::Whole };
-        if set.scrambled {
+        // What a timer is queued behind depends on when the set was looked at (known difference 20), here and in sets around it.
+        if set.scrambled || self.timers {
             return Order::None;
         }
         if set.moved || !set.has_kernel {

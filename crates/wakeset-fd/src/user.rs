@@ -80,12 +80,31 @@ pub unsafe fn store_u64(place: *mut u64, value: u64) -> bool {
     }
 }
 
+/// Writes bytes, as many as there is memory for; how many those were.
+///
+/// # Safety
+/// The memory, as far as it is there, is the caller's to give.
+pub(crate) unsafe fn store_bytes(place: *mut u8, bytes: &[u8]) -> usize {
+    // SAFETY: by the caller.
+    bytes.len() - unsafe { copy_up_to(bytes.as_ptr(), place, bytes.len()) }
+}
+
 /// Copies `len` bytes; whether it could copy them all.
+///
+/// # Safety
+/// As [`copy_up_to`].
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
+    // SAFETY: by the caller.
+    unsafe { copy_up_to(from, to, len) == 0 }
+}
+
+/// Copies `len` bytes until a fault; how many are left.
 ///
 /// # Safety
 /// One side is memory of our own with room for `len` bytes, the other is the caller's to give.
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
+unsafe fn copy_up_to(from: *const u8, to: *mut u8, len: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         let left: usize;
@@ -101,13 +120,13 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
                 options(nostack, preserves_flags),
             );
         }
-        left == 0
+        left
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
         // SAFETY: by the caller.
         unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
-        true
+        0
     }
 }
 

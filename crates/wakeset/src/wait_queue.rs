@@ -208,22 +208,27 @@ impl WaitQueue {
     /// Tells all watches that the owner, a timer, has been set to expire at `at`. The change was a `SeqCst` read-modify-write.
     pub(crate) fn wake_at(&self, at: u64) {
         fence_after_rmw();
-        self.each(|handle, _| {
+        self.tell_in_order(|handle| {
             // SAFETY: handles in a queue of this engine lead to type-stable watches.
             unsafe { crate::wake::plan_watch(handle, at) };
-            true
+            // Each looks at the clock for itself.
+            false
         });
     }
 
     #[cold]
     fn wake_many(&self, events: Events) {
-        let tell = |handle: Handle| {
+        self.tell_in_order(|handle| {
             step!(many_before_tell);
             // SAFETY: handles in a queue of this engine lead to type-stable watches.
             let taken = unsafe { crate::wake::wake_watch(handle, events) };
             step!(many_told);
             taken
-        };
+        });
+    }
+
+    /// Tells all watches in Linux's order, of the exclusive ones until one takes it.
+    fn tell_in_order(&self, tell: impl Fn(Handle) -> bool) {
         let now = self.now.load(Ordering::Relaxed);
         let mut sorted = [(0, Handle(0)); SORTED];
         let mut n = 0;

@@ -31,6 +31,7 @@ on_both!(
     unknown_arguments_are_refused,
     wrong_descriptors_are_refused,
     bad_addresses_are_efault,
+    a_read_gives_what_there_is_room_for,
     what_was_set_is_set_though_the_old_value_has_no_place,
     short_buffers_are_refused,
     a_write_is_refused,
@@ -58,6 +59,8 @@ on_both!(
     a_sleeper_that_leaves_takes_no_deadline_with_it,
     a_timer_in_two_sets_is_reported_in_both,
     a_timer_in_a_set_in_a_set,
+    a_timer_set_again_inside_is_one_edge_outside,
+    many_sets_hear_of_it_in_order,
     a_timer_beside_a_pipe,
     a_timer_beside_a_counter_and_a_pipe_asleep,
     a_wait_is_over_in_time_beside_a_later_timer,
@@ -483,6 +486,29 @@ fn bad_addresses_are_efault<B: Backend>() {
     assert_eq!(timer.try_read(), Err(EAGAIN), "read all the same");
 }
 
+/// Half a number, where the rest of the buffer is not there: not so with an eventfd, and not before Linux 6.10.
+fn a_read_gives_what_there_is_room_for<B: Backend>() {
+    let timer = Timer::<B>::new();
+    let len = 8192;
+    // SAFETY: fresh memory, of which the second page is taken away.
+    let pages = unsafe {
+        let none = ptr::null_mut();
+        let pages =
+            libc::mmap(none, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        assert_ne!(pages, libc::MAP_FAILED);
+        assert_eq!(libc::mprotect(pages.byte_add(4096), 4096, libc::PROT_NONE), 0);
+        pages.cast::<u8>()
+    };
+    timer.set_at(MS, NONE);
+    sleep(5 * MS);
+    // SAFETY: two bytes are there, and the rest is what is asked about.
+    let read = unsafe { B::read(timer.fd(), pages.add(4094), 8) };
+    assert!(matches!(read, Ok(2) | Err(EFAULT)), "{read:?}");
+    assert_eq!(timer.try_read(), Err(EAGAIN));
+    // SAFETY: mapped above.
+    unsafe { libc::munmap(pages.cast(), len) };
+}
+
 fn what_was_set_is_set_though_the_old_value_has_no_place<B: Backend>() {
     let timer = Timer::<B>::new();
     let new = spec(HOUR, MS);
@@ -842,6 +868,37 @@ fn a_timer_in_a_set_in_a_set<B: Backend>() {
         timer.set(2 * MS, NONE);
         assert_eq!(waiter.join(), (2, IN));
     }
+}
+
+fn a_timer_set_again_inside_is_one_edge_outside<B: Backend>() {
+    let (inner, timer) = watched::<B>(IN);
+    timer.set_at(MS, NONE);
+    sleep(2 * MS);
+    let outer = Set::<B>::new();
+    outer.add(&inner, IN | ET, 1);
+    timer.set_at(MS, NONE);
+    sleep(5 * MS);
+    assert_eq!(outer.next(), (1, IN));
+    assert_eq!(outer.ready(), []);
+}
+
+/// Those set last are told first, as others are.
+fn many_sets_hear_of_it_in_order<B: Backend>() {
+    let set = Set::<B>::new();
+    let timer = Timer::<B>::new();
+    let inner: Vec<_> = (0..3)
+        .map(|data| {
+            let inner = Set::<B>::new();
+            inner.add(&timer, IN, 9);
+            set.add(&inner, IN, data);
+            inner
+        })
+        .collect();
+    set.add(&timer, IN, 3);
+    timer.set_at(MS, NONE);
+    sleep(5 * MS);
+    assert_eq!(set.ready(), [(3, IN), (2, IN), (1, IN), (0, IN)]);
+    drop(inner);
 }
 
 fn a_timer_beside_a_pipe<B: Backend>() {

@@ -208,7 +208,18 @@ impl SetCore {
         let (source, state) = unsafe { (&*guarded(watch).source, State(shared(watch).state.load(Ordering::SeqCst))) };
         let asked = Events::from_bits_retain(state.mask());
         let at = match (source.as_timer(), source.as_set()) {
-            (Some(timer), _) if asked.contains(Events::IN) => timer.plan(),
+            (Some(timer), _) if asked.contains(Events::IN) => {
+                let at = timer.plan();
+                // SAFETY: as above.
+                let pending = at != NEVER && unsafe { scan.pending.contains(watch) };
+                if pending && at <= Deadline::now().as_nanos() {
+                    // It is on its way already. Planned too, it would be one more edge for a set around this one.
+                    timer.drop_plan();
+                    NEVER
+                } else {
+                    at
+                }
+            }
             (Some(timer), _) => {
                 // Nothing that time could make ready. A change of the interest plans again.
                 timer.drop_plan();

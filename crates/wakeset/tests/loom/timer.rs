@@ -78,19 +78,6 @@ fn a_plan_is_not_later_than_its_timer() {
     });
 }
 
-/// Catches a waiter that finds an earlier time and leaves it to the one that sleeps to a later. With two waiters the second kick would
-/// reach that one.
-#[test]
-fn an_earlier_time_has_another_leader() {
-    explore(2, || {
-        let world = Timers::watching(Events::IN);
-        world.set(1, FAR);
-        let waiters = [(); 3].map(|()| run(&world, |world| wait(&world.set, Timeout::Never)));
-        world.set(0, 10);
-        assert_eq!(waiters.map(|waiter| waiter.join().unwrap()), [Some(0); 3]);
-    });
-}
-
 /// Catches a waiter that sleeps without a deadline of its own because another minds it, and sleeps on when that one is gone.
 #[test]
 fn who_leaves_hands_the_time_over() {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 // Bookkeeping of the scenarios, not of the engine: shuttle runs one thread at a time, and these are no points to switch at.
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use wakeset::{
-    Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError, Source, Timeout,
-    Told, explore,
+    Change, Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events, OnError, Source, Timeout,
+    Timer, TimerFlags, Told, explore, set_model_clock,
 };
 
 /// Reported when the scenario is over, to every waiter: level-triggered and never read.
@@ -469,5 +469,51 @@ fn blocking_counter() {
         let sealed = shared.0.seal().unwrap();
         join(writers);
         assert_eq!(u64::MAX - 2 + shared.1.load(SeqCst), shared.2.load(SeqCst) + sealed);
+    });
+}
+
+/// Timers are set, to earlier and later times, while three waiters sleep of whom one minds the time: each comes up once, not before its
+/// time, and not when nobody sleeps to it any more.
+#[test]
+fn timers() {
+    const FAR: u64 = 1 << 40;
+    const LAST: [u64; 3] = [10, 20, 40];
+    explore(|| {
+        set_model_clock(1);
+        let world = World::new(LAST.len() as u64);
+        let timers = [0, 1, 2, 3].map(|i| {
+            let timer = Description::new(&world.engine, Timer::new(TimerFlags::NONBLOCK));
+            world.set.add(i, &timer, Event::new(Events::IN | Events::ET, i as u64)).unwrap();
+            timer
+        });
+        let set = |timer: &Timer, at| timer.set_at(std::time::Duration::from_nanos(at), Default::default()).unwrap();
+        // So late that it never comes, and somebody sleeps to it.
+        set(&timers[3], FAR);
+        let shared = Arc::new((world, timers));
+        let waiters = [1, 2, 1].map(|room| {
+            run(&shared, move |(world, timers)| {
+                world.serve(
+                    room,
+                    || (),
+                    |event, ()| {
+                        let which = event.data as usize;
+                        if timers[which].read().is_ok() {
+                            assert!(Deadline::now().since_boot().as_nanos() as u64 >= LAST[which], "early");
+                            if world.read.fetch_add(1, SeqCst) + 1 == world.expected {
+                                world.stop.write(1).unwrap();
+                            }
+                        }
+                    },
+                );
+            })
+        });
+        let setter = run(&shared, move |(_, timers)| {
+            set(&timers[1], FAR);
+            set(&timers[0], LAST[0]);
+            set(&timers[2], FAR + 1);
+            set(&timers[1], LAST[1]);
+            set(&timers[2], LAST[2]);
+        });
+        join(waiters.into_iter().chain([setter]));
     });
 }
