@@ -203,6 +203,9 @@ impl<W: World> Interpreter<W> {
             Op::SetTimer { slot, time, at } => {
                 let number = self.number(slot);
                 self.no_bell(number)?;
+                if !self.model.can_set_timer(number) {
+                    return None;
+                }
                 const CENTURY: i64 = 100 * 365 * 24 * 3600;
                 let (flags, seconds, nanos, interval) = match time {
                     Time::Past => (libc::TFD_TIMER_ABSTIME, 0, 1, 0),
@@ -315,6 +318,9 @@ impl<W: World> Interpreter<W> {
                 let number = self.number(slot);
                 let place = self.memory.place(at, 1);
                 let is_counter = matches!(self.model.kind(number), Some(Kind::Counter | Kind::Timer));
+                if self.model.kind(number) == Some(Kind::Timer) && !self.model.can_set_timer(number) {
+                    return None;
+                }
                 if is_counter && len >= 8 {
                     if self.model.read_blocks(number) {
                         return None;
@@ -371,6 +377,9 @@ impl<W: World> Interpreter<W> {
             }
             Op::Ctl { set, op, target, events, data, at } => {
                 let (set, target) = (self.number(set), self.number(target));
+                if self.model.kind(target) == Some(Kind::Timer) && !self.model.can_set_timer(set) {
+                    return None;
+                }
                 if op == EPOLL_CTL_ADD {
                     // What is not there as a set moves what is to be added, and what is not there to be added moves a set
                     // that others watch; doorbells do not.

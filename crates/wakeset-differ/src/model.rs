@@ -202,6 +202,21 @@ impl Model {
         }
     }
 
+    /// Whether those can be: the number half of such a watch's key may be closed.
+    pub fn can_set_timer(&self, number: i32) -> bool {
+        self.at(number).is_none_or(|place| self.can_arm_outer(place))
+    }
+
+    fn can_arm_outer(&self, inner: usize) -> bool {
+        bits(self.live).all(|set| {
+            let watches = self.descriptions[set].watches.iter().filter(|watch| usize::from(watch.description) == inner);
+            let mut watches = watches.peekable();
+            let has_number = self.open.iter().any(|number| self.at(*number) == Some(set));
+            let can = |watch: &Watch| watch.events & ET == 0 || has_number && self.at(watch.number) == Some(inner);
+            watches.peek().is_none() || (!self.is_set(inner) || watches.all(can)) && self.can_arm_outer(set)
+        })
+    }
+
     /// Setting a timer may be an edge for the sets around a set that watches it (known difference 21): those are armed anew.
     fn arm_outer(&mut self, inner: usize) {
         for set in bits(self.live) {
@@ -274,6 +289,10 @@ impl Model {
         if let Some(place) = self.at(number) {
             let counter = &mut self.descriptions[place];
             counter.value = if counter.semaphore { counter.value.saturating_sub(1) } else { 0 };
+            if counter.kind == Kind::Timer {
+                // It may have been set again by that.
+                self.arm_outer(place);
+            }
         }
     }
 
@@ -345,6 +364,10 @@ impl Model {
         let it = &mut self.descriptions[set];
         it.has_kernel |= in_kernel;
         it.watches.push(Watch { number, description: target as u8, events });
+        if self.descriptions[target].kind == Kind::Timer {
+            self.arm_outer(target);
+        }
+        let it = &mut self.descriptions[set];
         let (scrambled, mixed) = (it.scrambled, it.has_kernel && !it.moved);
         if self.moves && scrambled {
             self.scramble(set);
@@ -380,6 +403,9 @@ impl Model {
         if let Some((set, watch)) = self.find(epfd, number) {
             self.descriptions[set].watches[watch].events = events;
             self.tell_outer(set);
+            if self.kind(number) == Some(Kind::Timer) {
+                self.arm_outer(set);
+            }
         }
     }
 

@@ -154,8 +154,9 @@ pub unsafe extern "C" fn timerfd_settime(
     old: *mut itimerspec,
 ) -> c_int {
     type Settime = unsafe extern "C" fn(c_int, c_int, *const itimerspec, *mut itimerspec) -> c_int;
-    // SAFETY: the caller's contract, here and below.
+    // SAFETY: the caller's contract.
     let verdict = unsafe { timer::timerfd_settime(fd, flags, new, old) };
+    // SAFETY: as above.
     answered_unit(verdict, || unsafe { real!(timerfd_settime: Settime)(fd, flags, new, old) } as isize) as c_int
 }
 
@@ -163,7 +164,8 @@ pub unsafe extern "C" fn timerfd_settime(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> c_int {
     type Gettime = unsafe extern "C" fn(c_int, *mut itimerspec) -> c_int;
-    // SAFETY: the caller's contract, here and below.
+    // SAFETY: the caller's contract.
     let verdict = unsafe { timer::timerfd_gettime(fd, current) };
+    // SAFETY: as above.
     answered_unit(verdict, || unsafe { real!(timerfd_gettime: Gettime)(fd, current) } as isize) as c_int
 }
