@@ -217,7 +217,7 @@ impl Model {
         })
     }
 
-    /// Setting a timer may be an edge for the sets around a set that watches it (known difference 21): those are armed anew.
+    /// Setting a timer may be an edge for the sets around a set that watches it (known difference 56): those are armed anew.
     fn arm_outer(&mut self, inner: usize) {
         for set in bits(self.live) {
             for i in 0..self.descriptions[set].watches.len() {
@@ -437,7 +437,7 @@ impl Model {
     /// How much of the order of the set's events is defined.
     pub fn order(&self, epfd: i32) -> Order {
         let Some(set) = self.at(epfd).map(|set| &self.descriptions[set]) else { return Order::Whole };
-        // What a timer is queued behind depends on when the set was looked at (known difference 20), here and in sets around it.
+        // What a timer is queued behind depends on when the set was looked at (known difference 55), here and in sets around it.
         if set.scrambled || self.timers {
             return Order::None;
         }
