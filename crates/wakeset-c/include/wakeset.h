@@ -37,6 +37,7 @@
 #include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -93,6 +94,19 @@ int ws_eventfd_read(int fd, eventfd_t *value);
 
 /* Adds to an eventfd; 0 or -1. Errors: EAGAIN, EBADF, EINTR, EINVAL (2^64-1). MT, AS, cancel. eventfd_write(3) */
 int ws_eventfd_write(int fd, eventfd_t value);
+
+/* ---- Timers ---- */
+
+/* A new timer, not set. `flags`: TFD_CLOEXEC, TFD_NONBLOCK. In user space on CLOCK_MONOTONIC, and on CLOCK_REALTIME while it is set once and by the time
+ * from now; the kernel's otherwise, and from the first ws_epoll_pollfd() on. Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM, EPERM. MT. timerfd_create(2) */
+int ws_timerfd_create(int clockid, int flags);
+
+/* Sets a timer; `old_value`, if not NULL, gets what was left. No system call. `flags`: 0, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET.
+ * Errors: EBADF, ECANCELED, EINVAL. MT. timerfd_settime(2) */
+int ws_timerfd_settime(int fd, int flags, const struct itimerspec *new_value, struct itimerspec *old_value);
+
+/* What is left, and the interval. Errors: EBADF, EINVAL. MT. timerfd_gettime(2) */
+int ws_timerfd_gettime(int fd, struct itimerspec *curr_value);
 
 /* ---- Any descriptor ---- */
 
@@ -170,6 +184,67 @@ void ws_source_close(ws_source *source);
  * Errors: EBADF, EEXIST, EFAULT, EINVAL, ELOOP, ENOENT, ENOMEM; EMFILE, ENFILE, ENOSPC: the set also has descriptors of the kernel's and no eventfd can be
  * had to connect the two. MT. epoll_ctl(2) */
 int ws_epoll_ctl_source(int epfd, int op, ws_source *source, struct epoll_event *event);
+
+/* ---- Several changes in one call ---- */
+
+/* One change: as the arguments of ws_epoll_ctl(). */
+struct ws_epoll_ctl_cmd {
+    int op;
+    int fd;
+    struct epoll_event event; /* not looked at for EPOLL_CTL_DEL */
+    int result;               /* set by the call: 0, or an errno, negated; -ECANCELED behind a stop */
+};
+
+#define WS_BATCH_STOP_AT_ERROR 1 /* make no further change behind one that fails */
+#define WS_BATCH_SINGLE_CALLS 2  /* never use io_uring: for a program whose seccomp(2) filter kills for it */
+
+/* Makes `n` changes in order, each as ws_epoll_ctl() would; how many succeeded. All are in force when it returns: a descriptor that was removed may be closed
+ * and its number used again. It is no transaction. `flags`: 0 or WS_BATCH_*. Many descriptors of the kernel's are handed over together, where io_uring
+ * is allowed (Linux 6.6). Errors: EFAULT (cmds is NULL), EINVAL (flags); all others are results of the commands. MT. epoll_ctl(2) */
+ssize_t ws_epoll_ctl_batch(int epfd, int flags, struct ws_epoll_ctl_cmd *cmds, size_t n);
+
+/* ---- Removals that tell ---- */
+
+/* A thread's hand for the events of a set: what ws_hand_wait() reports is in it until the thread waits again, puts it down, or arms the watch again through
+ * it. A forked child does not use the hands of its parent, nor destroy them. */
+typedef struct ws_hand ws_hand;
+
+/* The hands that have an event of a removed watch. */
+typedef struct ws_holders ws_holders;
+
+/* A hand for the set `epfd`. Errors: EBADF, ENOMEM, EOPNOTSUPP (no set, or one that lives in the kernel). MT. */
+ws_hand *ws_hand_create(int epfd);
+
+/* ws_epoll_wait(), with what it reports in the hand; what was in it is put down. Errors: those, and EBADF also if the number stands for another set by now.
+ * MT-one. epoll_wait(2) */
+int ws_hand_wait(ws_hand *hand, struct epoll_event *events, int maxevents, int timeout);
+
+/* Says that the thread is done with all that is in its hand. MT-one. */
+void ws_hand_put_down(ws_hand *hand);
+
+/* EPOLL_CTL_MOD that gives back the event of that watch. Errors: EFAULT, and those of ws_epoll_ctl(). MT-one. epoll_ctl(2) */
+int ws_hand_mod(ws_hand *hand, int fd, struct epoll_event *event);
+
+/* Puts down what is in a hand, and frees it: before the set is closed. NULL is none. MT-one. */
+void ws_hand_destroy(ws_hand *hand);
+
+#define WS_TOLD_FREE 0     /* in nobody's hands: what the data leads to can be freed */
+#define WS_TOLD_IN_HAND 1  /* in the hands in *holders: it can be freed once ws_holders_wait() says 1 */
+#define WS_TOLD_DISARMED 2 /* one-shot, and reported to a thread without a hand, whose next EPOLL_CTL_MOD fails with ENOENT: that thread frees it */
+#define WS_TOLD_UNKNOWN 3  /* it cannot be said: descriptors of the kernel's, and watches that were not always one-shot in sets that are waited in without hands */
+
+/* EPOLL_CTL_DEL that says where an event of the watch is: WS_TOLD_*. `holders` gets the hands for WS_TOLD_IN_HAND, else NULL. With too little memory for them
+ * it says WS_TOLD_UNKNOWN. Errors: EFAULT (holders is NULL), and those of ws_epoll_ctl(). MT. */
+int ws_epoll_del_telling(int epfd, int fd, ws_holders **holders);
+
+/* The same by a thread that may have an event of the watch in its hand: only other hands count. MT-one. */
+int ws_hand_del_telling(ws_hand *hand, int fd, ws_holders **holders);
+
+/* Waits until none of them has it any more: 1, or 0 if the time is up; NULL is no time limit. Errors: EINVAL. MT. */
+int ws_holders_wait(ws_holders *holders, const struct timespec *timeout);
+
+/* Frees them; NULL is none. Not after the set is closed. MT-one. */
+void ws_holders_free(ws_holders *holders);
 
 /* ---- Who is woken next ---- */
 

@@ -8,6 +8,9 @@
 //! | `eventfd` | `ws_eventfd` and its read and write |
 //! | `io` | `ws_read`, `ws_write`, and the calls that move what they name into the kernel |
 //! | `descriptor` | `ws_close`, `ws_dup`, `ws_fcntl`, `ws_release` |
+//! | `timer` | `ws_timerfd_*` |
+//! | `batch` | `ws_epoll_ctl_batch` |
+//! | `hand` | `ws_hand_*`, `ws_epoll_del_telling`, `ws_holders_*` |
 //! | `source` | `ws_source_*`, `ws_epoll_ctl_source` |
 //! | `listener` | `ws_listener_*` |
 //! | `fault` | `ws_fault_pool_*` |
@@ -31,12 +34,15 @@
 #![warn(missing_debug_implementations)]
 #![cfg(target_os = "linux")]
 
+pub mod batch;
 pub mod descriptor;
 pub mod epoll;
 pub mod eventfd;
 pub mod fault;
 mod fork;
+pub mod hand;
 pub mod io;
 pub mod listener;
 pub mod outcome;
 pub mod source;
+pub mod timer;

@@ -211,6 +211,11 @@ fn sources_of_the_program() {
 }
 
 #[test]
+fn what_linux_does_not_have() {
+    both("extensions");
+}
+
+#[test]
 fn without_a_number_for_a_doorbell() {
     both("limits");
 }
@@ -335,7 +340,8 @@ fn rust_type(c: &str) -> String {
         Some((&"const", rest)) => (true, rest),
         _ => (false, &words[..]),
     };
-    let pointer = words.last().is_some_and(|word| word.starts_with('*'));
+    let stars = words.last().map_or(0, |word| word.len() - word.trim_start_matches('*').len());
+    let pointer = stars > 0;
     let base: Vec<&str> = words.iter().copied().take_while(|word| !word.starts_with('*')).collect();
     // A parameter's name stands last, unless the star is on it.
     let base = if pointer || base.len() == 1 { &base[..] } else { &base[..base.len() - 1] };
@@ -352,13 +358,16 @@ fn rust_type(c: &str) -> String {
         ["ws_source_ops"] => "SourceOps",
         ["ws_listener_waiter"] => "ListenerWaiter",
         ["ws_fault_pool"] => "FaultPool",
+        ["ws_hand"] => "Hand",
+        ["ws_holders"] => "Holders",
+        ["ws_epoll_ctl_cmd"] => "Command",
         ["uffd_msg"] => "Message",
         [other] => other,
         _ => panic!("{c}"),
     };
     match (pointer, constant) {
         (true, true) => format!("*const {name}"),
-        (true, false) => format!("*mut {name}"),
+        (true, false) => format!("{}{name}", "*mut ".repeat(stars)),
         (false, _) => name.to_owned(),
     }
 }

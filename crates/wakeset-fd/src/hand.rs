@@ -55,6 +55,15 @@ fn set_of(epfd: c_int) -> Option<(&'static FdSet, Using<FdSet>)> {
     }
 }
 
+/// The address by which sets know what a number stands for, if it is ours and no set.
+fn source_of(fd: c_int) -> Option<*const ()> {
+    match table::get(fd) {
+        Entry::Counter(counter) => Some(ptr::from_ref(counter).cast()),
+        Entry::Timer(timer) => Some(ptr::from_ref(timer).cast()),
+        Entry::Set(_) | Entry::Kernel | Entry::Bell => None,
+    }
+}
+
 impl Hand {
     /// A hand for the set `epfd`.
     ///
@@ -109,9 +118,9 @@ impl Hand {
     /// As epoll_ctl(2).
     pub fn modify(&mut self, fd: c_int, event: &epoll_event) -> Result<(), Errno> {
         let _section = Section::enter();
-        if let Entry::Counter(counter) = table::get(fd) {
+        if let Some(source) = source_of(fd) {
             let asked = Event::new(Events::from_bits_retain(event.events), event.u64);
-            match self.hand.modify_source(fd, ptr::from_ref(counter).cast(), asked) {
+            match self.hand.modify_source(fd, source, asked) {
                 // It may be moving: the plain call knows.
                 Err(Error::NotWatched) => {}
                 result => return result.map_err(|error| Errno::new(error.errno())),
@@ -141,9 +150,9 @@ pub fn remove_telling(epfd: c_int, fd: c_int) -> Result<Told, Errno> {
 
 fn remove(epfd: c_int, fd: c_int, but: Option<&Hand>) -> Result<Told, Errno> {
     let section = Section::enter();
-    if let (Some((slot, using)), Entry::Counter(counter)) = (set_of(epfd), table::get(fd)) {
+    if let (Some((slot, using)), Some(source)) = (set_of(epfd), source_of(fd)) {
         let but = but.filter(|hand| ptr::eq(slot, &*hand.set)).map(|hand| &hand.hand);
-        match slot.set.remove_source_telling(fd, ptr::from_ref(counter).cast(), but) {
+        match slot.set.remove_source_telling(fd, source, but) {
             Ok(wakeset::Told::Free) => return Ok(Told::Free),
             Ok(wakeset::Told::InHand(holders)) => return Ok(Told::InHand(Holders { holders, _set: using })),
             Ok(wakeset::Told::Disarmed) => return Ok(Told::Disarmed),

@@ -228,7 +228,7 @@ pub(crate) fn check_epoll(fd: c_int) -> Result<(), Errno> {
 
 /// Makes the number of a set one that any loop can poll, also one that knows nothing of us: poll(2), select(2), another epoll, edge-triggered or not.
 /// From now on it is readable when a wait would find something, in either half, until one has found nothing; it may be readable once more
-/// than that. Each event costs a write(2) to the bell.
+/// than that. Each event costs a write(2) to the bell. All timers of the process are the kernel's from now on: nobody minds the time here.
 ///
 /// # Errors
 /// EBADF, EINVAL: it is no epoll. EMFILE, ENFILE, ENOMEM, ENOSPC: no bell can be had.
@@ -259,6 +259,7 @@ pub fn hand_out(epfd: c_int) -> Result<(), Errno> {
 /// [`hand_out`] for a caller that holds the moves lock, of a set that no other watches. On an error nothing is said of the in-process half until there is a
 /// bell.
 pub(crate) fn hand_out_held(set: &FdSet) -> Result<(), Errno> {
+    crate::timer::leave_to_kernel_held();
     let bell = bell::install_held(set);
     if bell != Ok(true) && !set.is_fixed() {
         return Err(bell.err().unwrap_or(Errno::EMFILE));

@@ -190,12 +190,30 @@ fn itimerspec_of(spec: TimerSpec) -> itimerspec {
     itimerspec { it_value: time(spec.value), it_interval: time(spec.interval) }
 }
 
+/// Whether all timers are the kernel's.
+static LEFT_TO_KERNEL: AtomicBool = AtomicBool::new(false);
+
+/// Leaves all timers to the kernel from now on: a set's number is polled by somebody who does not know when its timers expire. The caller
+/// holds the moves lock.
+pub(crate) fn leave_to_kernel_held() {
+    if LEFT_TO_KERNEL.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    for fd in table::numbers() {
+        if matches!(table::get(fd), Entry::Timer(_)) {
+            escape::fd_held(fd, Stat::MovedPoll);
+        }
+    }
+}
+
 /// timerfd_create(2).
 ///
 /// # Errors
 /// As timerfd_create(2): EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM, EPERM.
 pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
-    let may_be_ours = matches!(clock, CLOCK_MONOTONIC | CLOCK_REALTIME) && crate::fork::may_make_objects();
+    let may_be_ours = matches!(clock, CLOCK_MONOTONIC | CLOCK_REALTIME)
+        && crate::fork::may_make_objects()
+        && !LEFT_TO_KERNEL.load(Ordering::SeqCst);
     let fd = sys::timerfd_create(clock, flags)?;
     if !may_be_ours || !escape::gate_is_open() || !table::has_room(fd) {
         return Ok(fd);
@@ -210,6 +228,10 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
     table::put_timer(fd, slot);
     count(Stat::TimersMade, 1);
     escape::recheck_gate(fd);
+    if LEFT_TO_KERNEL.load(Ordering::SeqCst) {
+        // Since we looked.
+        escape::fd(fd, Stat::MovedPoll);
+    }
     Ok(fd)
 }
 
