@@ -214,8 +214,9 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
     let may_be_ours = matches!(clock, CLOCK_MONOTONIC | CLOCK_REALTIME)
         && crate::fork::may_make_objects()
         && !LEFT_TO_KERNEL.load(Ordering::SeqCst);
+    let gate = escape::look_at_gate();
     let fd = sys::timerfd_create(clock, flags)?;
-    if !may_be_ours || !escape::gate_is_open() || !table::has_room(fd) {
+    if !may_be_ours || !gate.is_open || !table::has_room(fd) {
         return Ok(fd);
     }
     let _section = Section::enter();
@@ -227,7 +228,7 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
     slot.timer.unseal(if nonblocking { TimerFlags::NONBLOCK } else { TimerFlags::empty() });
     table::put_timer(fd, slot);
     count(Stat::TimersMade, 1);
-    escape::recheck_gate(fd);
+    escape::recheck_gate(fd, gate);
     if LEFT_TO_KERNEL.load(Ordering::SeqCst) {
         // Since we looked.
         escape::fd(fd, Stat::MovedPoll);
