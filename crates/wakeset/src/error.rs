@@ -27,6 +27,9 @@ pub enum Error {
     /// The object has been sealed: its state lives elsewhere now (see [`Counter::seal`](crate::Counter::seal)). Linux has
     /// no number for it; the errno is EBADF.
     Sealed,
+    /// What was asked for cannot be done here as Linux would do it, and has not been done: the object's owner is to carry its state
+    /// elsewhere. Linux has no number for it; the errno is EOPNOTSUPP.
+    Unfit,
 }
 
 impl Error {
@@ -42,6 +45,7 @@ impl Error {
             Self::Invalid => 22,
             Self::WatchLimit => 28,
             Self::Loop => 40,
+            Self::Unfit => 95,
         }
     }
 }
@@ -59,6 +63,7 @@ impl fmt::Display for Error {
             Self::Interrupted => "interrupted by a signal (EINTR)",
             Self::Closed => "closed, or of another engine (EBADF)",
             Self::Sealed => "sealed: the state lives elsewhere",
+            Self::Unfit => "not to be done here",
         })
     }
 }

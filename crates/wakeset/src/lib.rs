@@ -34,6 +34,7 @@ mod hand;
 mod lock;
 mod nesting;
 mod patience;
+mod pipe;
 mod pool;
 mod ready_list;
 mod set;
@@ -77,6 +78,8 @@ pub fn process_id() -> u32 {
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub use mutant::is_mutant;
+#[doc(hidden)]
+pub use pipe::{LONGEST_MESSAGE, LONGEST_WRITE, Look, PIPE_CAPACITY, Piece, Pipe, Room, Taken};
 pub use ready_list::{LockFree, ReadyList, RwLock, SpinLock};
 pub use set::{Leaving, SetCore};
 pub use sleepers::Ring;

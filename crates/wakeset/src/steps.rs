@@ -88,6 +88,8 @@ mod hook {
         // counter.rs
         count_before_write count_written count_before_read count_read blocked_before_turn blocked_turned blocked_woken
         block_counted block_looked block_before_sleep block_over
+        // pipe.rs
+        pipe_before_write pipe_before_push pipe_written pipe_before_read pipe_before_take pipe_read pipe_sealed
         // wait_queue.rs
         queue_before_fence queue_before_slot queue_slot_read queue_before_tell queue_told many_before_tell many_told
         many_before_exclusive stamp_read walk_before_slot walk_segment_read attach_stamped attached detach_before_slot

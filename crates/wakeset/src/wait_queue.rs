@@ -183,8 +183,9 @@ impl WaitQueue {
     }
 
     /// [`wake`](Self::wake) for a caller whose change was a `SeqCst` read-modify-write.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn wake_published(&self, events: Events) {
+    pub fn wake_published(&self, events: Events) {
         if !mutant!("wake_without_fence") {
             fence_after_rmw();
         }

@@ -18,6 +18,7 @@ mod escape;
 mod exclusive;
 mod hand;
 mod nesting;
+mod pipe;
 mod ready_lists;
 mod reclaim;
 mod report;

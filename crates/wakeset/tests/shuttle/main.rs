@@ -6,12 +6,12 @@
 #![allow(missing_docs)]
 
 use shuttle::thread;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 // Bookkeeping of the scenarios, not of the engine: shuttle runs one thread at a time, and these are no points to switch at.
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use wakeset::{
-    Change, Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events, OnError, Source,
-    Timeout, Timer, TimerFlags, Told, explore, set_model_clock,
+    Change, Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events, OnError, Piece, Pipe,
+    Room, Source, Timeout, Timer, TimerFlags, Told, explore, set_model_clock,
 };
 
 /// Reported when the scenario is over, to every waiter: level-triggered and never read.
@@ -515,5 +515,70 @@ fn timers() {
             set(&timers[2], LAST[2]);
         });
         join(waiters.into_iter().chain([setter]));
+    });
+}
+
+/// Two writers, of single bytes and of several, two blocked readers, and a seal: nobody stays blocked, no byte is lost or doubled.
+#[test]
+fn blocking_pipe() {
+    struct Shared {
+        pipe: Pipe,
+        life: u32,
+        written: Mutex<Vec<u8>>,
+        read: Mutex<Vec<u8>>,
+    }
+    explore(|| {
+        let pipe = Pipe::new();
+        let life = pipe.next_life();
+        pipe.unseal(life, Room::Pages);
+        let shared = Arc::new(Shared { pipe, life, written: Mutex::default(), read: Mutex::default() });
+        let writers = [0x10, 0x20].map(|who| {
+            run(&shared, move |shared| {
+                for i in 0..4 {
+                    let bytes = if i % 2 == 0 { &[who + i, who + i, who + i][..] } else { &[who, who + i] };
+                    // There are three nodes; who finds none tries again.
+                    let done = loop {
+                        match shared.pipe.try_write(shared.life, bytes) {
+                            Err(Error::Unfit) => thread::yield_now(),
+                            done => break done,
+                        }
+                    };
+                    match done {
+                        Ok(()) => shared.written.lock().unwrap().extend_from_slice(bytes),
+                        Err(error) => return assert_eq!(error, Error::Sealed),
+                    }
+                }
+            })
+        });
+        let readers = [0, 1].map(|_| {
+            run(&shared, |shared| {
+                let take = || {
+                    shared.pipe.try_read(shared.life, 2, |part| {
+                        shared.read.lock().unwrap().extend_from_slice(part);
+                        true
+                    })
+                };
+                loop {
+                    if let Err(error) = shared.pipe.block_reader(take) {
+                        return assert_eq!(error, Error::Sealed);
+                    }
+                }
+            })
+        });
+        let mut sealed = Vec::new();
+        thread::yield_now();
+        assert!(shared.pipe.seal(life, |piece| match piece {
+            Piece::Run(byte, n) => sealed.extend((0..n).map(|_| byte)),
+            Piece::Bytes { bytes, .. } => sealed.extend_from_slice(bytes),
+        }));
+        shared.pipe.wake_sealed();
+        join(readers);
+        join(writers);
+        let mut all = std::mem::take(&mut *shared.read.lock().unwrap());
+        all.extend(sealed);
+        let mut written = std::mem::take(&mut *shared.written.lock().unwrap());
+        all.sort_unstable();
+        written.sort_unstable();
+        assert_eq!(all, written);
     });
 }

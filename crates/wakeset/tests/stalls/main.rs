@@ -12,6 +12,7 @@
 #![allow(missing_docs)]
 
 mod operations;
+mod pipes;
 mod scenarios;
 mod trap;
 mod world;
@@ -208,7 +209,7 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     wakeset::steps::set_real_time(true);
     let in_kernel = explore_all(&locks(), &[EDGE, LEVEL]);
     wakeset::steps::set_real_time(false);
-    let mut stopped_at = BTreeSet::new();
+    let mut stopped_at = pipes::explore();
     for found in [wakes, changes, turnstile, in_kernel] {
         stopped_at.extend(found.stopped_at);
     }

@@ -1,0 +1,269 @@
+//! The pipe: bytes between writers, readers and a seal.
+
+use super::*;
+use loom::sync::Mutex;
+use loom::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use wakeset::{Error, Piece, Pipe, Room, WaitQueue};
+
+/// Both ends of a pipe, as one source.
+struct Both {
+    pipe: Pipe,
+    life: u32,
+    queue: WaitQueue,
+}
+
+impl Source for Both {
+    fn poll(&self) -> Events {
+        match self.pipe.look(self.life) {
+            Some(look) if look.len != 0 => Events::IN,
+            _ => Events::empty(),
+        }
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        &self.queue
+    }
+}
+
+impl Both {
+    fn new() -> Self {
+        let pipe = Pipe::new();
+        let life = pipe.next_life();
+        pipe.unseal(life, Room::Pages);
+        Self { pipe, life, queue: WaitQueue::new() }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.pipe.try_write(self.life, bytes)?;
+        self.queue.wake_published(Events::IN);
+        Ok(())
+    }
+
+    fn read(&self, most: usize) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        self.pipe.try_read(self.life, most, |part| {
+            bytes.extend_from_slice(part);
+            true
+        })?;
+        Ok(bytes)
+    }
+
+    fn read_blocking(&self, most: usize) -> Result<Vec<u8>, Error> {
+        self.pipe.block_reader(|| self.read(most))
+    }
+
+    fn seal(&self) -> Vec<u8> {
+        let mut left = Vec::new();
+        self.pipe.seal(self.life, |piece| match piece {
+            Piece::Run(byte, n) => left.extend((0..n).map(|_| byte)),
+            Piece::Bytes { bytes, .. } => left.extend_from_slice(bytes),
+        });
+        self.pipe.wake_sealed();
+        left
+    }
+}
+
+fn shared() -> Arc<Both> {
+    Arc::new(Both::new())
+}
+
+/// Catches a byte lost, doubled or out of order between writes, a read and a seal. One write fits into the word, one does not.
+#[test]
+fn what_is_written_is_read_or_sealed_once() {
+    explore(3, || {
+        let pipe = shared();
+        let writer = run(&pipe, |pipe| {
+            let written = [&b"a"[..], b"bc"].into_iter().take_while(|bytes| pipe.write(bytes).is_ok());
+            written.flatten().copied().collect::<Vec<_>>()
+        });
+        let reader = run(&pipe, |pipe| pipe.read(2).unwrap_or_default());
+        let sealed = pipe.seal();
+        let (written, read) = (writer.join().unwrap(), reader.join().unwrap());
+        assert_eq!([read, sealed].concat(), written);
+    });
+}
+
+/// Catches a write in a node that is seen before its bytes, and one of two parts that another comes between: the atomic writes of
+/// `PIPE_BUF`. Here a node has room for 8 bytes.
+#[test]
+fn writes_come_out_in_one_piece() {
+    explore(3, || {
+        let pipe = shared();
+        let writers = [b"aaaaaaaaAA", b"bbbbbbbbBB"].map(|bytes| run(&pipe, move |pipe| pipe.write(&bytes[..10])));
+        let mut read = pipe.read(20).unwrap_or_default();
+        let written = writers.map(|writer| writer.join().unwrap());
+        // There are three nodes, and each write needs two.
+        let refused = written.iter().filter(|result| **result == Err(Error::Unfit)).count();
+        assert!(refused <= 1, "{written:?}");
+        read.extend(pipe.seal());
+        assert_eq!(read.len(), 20 - 10 * refused);
+        for part in read.chunks(10) {
+            assert!(part == b"aaaaaaaaAA" || part == b"bbbbbbbbBB", "{part:?}");
+        }
+    });
+}
+
+/// Catches a node that is used again while its bytes are still being read, and bytes that two readers take.
+#[test]
+fn two_readers_share_what_is_there() {
+    explore(2, || {
+        let pipe = shared();
+        pipe.write(b"ab").unwrap();
+        pipe.write(b"cd").unwrap();
+        let reader = run(&pipe, |pipe| pipe.read(2).unwrap_or_default());
+        let writer = run(&pipe, |pipe| pipe.write(b"ef").and_then(|()| pipe.write(b"gh")).is_ok());
+        let mine = pipe.read(2).unwrap_or_default();
+        let (theirs, all) = (reader.join().unwrap(), writer.join().unwrap());
+        let mut read = [mine, theirs, pipe.seal()].concat();
+        read.chunks_mut(2).for_each(|part| assert_eq!(part[0] + 1, part[1], "torn"));
+        read.sort_unstable();
+        let read = read.as_slice();
+        assert!(read == b"abcdefgh" || !all && matches!(read, b"abcd" | b"abcdef"), "{read:?}");
+    });
+}
+
+/// Catches a blocked read that looked before the write and slept after its wake.
+#[test]
+fn a_blocked_read_sees_a_write() {
+    explore(3, || {
+        let pipe = shared();
+        let reader = run(&pipe, |pipe| pipe.read_blocking(4).unwrap());
+        pipe.write(b"x").unwrap();
+        assert_eq!(reader.join().unwrap(), b"x");
+    });
+}
+
+/// Catches a write of two bytes that wakes one reader, who takes one of them.
+#[test]
+fn one_write_serves_two_blocked_readers() {
+    explore(2, || {
+        let pipe = shared();
+        let readers = [0, 1].map(|_| run(&pipe, |pipe| pipe.read_blocking(1).unwrap()));
+        pipe.write(b"xx").unwrap();
+        for reader in readers {
+            assert_eq!(reader.join().unwrap(), b"x");
+        }
+    });
+}
+
+/// Catches a seal that leaves a blocked reader asleep.
+#[test]
+fn a_seal_ends_a_blocked_read() {
+    explore(3, || {
+        let pipe = shared();
+        let reader = run(&pipe, |pipe| pipe.read_blocking(1));
+        assert_eq!(pipe.seal(), b"");
+        assert_eq!(reader.join().unwrap(), Err(Error::Sealed));
+    });
+}
+
+/// Catches an edge lost between a harvest and a write: a self-pipe's loop reads all there is and waits for the next edge.
+#[test]
+fn an_edge_is_not_lost_to_a_loop_that_drains() {
+    explore(2, || {
+        let engine = Engine::new();
+        let set = EventPoll::new(&engine).unwrap();
+        let pipe = Description::new(&engine, Both::new());
+        set.add(1, &pipe, Event::new(Events::IN | Events::ET, 1)).unwrap();
+        let scene = Arc::new((set, pipe));
+        let writer = run(&scene, |(_, pipe)| {
+            pipe.write(b"a").unwrap();
+            pipe.write(b"b").unwrap();
+        });
+        let mut read = Vec::new();
+        while read.len() < 2 {
+            assert_eq!(wait(&scene.0, Timeout::Never), Some(1));
+            while let Ok(more) = scene.1.read(8) {
+                read.extend(more);
+            }
+        }
+        assert_eq!(read, b"ab");
+        writer.join().unwrap();
+    });
+}
+
+const HERE: u32 = 0;
+const MOVING: u32 = 1;
+const THERE: u32 = 2;
+
+/// A pipe with another home, to which it moves in the steps that `wakeset-fd` takes.
+struct Biased {
+    here: Both,
+    place: AtomicU32,
+    there: Mutex<There>,
+}
+
+/// The other home, with one watch.
+#[derive(Default)]
+struct There {
+    bytes: Vec<u8>,
+    watched: bool,
+    edge: bool,
+}
+
+impl There {
+    fn write(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.edge |= self.watched;
+    }
+}
+
+impl Source for Biased {
+    fn poll(&self) -> Events {
+        let Some(look) = self.here.pipe.look(self.here.life) else { return Events::empty() };
+        let len = match look.sealed && self.place.load(SeqCst) == THERE {
+            true => self.there.lock().unwrap().bytes.len(),
+            false => look.len as usize,
+        };
+        if len != 0 { Events::IN } else { Events::empty() }
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        &self.here.queue
+    }
+}
+
+impl Biased {
+    fn write(&self, bytes: &[u8]) {
+        if self.here.write(bytes).is_err() {
+            while self.place.load(SeqCst) == MOVING {
+                thread::yield_now();
+            }
+            self.there.lock().unwrap().write(bytes);
+        }
+    }
+
+    fn move_there(&self) {
+        self.here.queue.refuse_watches();
+        self.place.store(MOVING, SeqCst);
+        let bytes = self.here.seal();
+        self.there.lock().unwrap().write(&bytes);
+        self.here.queue.hand_over(|_| {
+            let mut there = self.there.lock().unwrap();
+            there.watched = true;
+            there.edge |= !there.bytes.is_empty();
+        });
+        self.place.store(THERE, SeqCst);
+    }
+}
+
+/// Catches a byte or an edge that is in neither home when a write meets the move.
+#[test]
+fn what_is_written_is_there_once_moved() {
+    explore(3, || {
+        let engine = Engine::new();
+        let set = EventPoll::new(&engine).unwrap();
+        let biased = Biased { here: Both::new(), place: AtomicU32::new(HERE), there: Mutex::default() };
+        let biased = Description::new(&engine, biased);
+        set.add(1, &biased, Event::new(Events::IN | Events::ET, 1)).unwrap();
+        let scene = Arc::new((set, biased));
+        let writer = run(&scene, |(_, biased)| {
+            biased.write(b"a");
+            biased.write(b"bc");
+        });
+        scene.1.move_there();
+        writer.join().unwrap();
+        let there = scene.1.there.lock().unwrap();
+        assert_eq!((there.bytes.as_slice(), there.edge), (&b"abc"[..], true));
+    });
+}
