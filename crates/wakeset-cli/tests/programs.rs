@@ -359,6 +359,16 @@ fn polls_fortified() {
 }
 
 #[test]
+fn pipes() {
+    compare("pipes", Build::Plain, &[]);
+}
+
+#[test]
+fn pipes_fortified() {
+    compare("pipes", Build::Fortified, &[]);
+}
+
+#[test]
 fn cancel() {
     compare("cancel", Build::Plain, &[]);
 }
@@ -458,6 +468,11 @@ fn ever_further() -> impl Iterator<Item = usize> {
         pair = (next, (now + next).max(2));
         Some(now)
     })
+}
+
+#[test]
+fn no_memory_pipes() {
+    ration("pipes", ever_further(), &[]);
 }
 
 /// At every allocation. What there is no memory for lives in the kernel half of its set, so the order across the halves is not Linux's

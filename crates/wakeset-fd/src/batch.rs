@@ -206,7 +206,7 @@ impl Batch {
                 }
             }
             // An add of a timer may move it.
-            Entry::Timer(_) | Entry::Set(_) | Entry::Bell => By::Itself,
+            Entry::Timer(_) | Entry::Pipe(_) | Entry::Set(_) | Entry::Bell => By::Itself,
         }
     }
 

@@ -1,15 +1,17 @@
 //! The calls as complete functions, for whoever links this crate rather than preloading the library: each asks the in-process
 //! side first and makes the system call if that does not answer.
 
+use crate::stats::Stat;
 use crate::sys::{self, Errno, SIGSET_BYTES};
 use crate::verdict::Verdict;
-use crate::{counter, descriptor, set, timer};
+use crate::{counter, descriptor, escape, pipe, set, timer};
 use core::ffi::c_int;
 use core::ptr;
 use libc::{epoll_event, itimerspec, timespec};
 use set::{Limit, Mask};
 
 pub use crate::counter::eventfd;
+pub use crate::pipe::{pipe2, socketpair};
 pub use crate::set::epoll_create1;
 pub use crate::timer::timerfd_create;
 
@@ -65,6 +67,58 @@ pub unsafe fn timerfd_settime(
 pub unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
     // SAFETY: the caller's contract.
     unsafe { timer::timerfd_gettime(fd, current) }.or_kernel(|| sys::timerfd_gettime(fd, current))
+}
+
+/// send(2).
+///
+/// # Errors
+/// As send(2).
+///
+/// # Safety
+/// `buffer` is valid for `len` bytes.
+pub unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the caller's contract.
+    unsafe { pipe::send(fd, buffer, len, flags) }
+        .or_kernel(|| sys::raw!(sendto, fd, buffer, len, flags, ptr::null::<u8>(), 0))
+}
+
+/// recv(2).
+///
+/// # Errors
+/// As recv(2).
+///
+/// # Safety
+/// `buffer` is valid for `len` bytes.
+pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the caller's contract.
+    unsafe { pipe::recv(fd, buffer, len, flags) }
+        .or_kernel(|| sys::raw!(recvfrom, fd, buffer, len, flags, ptr::null::<u8>(), ptr::null::<u8>()))
+}
+
+/// shutdown(2).
+///
+/// # Errors
+/// As shutdown(2).
+pub fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
+    escape::fd(fd, Stat::MovedUnmodelled);
+    sys::raw!(shutdown, fd, how).map(drop)
+}
+
+/// ioctl(2) with `FIONREAD`: how many bytes can be read.
+///
+/// # Errors
+/// As ioctl(2).
+pub fn bytes_in(fd: c_int) -> Result<c_int, Errno> {
+    if descriptor::is_hidden(fd) {
+        return Err(Errno::EBADF);
+    }
+    match pipe::bytes_in(fd) {
+        Some(bytes) => Ok(bytes),
+        None => {
+            let mut bytes = 0;
+            sys::raw!(ioctl, fd, libc::FIONREAD, &raw mut bytes).map(|_| bytes)
+        }
+    }
 }
 
 /// close(2).

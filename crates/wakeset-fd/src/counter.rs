@@ -203,6 +203,8 @@ pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> 
         let slot = match table::get(fd) {
             Entry::Counter(slot) => slot,
             Entry::Bell => return Done(Err(Errno::EBADF)),
+            // SAFETY: the same contract.
+            Entry::Pipe(_) => return unsafe { crate::pipe::write(fd, buffer, len, true) },
             // A timer takes no writes, as the kernel says.
             Entry::Set(_) | Entry::Timer(_) | Entry::Kernel => return Kernel,
         };
@@ -242,6 +244,8 @@ pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
                 return Kernel;
             }
             Entry::Bell => return Done(Err(Errno::EBADF)),
+            // SAFETY: the same contract.
+            Entry::Pipe(_) => return unsafe { crate::pipe::read(fd, buffer, len, true) },
             Entry::Set(_) | Entry::Timer(_) | Entry::Kernel => return Kernel,
         };
         if len < 8 {
@@ -315,6 +319,7 @@ pub fn note_nonblocking(fd: c_int, nonblocking: bool) {
     match table::get(fd) {
         Entry::Counter(slot) => slot.counter.set_nonblocking(nonblocking),
         Entry::Timer(slot) => slot.timer.set_nonblocking(nonblocking),
-        _ => {}
+        Entry::Pipe(end) => crate::pipe::note_nonblocking(end, nonblocking),
+        Entry::Set(_) | Entry::Kernel | Entry::Bell => {}
     }
 }

@@ -20,8 +20,13 @@ pub fn close(fd: c_int) -> Verdict<()> {
         Entry::Kernel => return Kernel,
         // To the program the number is closed.
         Entry::Bell => return Done(Err(Errno::EBADF)),
+        // The number may come to stand for something else there, to which a pipe's owner does not write.
+        Entry::Pipe(_) if crate::fork::is_foreign() => {
+            escape::fd(fd, Stat::MovedSpawn);
+            return Kernel;
+        }
         _ if crate::fork::is_foreign() => return Kernel,
-        Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_) => {}
+        _ => {}
     }
     forget(fd);
     Kernel
@@ -35,6 +40,12 @@ fn forget(fd: c_int) {
         Entry::Counter(slot) => ptr::from_ref(slot).addr(),
         Entry::Timer(slot) => ptr::from_ref(slot).addr(),
         Entry::Set(slot) => ptr::from_ref(slot).addr(),
+        Entry::Pipe(end) => {
+            // What the other end is told of it is the kernel's to say.
+            end.set_closing();
+            escape::fd(fd, Stat::Closed);
+            return;
+        }
         Entry::Kernel | Entry::Bell => return,
     };
     // Vacant first: from here on calls with this number go to the kernel object, which is closed next.
@@ -47,7 +58,7 @@ fn forget(fd: c_int) {
         Entry::Counter(slot) => table::end(slot),
         Entry::Timer(slot) => table::end(slot),
         Entry::Set(slot) => table::end(slot),
-        Entry::Kernel | Entry::Bell => {}
+        Entry::Pipe(_) | Entry::Kernel | Entry::Bell => {}
     }
     step_lock!(Unlocked, &table::CLOSES);
 }
@@ -126,11 +137,14 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
         return Done(Err(Errno::EBUSY));
     }
     escape::fd(old, Stat::MovedUnmodelled);
-    if !crate::fork::is_foreign() {
+    let foreign = crate::fork::is_foreign();
+    if !foreign {
         bell::make_way(old, new);
         if matches!(table::get(new), Entry::Set(set) if set.is_fixed()) {
             forget(new);
         }
+    }
+    if !foreign || matches!(table::get(new), Entry::Pipe(_)) {
         // Into the kernel, which closes it if it comes to that, and not if the call fails.
         escape::fd(new, Stat::MovedUnmodelled);
     }
@@ -141,7 +155,7 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
 pub fn before_exec(reason: Stat) {
     for fd in table::numbers() {
         let inherited = || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
-        if is_in_process(fd) && inherited() {
+        if table::get(fd).is_object() && inherited() {
             escape::fd(fd, reason);
         }
     }
@@ -192,5 +206,5 @@ pub fn any() -> bool {
 
 /// Whether a number stands for an in-process object.
 pub fn is_in_process(fd: c_int) -> bool {
-    matches!(table::get(fd), Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_))
+    table::get(fd).is_object()
 }

@@ -25,6 +25,7 @@ use crate::bell;
 use crate::count::count;
 use crate::counter::{FdCounter, whereabouts};
 use crate::moving::Moving;
+use crate::pipe::FdPipe;
 use crate::section::{Masked, Section};
 use crate::set::{self, FdSet};
 use crate::stats::Stat;
@@ -128,7 +129,7 @@ pub(crate) fn reset_gate() {
 
 /// Moves the object `fd` stands for into the kernel, if it is one of ours; whether it was.
 pub fn fd(fd: c_int, reason: Stat) -> bool {
-    if !matches!(table::get(fd), Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_)) {
+    if !table::get(fd).is_object() {
         return false;
     }
     let _section = Section::enter();
@@ -145,11 +146,20 @@ pub fn release(fd: c_int) -> Result<(), sys::Errno> {
     match table::get(fd) {
         Entry::Bell => Err(sys::Errno::EBADF),
         Entry::Set(set) if set.is_fixed() => Err(sys::Errno::EBUSY),
-        Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_) => {
+        Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_) | Entry::Pipe(_) => {
             self::fd(fd, Stat::MovedUnmodelled);
             Ok(())
         }
         Entry::Kernel => sys::fcntl(fd, libc::F_GETFD, 0).map(drop),
+    }
+}
+
+/// Moves all pipes and socket pairs.
+pub fn pipes(reason: Stat) {
+    for number in table::numbers() {
+        if matches!(table::get(number), Entry::Pipe(_)) {
+            fd(number, reason);
+        }
     }
 }
 
@@ -163,20 +173,21 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
     let _masked = Masked::begin();
     let mut sets = Moving::none();
     let mut fixed = Moving::none();
-    let (mut counters, mut timers) = (Moving::none(), Moving::none());
+    let (mut counters, mut timers, mut pipes) = (Moving::none(), Moving::none(), Moving::none());
     for fd in numbers {
-        begin(fd, &mut counters, &mut timers, &mut sets, &mut fixed);
+        begin(fd, &mut counters, &mut timers, &mut pipes, &mut sets, &mut fixed);
     }
     step!(move_begun);
     loop {
         // What the sets watch moves too; it may be watched by several.
         let mut next = sets.first();
         while let Some(set) = next {
-            set.set.for_each(|fd, _, _, _| begin(fd, &mut counters, &mut timers, &mut sets, &mut fixed));
+            set.set.for_each(|fd, _, _, _| begin(fd, &mut counters, &mut timers, &mut pipes, &mut sets, &mut fixed));
             next = Moving::after(set);
         }
         let mut touched = Touched::none();
         move_counters(core::mem::replace(&mut counters, Moving::none()), reason, &mut touched);
+        move_pipes(core::mem::replace(&mut pipes, Moving::none()), reason, &mut touched);
         // After them: a timer that has moved may have an edge to report at any time, and none is taken out from then on.
         move_timers(core::mem::replace(&mut timers, Moving::none()), reason, &mut touched);
         // Inner sets before the sets around them: begun in the other order.
@@ -225,12 +236,21 @@ fn begin(
     fd: c_int,
     counters: &mut Moving<FdCounter>,
     timers: &mut Moving<FdTimer>,
+    pipes: &mut Moving<FdPipe>,
     sets: &mut Moving<FdSet>,
     fixed: &mut Moving<FdSet>,
 ) {
     match table::get(fd) {
         Entry::Counter(slot) => drop(counters.begin(fd, slot)),
         Entry::Timer(slot) => drop(timers.begin(fd, slot)),
+        Entry::Pipe(end) => {
+            // Both ends, or neither.
+            if pipes.begin(fd, end)
+                && let Some(other) = end.other()
+            {
+                pipes.begin(other.fd(), other);
+            }
+        }
         Entry::Set(slot) => begin_set(fd, slot, sets, fixed),
         Entry::Kernel | Entry::Bell => {}
     }
@@ -364,6 +384,37 @@ fn move_timers(timers: Moving<FdTimer>, reason: Stat, touched: &mut Touched) {
     }
 }
 
+/// Moves pairs in the steps of [`move_counters`]. No end of one is closed meanwhile: that is a move as well.
+fn move_pipes(pipes: Moving<FdPipe>, reason: Stat, touched: &mut Touched) {
+    let mut watched = false;
+    for end in pipes.iter() {
+        end.queue().refuse_watches();
+    }
+    for end in pipes.iter() {
+        end.seal_and_carry();
+        watched |= !end.is_closing() && end.queue().has_watches();
+    }
+    let quiet = watched && sys::others_sleep();
+    pipes.iter().for_each(FdPipe::wake_sealed);
+    // Those whose edges are all reported go first: see `take_reported_edge`.
+    for pending in [Some(false), Some(true), None] {
+        for end in pipes.iter() {
+            if end.is_closing() {
+                // Its watches go with it.
+                end.queue().close();
+            } else if pending.is_none_or(|pending| pending == end.queue().has_pending_edge()) {
+                end.queue().hand_over(|watch| to_kernel_half(watch, quiet, touched));
+            }
+        }
+    }
+    for end in pipes.iter() {
+        if end.settle_in_kernel() {
+            count(reason, 1);
+        }
+        leave_table(end.fd(), end);
+    }
+}
+
 /// From now on the number stands for the kernel object.
 fn leave_table<S: Slot>(fd: c_int, slot: &'static S) {
     if table::vacate(fd, ptr::from_ref(slot).addr()) {
@@ -433,6 +484,20 @@ fn take_reported_edge(set: &FdSet) {
 /// was already granted. It must not go unnoticed.
 #[cold]
 pub(crate) fn complain(epfd: c_int, fd: c_int, error: sys::Errno) {
+    let errno = error.into_raw();
+    say(format_args!(
+        "wakeset: epoll set {epfd} lost its watch on descriptor {fd}: the kernel refused it (errno {errno})"
+    ));
+}
+
+/// The same for what was in a pipe.
+#[cold]
+pub(crate) fn complain_of_bytes(fd: c_int, error: Option<sys::Errno>) {
+    let errno = error.map_or(0, sys::Errno::into_raw);
+    say(format_args!("wakeset: descriptor {fd} lost bytes on their way into the kernel (errno {errno})"));
+}
+
+fn say(what: core::fmt::Arguments<'_>) {
     use core::fmt::Write;
     struct Stderr;
     impl Write for Stderr {
@@ -441,11 +506,7 @@ pub(crate) fn complain(epfd: c_int, fd: c_int, error: sys::Errno) {
             Ok(())
         }
     }
-    let errno = error.into_raw();
-    let _ = writeln!(
-        Stderr,
-        "wakeset: epoll set {epfd} lost its watch on descriptor {fd}: the kernel refused it (errno {errno})"
-    );
+    let _ = writeln!(Stderr, "{what}");
 }
 
 /// In a forked child: the lock may be held by a thread that does not exist.

@@ -60,6 +60,7 @@ fn source_of(fd: c_int) -> Option<*const ()> {
     match table::get(fd) {
         Entry::Counter(counter) => Some(ptr::from_ref(counter).cast()),
         Entry::Timer(timer) => Some(ptr::from_ref(timer).cast()),
+        Entry::Pipe(end) => Some(ptr::from_ref(end).cast()),
         Entry::Set(_) | Entry::Kernel | Entry::Bell => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Wakeset by descriptor number: eventfds, timerfds and epoll sets that live in user space while only this process can reach them, and in
+//! Wakeset by descriptor number: eventfds, timerfds, pipes, stream socket pairs and epoll sets that live in user space while only this process can reach them, and in
 //! the kernel from then on.
 //!
 //! An in-process object owns a real kernel one of the same kind. Its number, its flags, fstat(2) and its entry in
@@ -11,6 +11,7 @@
 //! | `table` | number → object; lock-free to read |
 //! | [`counter`] | eventfd, read, write |
 //! | [`timer`] | timerfd_create, timerfd_settime, timerfd_gettime |
+//! | [`pipe`] | pipe, socketpair, read, write, send, recv |
 //! | [`set`] | epoll_create1, epoll_ctl, epoll_wait, both halves of a set |
 //! | [`batch`], `uring` | several epoll_ctl in one call; the io_uring that hands them to the kernel |
 //! | `turns` | listeners in a set's kernel half |
@@ -43,6 +44,7 @@ pub mod listeners;
 mod memory;
 mod moving;
 pub mod own;
+pub mod pipe;
 pub mod section;
 pub mod set;
 pub mod stats;
@@ -61,8 +63,8 @@ mod verdict;
 
 pub use batch::{Command, epoll_ctl_batch};
 pub use calls::{
-    close, dup, epoll_create1, epoll_ctl, epoll_pwait2, epoll_wait, eventfd, read, set_nonblocking, timerfd_create,
-    timerfd_gettime, timerfd_settime, write,
+    bytes_in, close, dup, epoll_create1, epoll_ctl, epoll_pwait2, epoll_wait, eventfd, pipe2, read, recv, send,
+    set_nonblocking, shutdown, socketpair, timerfd_create, timerfd_gettime, timerfd_settime, write,
 };
 pub use sys::{Errno, Sysno};
 pub use verdict::Verdict;

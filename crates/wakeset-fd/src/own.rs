@@ -62,7 +62,7 @@ pub unsafe fn epoll_ctl(
             }
             Entry::Kernel => return check_epoll(epfd).and(Err(Errno::ENOENT)),
             Entry::Bell => return Err(Errno::EBADF),
-            Entry::Counter(_) | Entry::Timer(_) => return Err(Errno::EINVAL),
+            Entry::Counter(_) | Entry::Timer(_) | Entry::Pipe(_) => return Err(Errno::EINVAL),
         };
         let Some(set) = Using::begin(epfd, set) else { continue };
         let result = match op {

@@ -238,7 +238,7 @@ pub fn hand_out(epfd: c_int) -> Result<(), Errno> {
             Entry::Set(set) => set,
             Entry::Bell => return Err(Errno::EBADF),
             // An epoll of the kernel's says what there is to say.
-            Entry::Kernel | Entry::Counter(_) | Entry::Timer(_) => return check_epoll(epfd),
+            Entry::Kernel | Entry::Counter(_) | Entry::Timer(_) | Entry::Pipe(_) => return check_epoll(epfd),
         };
         let _section = Section::enter();
         let Some(set) = Using::begin(epfd, set) else { continue };
@@ -294,12 +294,12 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
             Entry::Set(set) => set,
             Entry::Kernel => {
                 // A kernel epoll can only watch what the kernel knows.
-                if adds && matches!(target, Entry::Counter(_) | Entry::Timer(_) | Entry::Set(_)) {
+                if adds && target.is_object() {
                     escape::fd(fd, Stat::MovedNestedKernel);
                 }
                 return Kernel;
             }
-            Entry::Counter(_) | Entry::Timer(_) => return Kernel,
+            Entry::Counter(_) | Entry::Timer(_) | Entry::Pipe(_) => return Kernel,
         };
         let asked = match op {
             EPOLL_CTL_DEL => Event::default(),
@@ -317,6 +317,7 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_e
                 timer.before_add(asked.events);
                 timer
             }
+            Entry::Pipe(end) => end,
             // The same set: EINVAL, as the kernel will say.
             Entry::Set(inner) if ptr::eq(inner, &*set) => return Kernel,
             Entry::Set(inner) if !inner.is_watched_as_number() => inner,
@@ -416,6 +417,7 @@ pub(crate) fn has_moved(fd: c_int, source: &dyn Source) -> bool {
             set.is_watched_as_number()
         }
         Entry::Timer(timer) => !ptr::addr_eq(timer, source) || timer.is_moving(),
+        Entry::Pipe(end) => !ptr::addr_eq(end, source) || end.has_left(),
         Entry::Set(set) => !ptr::addr_eq(set, source) || set.in_kernel.load(Ordering::SeqCst),
         Entry::Kernel | Entry::Bell => true,
     }
@@ -560,7 +562,7 @@ pub(crate) unsafe fn epoll_wait_into(
             Entry::Set(set) => set,
             // SAFETY: the caller's contract.
             Entry::Bell => return Done(unsafe { wait_on_closed(events, room, limit, mask) }),
-            Entry::Kernel | Entry::Counter(_) | Entry::Timer(_) => return Kernel,
+            Entry::Kernel | Entry::Counter(_) | Entry::Timer(_) | Entry::Pipe(_) => return Kernel,
         };
         let most_events = c_int::MAX / size_of::<epoll_event>() as c_int;
         // SAFETY: any bits are a mask.

@@ -109,6 +109,8 @@ stats! {
     SetsMade = "sets_made",
     /// A timerfd was made and began in user space.
     TimersMade = "timers_made",
+    /// A pipe or a pair of stream sockets was made and began in user space.
+    PipesMade = "pipes_made",
     /// Moved into the kernel: fork would have shared it with a child.
     MovedFork = "fork",
     /// Moved: an exec kept it open (no close-on-exec).
@@ -151,7 +153,7 @@ stats! {
     SpuriousWakes = "spurious_wakes",
     /// System calls the program asked for that were answered in user space.
     SyscallsAvoided = "syscalls_avoided",
-    /// Counters and sets closed while they still lived in user space.
+    /// Counters, sets and pairs closed while they still lived in user space.
     Closed = "closed",
     /// Messages of userfaultfds that were read by threads that take turns.
     UffdMessages = "uffd_messages",
@@ -450,9 +452,9 @@ impl Summary {
         }
     }
 
-    /// Objects made: counters and sets.
+    /// Objects made: counters, sets, and pairs.
     pub fn made(&self) -> u64 {
-        [Stat::CountersMade, Stat::TimersMade, Stat::SetsMade]
+        [Stat::CountersMade, Stat::TimersMade, Stat::SetsMade, Stat::PipesMade]
             .iter()
             .fold(0, |made, stat| made.wrapping_add(self.get(*stat)))
     }

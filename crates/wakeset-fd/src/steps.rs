@@ -38,6 +38,8 @@ mod list {
         // counter.rs
         write_before_moment write_in_moment write_moment_done write_moment_over read_before_moment read_in_moment
         attempt_before_section attempt_in_section attempt_sealed attempt_settled
+        // pipe.rs
+        pipe_before_carry
         // table.rs
         entry_before_put use_counted object_ended use_before_end use_ended entry_vacated number_lost
         // bell.rs

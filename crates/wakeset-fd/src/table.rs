@@ -2,9 +2,9 @@
 //!
 //! | entry | means | next |
 //! |---|---|---|
-//! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `TIMER`, `BELL` when an object is made under this number |
-//! | slot, `COUNTER` / `SET` / `TIMER` | an in-process object | `VACANT` when it is closed or moves into the kernel |
-//! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `TIMER`, `BELL` |
+//! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `TIMER`, `PIPE`, `BELL` when an object is made under this number |
+//! | slot, `COUNTER` / `SET` / `TIMER` / `PIPE` | an in-process object, or one end of one | `VACANT` when it is closed or moves into the kernel |
+//! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `TIMER`, `PIPE`, `BELL` |
 //! | 0 or slot, `BELL` | a doorbell of ours, which the program does not know | `SPARE_BELL` when its set is gone; 0 or `VACANT` when the program needs the number |
 //! | 0 or slot, `SPARE_BELL` | a doorbell that no set uses | `BELL` when a set needs one; 0 or `VACANT` as above |
 //!
@@ -15,6 +15,7 @@
 
 use crate::counter::FdCounter;
 use crate::moving::Links;
+use crate::pipe::FdPipe;
 use crate::set::FdSet;
 use crate::steps::{step, step_lock, step_waited};
 use crate::timer::FdTimer;
@@ -43,6 +44,7 @@ const VACANT: usize = 3;
 const BELL: usize = 4;
 const SPARE_BELL: usize = 5;
 const TIMER: usize = 6;
+const PIPE: usize = 7;
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,8 @@ pub(crate) enum Entry {
     Counter(&'static FdCounter),
     Timer(&'static FdTimer),
     Set(&'static FdSet),
+    /// An end of a pipe or socket pair.
+    Pipe(&'static FdPipe),
     /// A doorbell: for the program this number is closed.
     Bell,
 }
@@ -73,6 +77,8 @@ pub(crate) fn get(fd: c_int) -> Entry {
         SET => Entry::Set(unsafe { &*((word & !TAG) as *const FdSet) }),
         // SAFETY: as above.
         TIMER => Entry::Timer(unsafe { &*((word & !TAG) as *const FdTimer) }),
+        // SAFETY: as above.
+        PIPE => Entry::Pipe(unsafe { &*((word & !TAG) as *const FdPipe) }),
         BELL | SPARE_BELL => Entry::Bell,
         _ => Entry::Kernel,
     }
@@ -85,6 +91,22 @@ pub(crate) fn counter(fd: c_int) -> Option<&'static FdCounter> {
     // Relaxed: the slot's address is a dependency, and what a late reader sees in it the value word decides.
     // SAFETY: entries with this tag lead to counters, which are never freed.
     (word & TAG == COUNTER).then(|| unsafe { &*((word - COUNTER) as *const FdCounter) })
+}
+
+/// The end of a pipe a number stands for, and nothing else: the fast path of read and write.
+#[inline(always)]
+pub(crate) fn pipe(fd: c_int) -> Option<&'static FdPipe> {
+    // Relaxed: as in `counter`; here the pair's word decides.
+    let word = TABLE.get(fd as u32 as usize)?.load(Ordering::Relaxed);
+    // SAFETY: entries with this tag lead to ends of pipes, which are never freed.
+    (word & TAG == PIPE).then(|| unsafe { &*((word - PIPE) as *const FdPipe) })
+}
+
+impl Entry {
+    /// Whether it is an object of the program's that lives here.
+    pub(crate) fn is_object(self) -> bool {
+        matches!(self, Self::Counter(_) | Self::Timer(_) | Self::Set(_) | Self::Pipe(_))
+    }
 }
 
 /// Whether the number is one the table has room for.
@@ -107,6 +129,10 @@ pub(crate) fn put_counter(fd: c_int, counter: &'static FdCounter) {
 
 pub(crate) fn put_timer(fd: c_int, timer: &'static FdTimer) {
     put(fd, core::ptr::from_ref(timer).addr() | TIMER);
+}
+
+pub(crate) fn put_pipe(fd: c_int, end: &'static FdPipe) {
+    put(fd, core::ptr::from_ref(end).addr() | PIPE);
 }
 
 pub(crate) fn put_set(fd: c_int, set: &'static FdSet) {
@@ -168,7 +194,7 @@ pub(crate) fn vacate(fd: c_int, slot: usize) -> bool {
     let Some(place) = place(fd) else { return false };
     let word = place.load(Ordering::SeqCst);
     // Two objects never share a slot address with the same tag, and the slot's first word keeps its kind.
-    matches!(word & TAG, COUNTER | SET | TIMER)
+    matches!(word & TAG, COUNTER | SET | TIMER | PIPE)
         && word & !TAG == slot
         && place.compare_exchange(word, slot | VACANT, Ordering::SeqCst, Ordering::SeqCst).is_ok()
 }
@@ -219,7 +245,7 @@ pub(crate) fn forget_all() {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct SlotHead {
-    /// `COUNTER`, `SET` or `TIMER`: the type of this slot.
+    /// `COUNTER`, `SET`, `TIMER` or `PIPE`: the type of this slot.
     kind: usize,
     /// The next slot of the same number, in a ring; 0 if this is the only one. Changed only by who makes an object under the number.
     sibling: AtomicUsize,
@@ -228,7 +254,7 @@ pub(crate) struct SlotHead {
     /// The number it stands for.
     fd: AtomicI32,
     /// Somebody moves the object and uses its number meanwhile: a close waits. Set before the mover looks whether the number
-    /// still stands for the object, and looked at by the closer after he has seen to it that it does not.
+    /// still stands for the object, and looked at by the closer after he has seen to it that it does not. 2: somebody may sleep.
     moving: AtomicU32,
     /// Its place among those that move with it; the mover's.
     pub(crate) links: Links,
@@ -252,6 +278,7 @@ pub(crate) unsafe trait Slot: Sized + 'static {
 pub(crate) const KIND_COUNTER: usize = COUNTER;
 pub(crate) const KIND_SET: usize = SET;
 pub(crate) const KIND_TIMER: usize = TIMER;
+pub(crate) const KIND_PIPE: usize = PIPE;
 
 impl SlotHead {
     fn new(kind: usize, fd: c_int) -> Self {
@@ -270,11 +297,13 @@ impl SlotHead {
     }
 
     pub(crate) fn set_moving(&self, moving: bool) {
-        self.moving.store(u32::from(moving), Ordering::SeqCst);
+        let before = self.moving.swap(u32::from(moving), Ordering::SeqCst);
         if moving {
             step_lock!(Locked, &self.moving);
         } else {
-            crate::sys::futex_wake(&self.moving, u32::MAX >> 1);
+            if before == 2 {
+                crate::sys::futex_wake(&self.moving, u32::MAX >> 1);
+            }
             step_lock!(Unlocked, &self.moving);
         }
     }
@@ -287,7 +316,8 @@ impl SlotHead {
     pub(crate) fn wait_for_mover(&self) {
         while self.is_moving() {
             step_lock!(Waiting, &self.moving);
-            crate::sys::futex_wait(&self.moving, 1);
+            let _ = self.moving.compare_exchange(1, 2, Ordering::SeqCst, Ordering::SeqCst);
+            crate::sys::futex_wait(&self.moving, 2);
         }
         step_waited!();
     }

@@ -330,7 +330,7 @@ pub(crate) unsafe fn read(fd: c_int, slot: &'static FdTimer, buffer: *mut u8) ->
             count(Stat::SyscallsAvoided, 1);
             // As Linux has it since 6.10: what the memory is there for. Before, EFAULT; the expirations are gone either way.
             // SAFETY: the caller gives the memory.
-            match unsafe { user::store_bytes(buffer, &expirations.to_ne_bytes()) } {
+            match unsafe { user::store_part(buffer, &expirations.to_ne_bytes()) } {
                 0 => Done(Err(Errno::EFAULT)),
                 stored => Done(Ok(stored)),
             }

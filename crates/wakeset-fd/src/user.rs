@@ -84,9 +84,133 @@ pub unsafe fn store_u64(place: *mut u64, value: u64) -> bool {
 ///
 /// # Safety
 /// The memory, as far as it is there, is the caller's to give.
-pub(crate) unsafe fn store_bytes(place: *mut u8, bytes: &[u8]) -> usize {
+pub(crate) unsafe fn store_part(place: *mut u8, bytes: &[u8]) -> usize {
     // SAFETY: by the caller.
     bytes.len() - unsafe { copy_up_to(bytes.as_ptr(), place, bytes.len()) }
+}
+
+/// Reads one byte.
+///
+/// # Safety
+/// The memory, if it is there, is not written by another thread at the same time in a way that matters to the caller.
+#[inline(always)]
+pub unsafe fn load_u8(place: *const u8) -> Option<u8> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let value: u32;
+        let mut done: u32 = 0;
+        // SAFETY: a fault resumes at 3 with `done` still 0.
+        unsafe {
+            core::arch::asm!(
+                "2: movzx {value:e}, byte ptr [{place}]",
+                "mov {done:e}, 1",
+                "3:",
+                may_fault!(),
+                value = out(reg) value,
+                place = in(reg) place,
+                done = inout(reg) done,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        (done != 0).then_some(value as u8)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: by the caller.
+    Some(unsafe { place.read() })
+}
+
+/// Makes sure that a byte can be written, without changing it.
+///
+/// # Safety
+/// The memory, if it is there, is the caller's to give.
+#[inline(always)]
+unsafe fn touch_byte(place: *mut u8) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut done: u32 = 0;
+        // SAFETY: a fault resumes at 3 with `done` still 0. One locked instruction: another thread's write to the byte is not lost.
+        unsafe {
+            core::arch::asm!(
+                "2: lock or byte ptr [{place}], 0",
+                "mov {done:e}, 1",
+                "3:",
+                may_fault!(),
+                place = in(reg) place,
+                done = inout(reg) done,
+                options(nostack),
+            );
+        }
+        done != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = place;
+        true
+    }
+}
+
+/// Whether `len` bytes can be written; they are not changed.
+///
+/// # Safety
+/// The memory, if it is there, is the caller's to give.
+#[inline(always)]
+pub(crate) unsafe fn touch(place: *mut u8, len: usize) -> bool {
+    const PAGE: usize = 4096;
+    if len <= 1 {
+        // SAFETY: the same contract.
+        return len == 0 || unsafe { touch_byte(place) };
+    }
+    let last = place.wrapping_add(len - 1);
+    // SAFETY: the same contract.
+    (place.addr() / PAGE + 1..=last.addr() / PAGE).all(|page| unsafe { touch_byte(place.with_addr(page * PAGE)) })
+        // SAFETY: the same contract.
+        && unsafe { touch_byte(place) }
+}
+
+/// Fills `bytes` from the caller's memory; whether it could.
+///
+/// # Safety
+/// As [`load_u64`].
+pub(crate) unsafe fn load_bytes(place: *const u8, bytes: &mut [u8]) -> bool {
+    // SAFETY: our own memory of that length; the other side may fault.
+    unsafe { copy(place, bytes.as_mut_ptr(), bytes.len()) }
+}
+
+/// Writes `bytes` to the caller's memory; whether it could write them all.
+///
+/// # Safety
+/// The memory, if it is there, is the caller's to give.
+#[inline(always)]
+pub(crate) unsafe fn store_bytes(place: *mut u8, bytes: &[u8]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if let [byte] = bytes {
+        let mut done: u32 = 0;
+        // SAFETY: a fault resumes at 3 with `done` still 0.
+        unsafe {
+            core::arch::asm!(
+                "2: mov byte ptr [{place}], {byte}",
+                "mov {done:e}, 1",
+                "3:",
+                may_fault!(),
+                byte = in(reg_byte) *byte,
+                place = in(reg) place,
+                done = inout(reg) done,
+                options(nostack, preserves_flags),
+            );
+        }
+        return done != 0;
+    }
+    // SAFETY: our own memory of that length; the other side may fault.
+    unsafe { copy(bytes.as_ptr(), place, bytes.len()) }
+}
+
+/// Writes an int; whether it could.
+///
+/// # Safety
+/// The memory, if it is there, is the caller's to give.
+pub unsafe fn store_int(place: *mut i32, value: i32) -> bool {
+    // SAFETY: the same contract.
+    unsafe { store_bytes(place.cast(), &value.to_ne_bytes()) }
 }
 
 /// Copies `len` bytes; whether it could copy them all.

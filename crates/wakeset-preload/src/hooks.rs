@@ -4,6 +4,7 @@ mod descriptor;
 mod epoll;
 mod io;
 pub(crate) mod listener;
+mod pipe;
 mod poll;
 mod process;
 pub(crate) mod signal;

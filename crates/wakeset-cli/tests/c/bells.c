@@ -65,7 +65,7 @@ static void make_objects(void)
 {
 	set = must(epoll_create1(EPOLL_CLOEXEC));
 	counter = must(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	must(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
+	kernel_pipe(ends, O_CLOEXEC | O_NONBLOCK);
 	must(watch_new(set, counter, EPOLLIN, 'a'));
 	must(watch_new(set, ends[0], EPOLLIN | EPOLLET, 'b'));
 	atomic_int *all[] = {&begun, &at_rest, &looked, &looking, &stop};

@@ -137,7 +137,7 @@ int main(void)
 	heading("a set with a counter");
 	show_all();
 	heading("a set with a counter and a pipe");
-	must(pipe(ends));
+	kernel_pipe(ends, 0);
 	must(watch_new(set, ends[0], EPOLLIN, 'p'));
 	show_all();
 	return verdict();

@@ -54,7 +54,7 @@ static void show_close(void)
 	CALL("which is no counter", "-1 EINVAL", take(set));
 	must(close(set));
 	int ends[2];
-	must(pipe(ends));
+	kernel_pipe(ends, 0);
 	number("and again, to a pipe", 0, ends[0] - lowest);
 	CALL("which is no set", "-1 EINVAL", epoll_wait(ends[0], (struct epoll_event[1]){{0}}, 1, 0));
 	must(write(ends[1], "12345678", 8));
@@ -102,7 +102,7 @@ static void show_dup2(void)
 	yes("dup2 to itself", dup2(fd, fd) == fd);
 	show("changes nothing", "b=IN", ready(set));
 	CALL("dup3 to itself", "-1 EINVAL", dup3(fd, fd, 0));
-	must(pipe(ends));
+	kernel_pipe(ends, 0);
 	yes("a pipe over it", dup2(ends[0], fd) == fd);
 	show("the watch is gone", "none", ready(set));
 	must(write(ends[1], "12345678", 8));

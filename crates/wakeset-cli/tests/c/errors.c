@@ -69,7 +69,7 @@ static void show_ctl(void)
 	int file = must(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
 	int folder = must(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	int ends[2];
-	must(pipe2(ends, O_CLOEXEC));
+	kernel_pipe(ends, O_CLOEXEC);
 	int closed = must(dup(fd));
 	must(close(closed));
 
@@ -173,7 +173,7 @@ static void show_wait(void)
 	struct epoll_event *at_the_end = (void *)(last_bytes - sizeof event);
 	int set = must(epoll_create1(0)), fd = must(eventfd(0, EFD_NONBLOCK)), second = must(eventfd(0, EFD_NONBLOCK));
 	int ends[2];
-	must(pipe(ends));
+	kernel_pipe(ends, 0);
 	int closed = must(dup(ends[0]));
 	must(close(closed));
 	must(watch_new(set, fd, EPOLLIN, 'a'));

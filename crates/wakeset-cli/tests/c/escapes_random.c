@@ -181,7 +181,7 @@ static void collect(const struct slot *batch, int count, int *fds)
 static void escape_by_fork(struct slot *batch, int count)
 {
 	int ends[2], fds[BATCH];
-	must(pipe2(ends, O_CLOEXEC));
+	kernel_pipe(ends, O_CLOEXEC);
 	collect(batch, count, fds);
 	pid_t child = fork();
 	if (child == 0)
@@ -196,7 +196,7 @@ static void escape_by_exec(struct slot *batch, int count, unsigned way)
 	char report[16], list[BATCH * 8], *arguments[] = {"escapes_random", "stranger", report, list, NULL};
 	size_t used = 0;
 	pid_t child;
-	must(pipe2(ends, 0));
+	kernel_pipe(ends, 0);
 	must(fcntl(ends[0], F_SETFD, FD_CLOEXEC));
 	snprintf(report, sizeof report, "%d", ends[1]);
 	for (int i = 0; i < count; i++) {
@@ -237,7 +237,7 @@ static void escape_by_message(struct slot *batch, int count, int many)
 					      .msg_controllen = CMSG_SPACE((size_t)count * sizeof(int))}};
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message.msg_hdr);
 	must(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair));
-	must(pipe2(ends, O_CLOEXEC));
+	kernel_pipe(ends, O_CLOEXEC);
 	collect(batch, count, fds);
 	header->cmsg_level = SOL_SOCKET;
 	header->cmsg_type = SCM_RIGHTS;
@@ -268,7 +268,7 @@ static void escape_by_dup(struct slot *batch, int count, unsigned way)
 {
 	int copies[BATCH], ends[2];
 	long long took[BATCH];
-	must(pipe2(ends, O_CLOEXEC));
+	kernel_pipe(ends, O_CLOEXEC);
 	for (int i = 0; i < count; i++) {
 		int fd = batch[i].fd;
 		switch (way) {

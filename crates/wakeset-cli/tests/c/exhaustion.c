@@ -223,7 +223,7 @@ static void watches(int error, const char *name)
 	int a = must(eventfd(0, EFD_NONBLOCK)), b = must(eventfd(0, EFD_NONBLOCK));
 	char refused[16];
 	sprintf(refused, "-1 %s", name);
-	must(pipe(ends));
+	kernel_pipe(ends, 0);
 	must(watch_new(set, a, EPOLLIN, 'a'));
 	must(watch_new(mixed, a, EPOLLIN, 'a'));
 	must(watch_new(mixed, ends[0], EPOLLIN, 'p'));
@@ -280,7 +280,7 @@ static void files(void)
 {
 	printf("-- no more files\n");
 	int set = must(epoll_create1(0)), a = must(eventfd(0, EFD_NONBLOCK)), ends[2];
-	must(pipe(ends));
+	kernel_pipe(ends, 0);
 	must(watch_new(set, a, EPOLLIN, 'a'));
 	refuse(SYS_eventfd2, -1, ENFILE);
 	refuse(SYS_epoll_create1, -1, ENFILE);

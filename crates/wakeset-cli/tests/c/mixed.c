@@ -40,7 +40,7 @@ static void open_all(void)
 {
 	set = new_set();
 	counter = must(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	must(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
+	kernel_pipe(ends, O_CLOEXEC | O_NONBLOCK);
 }
 
 static void close_all(void)
@@ -269,6 +269,7 @@ static void show_others(void)
 	heading("sockets, timers, signals");
 	open_all();
 	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+	must(close(must(dup(pair[0]))));
 	int timer = must(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGUSR1);

@@ -135,6 +135,7 @@ static void show_close(void)
 	struct thread movers[3];
 	int ends[2], strays = 0;
 	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends));
+	must(close(must(dup(ends[0]))));
 	for (int i = 0; i < 3; i++)
 		start(&movers[i], poll_target, NULL);
 	int64_t end = now() + 1500000000LL;

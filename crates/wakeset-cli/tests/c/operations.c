@@ -276,7 +276,7 @@ static void descriptors(void)
 	int ends[2], before[WAYS] = {0}, after[WAYS] = {0};
 	count_descriptors(before);
 	int set = must(epoll_create1(0)), fd = must(eventfd(1, 0));
-	must(pipe(ends));
+	kernel_pipe(ends, 0);
 	must(watch_new(set, ends[0], EPOLLIN, 'p'));
 	must(watch_new(set, fd, EPOLLIN, 'e'));
 	show("a set of a pipe and an eventfd", "e=IN", ready(set));

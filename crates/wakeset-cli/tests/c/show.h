@@ -145,6 +145,15 @@ static inline void drain(int fd)
 	must(read(fd, &value, sizeof value));
 }
 
+/* ---- pipes ---- */
+
+/* One that is the kernel's to everybody, having had a second descriptor: for what is about kernel descriptors beside others. */
+static inline void kernel_pipe(int ends[2], int flags)
+{
+	must(pipe2(ends, flags));
+	must(close(must(dup(ends[0]))));
+}
+
 /* ---- sets ---- */
 
 /* A watch is known by a letter, which comes back in its events. */

@@ -362,7 +362,7 @@ static void show_storm(const char *what, int with_pipe)
 	storm_counter = must(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	must(watch_new(storm_set, storm_counter, EPOLLIN, 'c'));
 	if (with_pipe) {
-		must(pipe(storm_ends));
+		kernel_pipe(storm_ends, 0);
 		must(watch_new(storm_set, storm_ends[0], EPOLLIN, 'p'));
 	}
 	atomic_store(&added, 0);
@@ -431,7 +431,7 @@ int main(void)
 	main_thread = (pid_t)syscall(SYS_gettid);
 	myself = pthread_self();
 	int counter = must(eventfd(0, 0)), set = must(epoll_create1(0)), mixed = must(epoll_create1(0));
-	must(pipe(ends));
+	kernel_pipe(ends, 0);
 	must(watch_new(set, counter, EPOLLIN, 'a'));
 	must(watch_new(mixed, counter, EPOLLIN, 'a'));
 	must(watch_new(mixed, ends[0], EPOLLIN, 'p'));

@@ -108,7 +108,7 @@ static void show_for_good(const char *what, int fd)
 int main(void)
 {
 	int ends[2], fd = must(eventfd(0, EFD_NONBLOCK)), inner = must(epoll_create1(0));
-	must(pipe(ends));
+	kernel_pipe(ends, 0);
 	set = must(epoll_create1(0));
 	show_quiet("an empty set");
 	must(watch_new(set, fd, EPOLLIN, 'a'));

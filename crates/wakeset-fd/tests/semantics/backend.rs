@@ -36,6 +36,21 @@ pub trait Backend: Sized + Send + Sync + 'static {
     fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno>;
 }
 
+/// The calls of pipe(7) and unix(7) streams.
+///
+/// # Safety of the unsafe ones
+/// As for [`Backend`].
+pub trait Streams: Backend {
+    fn pipe2(flags: c_int) -> Result<[c_int; 2], Errno>;
+    /// socketpair(2) of AF_UNIX streams.
+    fn socketpair(flags: c_int) -> Result<[c_int; 2], Errno>;
+    unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno>;
+    unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Result<usize, Errno>;
+    fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno>;
+    /// ioctl's FIONREAD.
+    fn bytes_in(fd: c_int) -> Result<c_int, Errno>;
+}
+
 /// The running kernel.
 pub struct Kernel;
 
@@ -135,6 +150,41 @@ impl Backend for Kernel {
     }
 }
 
+impl Streams for Kernel {
+    fn pipe2(flags: c_int) -> Result<[c_int; 2], Errno> {
+        let mut fds = [-1; 2];
+        // SAFETY: room for two.
+        check(unsafe { libc::pipe2(fds.as_mut_ptr(), flags) }).map(|_| fds)
+    }
+
+    fn socketpair(flags: c_int) -> Result<[c_int; 2], Errno> {
+        let mut fds = [-1; 2];
+        // SAFETY: room for two.
+        check(unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0, fds.as_mut_ptr()) }).map(|_| fds)
+    }
+
+    unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        check_size(unsafe { libc::send(fd, buffer.cast(), len, flags) })
+    }
+
+    unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        check_size(unsafe { libc::recv(fd, buffer.cast(), len, flags) })
+    }
+
+    fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
+        // SAFETY: no pointer is passed.
+        check(unsafe { libc::shutdown(fd, how) }).map(drop)
+    }
+
+    fn bytes_in(fd: c_int) -> Result<c_int, Errno> {
+        let mut bytes = 0;
+        // SAFETY: a place for an int.
+        check(unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut bytes) }).map(|_| bytes)
+    }
+}
+
 /// Wakeset, in this process.
 pub struct Wakeset;
 
@@ -201,5 +251,40 @@ impl Backend for Wakeset {
 
     fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno> {
         number(wakeset_fd::set_nonblocking(fd, nonblocking))
+    }
+}
+
+impl Streams for Wakeset {
+    fn pipe2(flags: c_int) -> Result<[c_int; 2], Errno> {
+        crate::faults::recover();
+        let mut fds = [-1; 2];
+        // SAFETY: room for two.
+        number(unsafe { wakeset_fd::pipe2(fds.as_mut_ptr(), flags) }).map(|()| fds)
+    }
+
+    fn socketpair(flags: c_int) -> Result<[c_int; 2], Errno> {
+        crate::faults::recover();
+        let mut fds = [-1; 2];
+        // SAFETY: room for two.
+        let made = unsafe { wakeset_fd::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0, fds.as_mut_ptr()) };
+        number(made).map(|()| fds)
+    }
+
+    unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        number(unsafe { wakeset_fd::send(fd, buffer, len, flags) })
+    }
+
+    unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        number(unsafe { wakeset_fd::recv(fd, buffer, len, flags) })
+    }
+
+    fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
+        number(wakeset_fd::shutdown(fd, how))
+    }
+
+    fn bytes_in(fd: c_int) -> Result<c_int, Errno> {
+        number(wakeset_fd::bytes_in(fd))
     }
 }

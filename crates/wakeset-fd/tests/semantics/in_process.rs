@@ -1,8 +1,8 @@
 //! That the other tests' `wakeset::` half is about Wakeset: what they use lives in user space, and only leaves it where it
 //! should. These run beside them, in the same process.
 
-use crate::backend::{Backend, Errno, Kernel, KernelSigset, Wakeset};
-use crate::objects::{Counter, ET, EXCLUSIVE, IN, ONESHOT, Set, ctl, pipe};
+use crate::backend::{Backend, Errno, Kernel, KernelSigset, Streams, Wakeset};
+use crate::objects::{Counter, ET, EXCLUSIVE, IN, ONESHOT, OUT, Set, ctl, own_pair, pipe};
 use crate::task::Task;
 use libc::{EBADF, EPERM, EPOLL_CTL_ADD, EPOLL_CTL_MOD, c_int, epoll_event, timespec};
 use std::os::fd::AsRawFd;
@@ -119,4 +119,33 @@ fn an_add_that_fails_moves_nothing() {
     let (reader, _writer) = pipe();
     inner.add(&reader, IN, 4);
     assert!(!here(&inner), "the set around it hears of the pipe from the kernel");
+}
+
+#[test]
+fn pipes_and_sockets_stay_in_process_in_ordinary_use() {
+    let set = Set::<Wakeset>::new();
+    let (reader, writer) = own_pair::<Wakeset>(Wakeset::pipe2(libc::O_NONBLOCK));
+    let (one, other) = own_pair::<Wakeset>(Wakeset::socketpair(libc::SOCK_NONBLOCK));
+    set.add(&reader, IN | ET, 1);
+    set.add(&one, IN, 2);
+    set.add(&writer, OUT | ONESHOT, 3);
+    let all = || [&reader, &writer, &one, &other].into_iter().all(here) && here(&set);
+    let mut bytes = [0; 5000];
+    for message in [&b"x"[..], b"x", b"several", &[7; 3000]] {
+        assert_eq!(writer.write(message), Ok(message.len()));
+        assert_eq!(other.write(&message[..message.len().min(50)]), Ok(message.len().min(50)));
+        assert_eq!(set.ready().len(), 3);
+        set.modify(&writer, OUT | ONESHOT, 3);
+        assert_eq!(reader.read(&mut bytes), Ok(message.len()));
+        assert_eq!(reader.read(&mut bytes), Err(libc::EAGAIN));
+        assert_eq!(one.read(&mut bytes), Ok(message.len().min(50)));
+        assert!(all());
+    }
+    // Full, to those who do not wait.
+    while writer.write(b"x").is_ok() {}
+    while one.write(b"x").is_ok() {}
+    assert!(all());
+    assert_eq!(Wakeset::bytes_in(reader.as_raw_fd()), Ok(65536));
+    drop(other);
+    assert!(!here(&one) && here(&reader) && here(&set));
 }

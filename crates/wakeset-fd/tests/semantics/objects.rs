@@ -293,6 +293,12 @@ pub fn pipe<B: Backend>() -> Pipe<B> {
     (kernel_fd(reader), kernel_fd(writer))
 }
 
+/// Both ends of a pair that world `B` has made.
+pub fn own_pair<B: Backend>(made: Result<[RawFd; 2], Errno>) -> Pipe<B> {
+    let [one, other] = made.expect("two descriptors");
+    (Fd::own(one), Fd::own(other))
+}
+
 /// A connected pair of stream sockets, non-blocking.
 pub fn socket_pair<B: Backend>() -> (Fd<B>, Fd<B>) {
     let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();

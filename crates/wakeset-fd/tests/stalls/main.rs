@@ -145,6 +145,19 @@ fn scenarios() -> Vec<Scenario> {
             // What is closed meanwhile is not the number's any more.
             ..scenario("a move of what has been written", |world| world.write_a(write), |world| drop(dup(world.a())))
         },
+        scenario(
+            "a move of a pipe that is not empty",
+            |world| {
+                let ends = own_pipe();
+                write_bytes(ends[1], b"x");
+                add(world.set, ends[0], IN | ET, PIPE);
+                world.more.lock().unwrap().extend(ends);
+            },
+            |world| {
+                let reader = world.more.lock().unwrap()[0];
+                dup(reader).unwrap();
+            },
+        ),
         scenario("the first kernel descriptor of a set", |_| {}, |world| mix(world)),
         scenario(
             "a close",
@@ -379,10 +392,16 @@ fn attempt(scenario: &Scenario, kind: u32, place: Place, operation: &Operation) 
 /// A fork closes the gate and moves what is in the table. What a stopped thread puts there only then must move as well, when that thread
 /// goes on, be the fork over or not: the child has the kernel's object and none of the state.
 fn what_is_made_during_a_fork_moves() {
-    let make = [eventfd, epoll];
-    for (make, is_over) in make.into_iter().flat_map(|make| [(make, false), (make, true)]) {
+    let make: [(fn() -> Vec<libc::c_int>, usize); 5] = [
+        (|| vec![eventfd()], 1),
+        (|| vec![epoll()], 1),
+        (|| vec![fd::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC).unwrap()], 1),
+        (|| own_pipe().to_vec(), 1),
+        (|| own_pipe().to_vec(), 2),
+    ];
+    for ((make, arrival), is_over) in make.into_iter().flat_map(|make| [(make, false), (make, true)]) {
         let (tell, made) = std::sync::mpsc::channel();
-        let place = Place { step: "entry_before_put", arrival: 1 };
+        let place = Place { step: "entry_before_put", arrival };
         let maker = Thread::start(Some(place), move || tell.send(make()).unwrap());
         assert_eq!(maker.until_stopped(), Progress::Stopped);
         let fork = fd::fork::prepare();
@@ -396,10 +415,50 @@ fn what_is_made_during_a_fork_moves() {
             fork.in_parent();
         }
         maker.join().unwrap();
-        let number = made.recv().unwrap();
-        let moved = !fd::descriptor::is_in_process(number);
-        fd::close(number).unwrap();
+        let numbers = made.recv().unwrap();
+        let moved = !numbers.iter().any(|number| fd::descriptor::is_in_process(*number));
+        numbers.into_iter().for_each(|number| fd::close(number).unwrap());
         assert!(moved, "stopped at entry_before_put: what was made during a fork stays in the process");
+    }
+}
+
+fn read_all(number: libc::c_int) -> Vec<u8> {
+    let mut bytes = [0; 64];
+    // SAFETY: room for so many.
+    let n = unsafe { fd::read(number, bytes.as_mut_ptr(), bytes.len()) }.unwrap();
+    bytes[..n].to_vec()
+}
+
+fn write_bytes(number: libc::c_int, bytes: &[u8]) {
+    // SAFETY: bytes of that length.
+    assert_eq!(unsafe { fd::write(number, bytes.as_ptr(), bytes.len()) }, Ok(bytes.len()));
+}
+
+fn own_pipe() -> [libc::c_int; 2] {
+    let mut ends = [0; 2];
+    // SAFETY: room for two.
+    unsafe { fd::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) }.unwrap();
+    ends
+}
+
+/// What is in a pipe goes before what is written while the pipe moves: that waits until the kernel has it.
+fn what_is_written_during_a_move_comes_behind() {
+    for written in [&b"a"[..], b"abc"] {
+        let [reader, writer] = own_pipe();
+        write_bytes(writer, written);
+        let place = Place { step: "pipe_before_carry", arrival: 1 };
+        let mover = Thread::start(Some(place), move || dup(reader).unwrap());
+        assert_eq!(mover.until_stopped(), Progress::Stopped);
+        let late = match mover.beside(move || write_bytes(writer, b"z")) {
+            Beside::Waits(late) => late,
+            Beside::Ended(_) => panic!("stopped at pipe_before_carry: a write does not wait"),
+        };
+        mover.release();
+        mover.join().unwrap();
+        late.join().unwrap();
+        assert_eq!(read_all(reader), [written, b"z"].concat(), "stopped at pipe_before_carry");
+        fd::close(reader).unwrap();
+        fd::close(writer).unwrap();
     }
 }
 
@@ -407,6 +466,7 @@ fn what_is_made_during_a_fork_moves() {
 fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     // Not a test of its own: descriptor numbers are the whole process's.
     what_is_made_during_a_fork_moves();
+    what_is_written_during_a_move_comes_behind();
     let operations = operations();
     let mut stopped_at = BTreeSet::new();
     let mut failures = Vec::new();

@@ -1,6 +1,6 @@
 //! close, dup, fcntl, ioctl, and passing descriptors over sockets.
 
-use super::uffd;
+use super::{pipe, uffd};
 use crate::outcome::{answered, answered_unit, fail};
 use crate::real::real;
 use core::ffi::{c_int, c_long, c_uint, c_ulong};
@@ -116,6 +116,7 @@ unsafe fn fcntl_with(fd: c_int, command: c_int, argument: c_long, call: Fcntl) -
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
         escape::fd(fd, Stat::MovedUnmodelled);
     }
+    pipe::before_fcntl(fd, command, argument as usize);
     // SAFETY: the caller's contract.
     let result = unsafe { call(fd, command, argument) };
     if command == libc::F_SETFL && result == 0 {
@@ -148,6 +149,10 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_long) ->
         escape::open_gate();
     }
     // SAFETY: the caller's contract.
+    if let Some(result) = unsafe { pipe::ioctl(fd, request as u32, argument as usize) } {
+        return result;
+    }
+    // SAFETY: the caller's contract.
     let result = unsafe { real!(ioctl: Ioctl)(fd, request, argument) };
     uffd::after_ioctl(fd, request as u32, result.into());
     if request == libc::FIONBIO && result == 0 {
@@ -166,6 +171,7 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
     // SAFETY: the caller's contract, here and below.
     unsafe {
         descriptor::before_sendmsg(message);
+        pipe::move_end(fd);
         real!(sendmsg: Send)(fd, message, flags)
     }
 }
@@ -177,6 +183,7 @@ pub unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c
     // SAFETY: the caller's contract, here and below.
     unsafe {
         before_sendmmsg(messages, n);
+        pipe::move_end(fd);
         real!(sendmmsg: Send)(fd, messages, n, flags)
     }
 }

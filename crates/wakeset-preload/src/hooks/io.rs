@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
 use libc::{iovec, itimerspec, size_t, ssize_t};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{counter, descriptor, escape, timer, user};
+use wakeset_fd::{counter, descriptor, escape, pipe, timer, user};
 
 type Read = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t) -> ssize_t;
 type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
@@ -19,7 +19,11 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t
     // SAFETY: the caller's contract is read's.
     match unsafe { counter::read_fast(fd, buffer.cast(), len) } {
         // SAFETY: as above.
-        0 => unsafe { read_slow(fd, buffer, len) },
+        0 => match unsafe { pipe::read_fast(fd, buffer.cast(), len) } {
+            // SAFETY: as above.
+            0 => unsafe { read_slow(fd, buffer, len) },
+            n => n as ssize_t,
+        },
         8 => 8,
         errno => fail(-errno as i32),
     }
@@ -40,6 +44,10 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: siz
     // SAFETY: the caller's contract is write's.
     if unsafe { counter::write_fast(fd, buffer.cast(), len) } {
         return 8;
+    }
+    // SAFETY: as above.
+    if unsafe { pipe::write_fast(fd, buffer.cast(), len) } {
+        return len as ssize_t;
     }
     // SAFETY: as above.
     unsafe { write_slow(fd, buffer, len) }
@@ -82,7 +90,7 @@ pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, len: 
 /// what is too long before it looks whether it is there.
 const FIT: core::ops::RangeInclusive<usize> = 1..=0x7fff_f000;
 
-/// readv(2). One buffer is a read; several on an eventfd are left to the kernel's.
+/// readv(2). One buffer is a read; several on an object of ours are left to the kernel's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
     if descriptor::is_in_process(fd) {
@@ -102,7 +110,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, vectors: *const iovec, n: c_int
     got
 }
 
-/// writev(2). One buffer is a write; several on an eventfd are left to the kernel's.
+/// writev(2). One buffer is a write; several on an object of ours are left to the kernel's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
     if descriptor::is_in_process(fd) {

@@ -1,9 +1,10 @@
 //! syscall(2), the function: decoded for every call that the other hooks know.
 
 use super::descriptor::{TFD_IOC_SET_TICKS, before_sendmmsg};
+use super::pipe::{DEPENDS, before_fcntl, before_open, move_end};
 use super::poll::{before_poll, before_select};
 use super::process::before_clone;
-use super::uffd;
+use super::{pipe as pipes, uffd};
 use crate::outcome::returned;
 use crate::real::real;
 use core::ffi::{c_int, c_long};
@@ -11,7 +12,7 @@ use core::ptr;
 use syscalls::Sysno;
 use wakeset_fd::set::{self, Limit, Mask};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{Errno, Verdict, counter, descriptor, escape, listeners, timer, user};
+use wakeset_fd::{Errno, Verdict, counter, descriptor, escape, listeners, pipe, timer, user};
 
 type Syscall = unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
 
@@ -129,6 +130,36 @@ unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
             Sysno::fcntl if matches!(b as c_int, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
                 moving(&[a], Stat::MovedUnmodelled)
             }
+            Sysno::fcntl => {
+                before_fcntl(fd, b as c_int, c);
+                Before::Call
+            }
+            Sysno::pipe => unit(Verdict::Done(pipe::pipe2(a as *mut _, 0))),
+            Sysno::pipe2 => unit(Verdict::Done(pipe::pipe2(a as *mut _, b as c_int))),
+            Sysno::socketpair => unit(Verdict::Done(pipe::socketpair(fd, b as c_int, c as c_int, d as *mut _))),
+            Sysno::sendto if e == 0 && f == 0 && pipe::is_end(fd) => {
+                Before::of(pipe::send(fd, b as *const u8, c, d as c_int))
+            }
+            Sysno::recvfrom if e == 0 && pipe::is_end(fd) => Before::of(pipe::recv(fd, b as *mut u8, c, d as c_int)),
+            Sysno::getsockopt if c as c_int != DEPENDS => Before::Call,
+            Sysno::sendto
+            | Sysno::recvfrom
+            | Sysno::recvmsg
+            | Sysno::recvmmsg
+            | Sysno::shutdown
+            | Sysno::setsockopt
+            | Sysno::getsockopt => {
+                move_end(fd);
+                Before::Call
+            }
+            Sysno::open | Sysno::creat => {
+                before_open(a as *const _);
+                Before::Call
+            }
+            Sysno::openat | Sysno::openat2 => {
+                before_open(b as *const _);
+                Before::Call
+            }
             Sysno::poll | Sysno::ppoll => {
                 before_poll(a as *const _, b as _);
                 Before::Call
@@ -139,10 +170,12 @@ unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
             }
             Sysno::sendmsg => {
                 descriptor::before_sendmsg(b as *const _);
+                move_end(fd);
                 Before::Call
             }
             Sysno::sendmmsg => {
                 before_sendmmsg(b as *const _, c as u32);
+                move_end(fd);
                 Before::Call
             }
             Sysno::fork | Sysno::vfork => {
@@ -177,6 +210,11 @@ unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
                 escape::open_gate();
                 Before::Call
             }
+            Sysno::ioctl => match pipes::ioctl(fd, b as u32, c) {
+                Some(0) => Before::Answer(Ok(0)),
+                Some(_) => Before::Answer(Err(Errno::EFAULT)),
+                None => Before::Call,
+            },
             Sysno::readv
             | Sysno::writev
             | Sysno::preadv

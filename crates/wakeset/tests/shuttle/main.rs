@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 // Bookkeeping of the scenarios, not of the engine: shuttle runs one thread at a time, and these are no points to switch at.
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use wakeset::{
-    Change, Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events, OnError, Piece, Pipe,
-    Room, Source, Timeout, Timer, TimerFlags, Told, explore, set_model_clock,
+    Change, Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events, OnError, Piece,
+    Pipe, Room, Source, Timeout, Timer, TimerFlags, Told, explore, set_model_clock,
 };
 
 /// Reported when the scenario is over, to every waiter: level-triggered and never read.

@@ -1,0 +1,541 @@
+/*
+ * Pipes and pairs of stream sockets: what is in them, and who is told of it, whichever way they leave the process: by fork, exec, spawn,
+ * vfork, a passed descriptor, a name in /proc, a stream, splice. What the two ends do as long as they stay is in
+ * crates/wakeset-fd/tests/semantics/pipe.rs and socket.rs.
+ *
+ * What each case would catch:
+ *   sizes                       a pipe that is smaller or larger than the kernel says
+ *   signals                     a write without SIGPIPE, a pipe that raises no SIGIO
+ *   packets                     a pipe that has been told to keep writes apart, and does not
+ *   other programs              bytes that a child, or the parent after it, does not find
+ *   names                       a pipe opened by its name in /proc that is another one
+ *   streams, vectors, splices   bytes that these overtake
+ *   options                     a socket whose options come too late
+ *   by number                   calls by syscall(2) that go another way
+ *   a handler that writes       a byte lost or a deadlock between a loop and the handler that interrupts it
+ *   threads and forks           a byte lost or doubled while the process forks
+ */
+#include "show.h"
+#include <signal.h>
+#include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+static void make_pipe(int ends[2], int flags)
+{
+	must(pipe2(ends, flags | O_CLOEXEC));
+}
+
+static void make_sockets(int ends[2], int flags)
+{
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0, ends));
+}
+
+static void close_both(const int ends[2])
+{
+	must(close(ends[0]));
+	must(close(ends[1]));
+}
+
+/* What one read gives, as text. */
+static const char *taken(int fd)
+{
+	static char text[5000];
+	ssize_t got = read(fd, text, sizeof text - 1);
+	if (got < 0)
+		return outcome(-1);
+	text[got] = '\0';
+	return text;
+}
+
+static int put(int fd, const char *text)
+{
+	return (int)write(fd, text, strlen(text));
+}
+
+static int there(int fd)
+{
+	int bytes = -1;
+	must(ioctl(fd, FIONREAD, &bytes));
+	return bytes;
+}
+
+static long fill(int fd)
+{
+	long written = 0;
+	while (write(fd, "x", 1) == 1)
+		written++;
+	return written;
+}
+
+static void show_sizes(void)
+{
+	int ends[2];
+	heading("sizes");
+	make_pipe(ends, O_NONBLOCK);
+	number("size", 65536, fcntl(ends[0], F_GETPIPE_SZ));
+	number("holds", 65536, fill(ends[1]));
+	number("FIONREAD", 65536, there(ends[0]));
+	CALL("too small for what is in it", "-1 EBUSY", fcntl(ends[1], F_SETPIPE_SZ, 4096));
+	CALL("twice the size", "131072", fcntl(ends[1], F_SETPIPE_SZ, 131072));
+	number("holds as much again", 65536, fill(ends[1]));
+	close_both(ends);
+	make_pipe(ends, O_NONBLOCK);
+	number("some", 3, put(ends[1], "abc"));
+	CALL("one page", "4096", fcntl(ends[0], F_SETPIPE_SZ, 1));
+	number("holds", 4093, fill(ends[1]));
+	number("in order", 'a', taken(ends[0])[0]);
+	close_both(ends);
+	make_pipe(ends, O_NONBLOCK);
+	CALL("FIONREAD to nowhere", "-1 EFAULT", ioctl(ends[0], FIONREAD, (int *)8));
+	CALL("no terminal", "-1 ENOTTY", ioctl(ends[0], TIOCSTI, ""));
+	CALL("no place in it", "-1 ESPIPE", lseek(ends[0], 0, SEEK_SET));
+	close_both(ends);
+}
+
+static atomic_int pipes_broken, inputs;
+
+static void note_broken(int signal)
+{
+	(void)signal;
+	atomic_fetch_add(&pipes_broken, 1);
+}
+
+static void note_input(int signal)
+{
+	(void)signal;
+	atomic_fetch_add(&inputs, 1);
+}
+
+static void show_signals(void)
+{
+	int ends[2];
+	heading("signals");
+	signal(SIGPIPE, note_broken);
+	make_pipe(ends, 0);
+	number("written", 1, put(ends[1], "x"));
+	must(close(ends[0]));
+	CALL("nobody reads", "-1 EPIPE", write(ends[1], "y", 1));
+	number("SIGPIPE", 1, atomic_load(&pipes_broken));
+	must(close(ends[1]));
+	make_sockets(ends, 0);
+	must(close(ends[0]));
+	CALL("the same of a socket", "-1 EPIPE", write(ends[1], "y", 1));
+	number("SIGPIPE", 2, atomic_load(&pipes_broken));
+	CALL("with MSG_NOSIGNAL", "-1 EPIPE", send(ends[1], "y", 1, MSG_NOSIGNAL));
+	number("none", 2, atomic_load(&pipes_broken));
+	must(close(ends[1]));
+	signal(SIGIO, note_input);
+	make_pipe(ends, O_NONBLOCK);
+	number("written before", 1, put(ends[1], "x"));
+	must(fcntl(ends[0], F_SETOWN, getpid()));
+	must(fcntl(ends[0], F_SETFL, O_NONBLOCK | O_ASYNC));
+	number("written", 1, put(ends[1], "x"));
+	yes("SIGIO", in_time(&inputs));
+	show("read", "xx", taken(ends[0]));
+	close_both(ends);
+}
+
+static void show_packets(void)
+{
+	int ends[2];
+	heading("packets");
+	make_pipe(ends, O_NONBLOCK | O_DIRECT);
+	put(ends[1], "ab");
+	put(ends[1], "c");
+	show("one packet", "ab", taken(ends[0]));
+	show("the next", "c", taken(ends[0]));
+	close_both(ends);
+	make_pipe(ends, O_NONBLOCK);
+	put(ends[1], "ab");
+	must(fcntl(ends[1], F_SETFL, O_NONBLOCK | O_DIRECT));
+	put(ends[1], "c");
+	put(ends[1], "d");
+	show("in a page that has been begun", "abcd", taken(ends[0]));
+	put(ends[1], "e");
+	put(ends[1], "f");
+	show("a packet", "e", taken(ends[0]));
+	show("the next", "f", taken(ends[0]));
+	close_both(ends);
+	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends));
+	put(ends[1], "ab");
+	put(ends[1], "c");
+	show("a message", "ab", taken(ends[0]));
+	close_both(ends);
+}
+
+static int finish_child(pid_t child)
+{
+	int status;
+	must(waitpid(child, &status, 0));
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void show_fork(void (*make)(int[2], int), const char *what)
+{
+	int ends[2], set = must(epoll_create1(EPOLL_CLOEXEC));
+	printf("by fork, %s\n", what);
+	make(ends, O_NONBLOCK);
+	must(watch_new(set, ends[0], EPOLLIN, 'a'));
+	put(ends[1], "ab");
+	put(ends[1], "c");
+	show("one taken", "a=IN", ready(set));
+	char first;
+	number("it is", 1, read(ends[0], &first, 1));
+	pid_t child = must(fork());
+	if (child == 0) {
+		int as_expected = strcmp(taken(ends[0]), "bc") == 0 && there(ends[0]) == 0;
+		put(ends[1], "from the child");
+		_exit(as_expected ? 7 : 8);
+	}
+	number("the child finds the rest", 7, finish_child(child));
+	show("the parent is told", "a=IN", ready(set));
+	show("of what it wrote", "from the child", taken(ends[0]));
+	show("and nothing else", "none", ready(set));
+	close_both(ends);
+	must(close(set));
+}
+
+static void show_programs(void)
+{
+	int in[2], out[2];
+	char *copy[] = {"cat", NULL};
+	heading("other programs");
+	show_fork(make_pipe, "a pipe");
+	show_fork(make_sockets, "sockets");
+	for (int way = 0; way < 4; way++) {
+		static const char *const ways[] = {"fork and exec", "vfork and exec", "posix_spawn", "inherited by posix_spawn"};
+		pid_t child;
+		printf("by %s\n", ways[way]);
+		make_pipe(in, 0);
+		make_pipe(out, 0);
+		put(in[1], "through ");
+		if (way < 2) {
+			child = way == 0 ? must(fork()) : must(vfork());
+			if (child == 0) {
+				dup2(in[0], 0);
+				dup2(out[1], 1);
+				execvp("cat", copy);
+				_exit(9);
+			}
+		} else if (way == 2) {
+			posix_spawn_file_actions_t actions;
+			must_be_zero(posix_spawn_file_actions_init(&actions));
+			must_be_zero(posix_spawn_file_actions_adddup2(&actions, in[0], 0));
+			must_be_zero(posix_spawn_file_actions_adddup2(&actions, out[1], 1));
+			must_be_zero(posix_spawnp(&child, "cat", &actions, NULL, copy, environ));
+			posix_spawn_file_actions_destroy(&actions);
+		} else {
+			char script[64];
+			char *shell[] = {"sh", "-c", script, NULL};
+			must(fcntl(in[0], F_SETFD, 0));
+			must(fcntl(out[1], F_SETFD, 0));
+			snprintf(script, sizeof script, "cat <&%d >&%d", in[0], out[1]);
+			must_be_zero(posix_spawnp(&child, "sh", NULL, NULL, shell, environ));
+		}
+		must(close(in[0]));
+		must(close(out[1]));
+		put(in[1], "another program");
+		must(close(in[1]));
+		char text[64];
+		size_t used = 0;
+		for (ssize_t got; (got = must(read(out[0], text + used, sizeof text - 1 - used))) > 0;)
+			used += (size_t)got;
+		text[used] = '\0';
+		show("came back", "through another program", text);
+		number("it ended", 0, finish_child(child));
+		must(close(out[0]));
+	}
+}
+
+static void show_passed(void)
+{
+	int ends[2], way[2];
+	char byte = 'p', control[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec vector = {&byte, 1};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	heading("a passed descriptor");
+	make_pipe(ends, O_NONBLOCK);
+	make_sockets(way, 0);
+	put(ends[1], "ab");
+	put(way[1], "q");
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(head), &ends[0], sizeof(int));
+	number("sent", 1, sendmsg(way[1], &message, 0));
+	must(close(ends[0]));
+	number("what was sent before", 1, recv(way[0], &byte, 1, 0));
+	number("is", 'q', byte);
+	number("received", 1, recvmsg(way[0], &message, 0));
+	int copy;
+	memcpy(&copy, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof copy);
+	put(ends[1], "c");
+	show("by its new number", "abc", taken(copy));
+	must(close(copy));
+	must(close(ends[1]));
+	close_both(way);
+}
+
+static void show_names(void)
+{
+	int ends[2];
+	char name[64];
+	static const char *const names[] = {"/proc/self/fd/%d", "/dev/fd/%d"};
+	heading("names");
+	for (int i = 0; i < 4; i++) {
+		make_pipe(ends, O_NONBLOCK);
+		put(ends[1], "by ");
+		snprintf(name, sizeof name, names[i % 2], ends[1]);
+		FILE *file = i < 2 ? NULL : fopen(name, "w");
+		int again = file ? fileno(file) : must(open(name, O_WRONLY | O_NONBLOCK));
+		put(again, "name");
+		show("written", "by name", taken(ends[0]));
+		must(close(ends[1]));
+		show("a writer is left", "-1 EAGAIN", taken(ends[0]));
+		if (file)
+			fclose(file);
+		else
+			must(close(again));
+		show("none is", "", taken(ends[0]));
+		must(close(ends[0]));
+	}
+}
+
+static void show_other_calls(void)
+{
+	int ends[2], more[2];
+	char one[2], two[8];
+	heading("streams, vectors, splices");
+	make_pipe(ends, O_NONBLOCK);
+	struct iovec out[] = {{"ab", 2}, {"cde", 3}}, in[] = {{one, 2}, {two, 8}};
+	put(ends[1], "0");
+	number("writev", 5, writev(ends[1], out, 2));
+	number("readv", 6, readv(ends[0], in, 2));
+	number("its first", '0', one[0]);
+	number("its last", 'e', two[3]);
+	close_both(ends);
+	make_pipe(ends, O_NONBLOCK);
+	put(ends[1], "line one\nline ");
+	FILE *stream = fdopen(ends[0], "r");
+	char line[64];
+	show("fgets", "line one\n", fgets(line, sizeof line, stream));
+	put(ends[1], "two\n");
+	show("fgets", "line two\n", fgets(line, sizeof line, stream));
+	fclose(stream);
+	must(close(ends[1]));
+	make_pipe(ends, O_NONBLOCK);
+	make_pipe(more, O_NONBLOCK);
+	put(ends[1], "abc");
+	put(more[1], "0");
+	number("tee", 3, tee(ends[0], more[1], 10, 0));
+	number("splice", 3, splice(ends[0], NULL, more[1], NULL, 10, 0));
+	show("both", "0abcabc", taken(more[0]));
+	close_both(ends);
+	close_both(more);
+	make_sockets(ends, SOCK_NONBLOCK);
+	put(ends[1], "x");
+	struct pollfd asked[] = {{ends[0], POLLIN | POLLOUT, 0}, {ends[1], POLLIN | POLLOUT, 0}};
+	number("poll", 2, poll(asked, 2, 0));
+	number("one", POLLIN | POLLOUT, asked[0].revents);
+	number("the other", POLLOUT, asked[1].revents);
+	close_both(ends);
+	make_pipe(ends, O_NONBLOCK);
+	put(ends[1], "x");
+	fd_set set;
+	FD_ZERO(&set);
+	FD_SET(ends[0], &set);
+	number("select", 1, select(ends[0] + 1, &set, NULL, NULL, &(struct timeval){0, 0}));
+	close_both(ends);
+}
+
+static void show_options(void)
+{
+	int ends[2], on = 1, size = 0;
+	int *volatile nowhere = (int *)8;
+	socklen_t len = sizeof size;
+	char text[16], control[CMSG_SPACE(sizeof(struct ucred))];
+	struct iovec vector = {text, sizeof text};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	heading("options");
+	make_sockets(ends, SOCK_NONBLOCK);
+	put(ends[1], "before");
+	must(getsockopt(ends[1], SOL_SOCKET, SO_TYPE, &size, &len));
+	number("a stream", SOCK_STREAM, size);
+	must(setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on));
+	number("received", 6, recvmsg(ends[0], &message, 0));
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+	yes("with credentials", head && head->cmsg_type == SCM_CREDENTIALS);
+	number("to whom nothing is addressed", 0, message.msg_namelen);
+	close_both(ends);
+	make_sockets(ends, SOCK_NONBLOCK);
+	must(setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)));
+	yes("fewer fit into less", fill(ends[1]) < 100);
+	close_both(ends);
+	make_sockets(ends, 0);
+	must(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){0, 20000}, sizeof(struct timeval)));
+	CALL("a limit", "-1 EAGAIN", recv(ends[0], text, 1, 0));
+	CALL("with an address", "-1 EISCONN", sendto(ends[0], "x", 1, 0, (struct sockaddr *)&(struct sockaddr){AF_UNIX, ""}, 2));
+	CALL("listen", "-1 EINVAL", listen(ends[0], 1));
+	close_both(ends);
+	make_pipe(ends, O_NONBLOCK);
+	CALL("send on a pipe", "-1 ENOTSOCK", send(ends[1], "x", 1, 0));
+	CALL("shutdown of a pipe", "-1 ENOTSOCK", shutdown(ends[1], SHUT_WR));
+	close_both(ends);
+	CALL("not a pair of those", "-1 EOPNOTSUPP", socketpair(AF_INET, SOCK_STREAM, 0, ends));
+	CALL("to nowhere", "-1 EFAULT", pipe2(nowhere, 0));
+	CALL("to nowhere", "-1 EFAULT", socketpair(AF_UNIX, SOCK_STREAM, 0, nowhere));
+}
+
+static void show_by_number(void)
+{
+	int ends[2], bytes;
+	char text[16];
+	heading("by number");
+	must(syscall(SYS_pipe2, ends, O_NONBLOCK));
+	put(ends[1], "a");
+	number("write", 1, syscall(SYS_write, ends[1], "b", 1));
+	number("FIONREAD", 0, syscall(SYS_ioctl, ends[0], FIONREAD, &bytes));
+	number("says", 2, bytes);
+	number("read", 2, syscall(SYS_read, ends[0], text, sizeof text));
+	number("in order", 'b', text[1]);
+	must(syscall(SYS_fcntl, ends[0], F_SETFL, 0));
+	put(ends[1], "a");
+	number("read", 1, read(ends[0], text, 2));
+	must(syscall(SYS_close, ends[1]));
+	show("the end", "", taken(ends[0]));
+	must(close(ends[0]));
+	must(syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends));
+	number("sendto", 2, syscall(SYS_sendto, ends[1], "ab", 2, 0, NULL, 0));
+	number("recvfrom", 1, syscall(SYS_recvfrom, ends[0], text, 1, 0, NULL, NULL));
+	number("a look", 1, syscall(SYS_recvfrom, ends[0], text, 9, MSG_PEEK, NULL, NULL));
+	must(syscall(SYS_shutdown, ends[1], SHUT_WR));
+	show("what is left", "b", taken(ends[0]));
+	show("the end", "", taken(ends[0]));
+	close_both(ends);
+}
+
+/* ---- a handler that writes ---- */
+
+static int handler_end = -1;
+static atomic_long raised;
+
+static void write_in_handler(int signal)
+{
+	int saved = errno;
+	char byte = (char)signal;
+	if (write(handler_end, &byte, 1) == 1)
+		atomic_fetch_add(&raised, 1);
+	errno = saved;
+}
+
+static void show_handler(void)
+{
+	int ends[2], set = must(epoll_create1(EPOLL_CLOEXEC));
+	long heard = 0, own = 0;
+	heading("a handler that writes");
+	make_pipe(ends, O_NONBLOCK);
+	handler_end = ends[1];
+	must(watch_new(set, ends[0], EPOLLIN | EPOLLET, 'a'));
+	struct sigaction action = {.sa_handler = write_in_handler, .sa_flags = SA_RESTART};
+	must(sigaction(SIGALRM, &action, NULL));
+	must(setitimer(ITIMER_REAL, &(struct itimerval){{0, 100}, {0, 100}}, NULL));
+	for (int64_t end = now() + 300 * 1000000LL; now() < end;) {
+		struct epoll_event event;
+		char bytes[64];
+		/* Different bytes, so that the handler interrupts every way of a write. */
+		if (write(ends[1], "own", 3) == 3)
+			own += 3;
+		if (epoll_wait(set, &event, 1, 10) == 1)
+			for (ssize_t got; (got = read(ends[0], bytes, sizeof bytes)) > 0;)
+				heard += got;
+	}
+	must(setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL));
+	yes("it ran", atomic_load(&raised) > 0);
+	heard += there(ends[0]);
+	number("bytes that are missing", 0, atomic_load(&raised) + own - heard);
+	close_both(ends);
+	must(close(set));
+}
+
+/* ---- threads and forks ---- */
+
+enum { WRITERS = 2, EACH = 4000 };
+
+static void *write_many(void *argument)
+{
+	int fd = *(int *)argument;
+	for (int i = 0; i < EACH;) {
+		if (write(fd, i % 7 ? "x" : "yz", i % 7 ? 1 : 2) > 0)
+			i++;
+		else
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void show_threads(void (*make)(int[2], int), const char *what)
+{
+	printf("%s\n", what);
+	for (int round = 0; round < 10; round++) {
+		int ends[2], set = must(epoll_create1(EPOLL_CLOEXEC));
+		struct thread writers[WRITERS];
+		long expected = 0, heard = 0;
+		for (int i = 0; i < EACH; i++)
+			expected += WRITERS * (i % 7 ? 1 : 2);
+		make(ends, O_NONBLOCK);
+		must(watch_new(set, ends[0], EPOLLIN | (round % 2 ? EPOLLET : 0), 'a'));
+		for (int i = 0; i < WRITERS; i++)
+			start(&writers[i], write_many, &ends[1]);
+		int forks = 0;
+		while (heard < expected) {
+			struct epoll_event event;
+			char bytes[64];
+			if (must(epoll_wait(set, &event, 1, 5000)) == 0)
+				break;
+			for (ssize_t got; (got = read(ends[0], bytes, sizeof bytes)) > 0;)
+				heard += got;
+			if (forks < 1 && heard > expected / 10 * round) {
+				forks++;
+				pid_t child = must(fork());
+				if (child == 0)
+					_exit(0);
+				finish_child(child);
+			}
+		}
+		if (heard != expected)
+			number("bytes", expected, heard);
+		if (heard < expected)
+			give_up();
+		for (int i = 0; i < WRITERS; i++)
+			finish(&writers[i]);
+		number("bytes left", 0, there(ends[0]));
+		close_both(ends);
+		must(close(set));
+	}
+}
+
+int main(void)
+{
+	show_sizes();
+	show_signals();
+	show_packets();
+	show_programs();
+	show_passed();
+	show_names();
+	show_other_calls();
+	show_options();
+	show_by_number();
+	show_handler();
+	heading("threads and forks");
+	show_threads(make_pipe, "a pipe");
+	show_threads(make_sockets, "sockets");
+	return verdict();
+}
