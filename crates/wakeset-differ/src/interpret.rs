@@ -263,16 +263,25 @@ impl<W: World> Interpreter<W> {
             Op::Pipe { slot, other } | Op::Sockets { slot, other } => {
                 self.room_for(2)?;
                 let pair = self.memory.put(2048, [-1, -1]);
+                // Every second one keeps its messages apart: the kernel's, and so descriptors that are from the beginning.
+                let kernels = slot % 2 == 0;
                 let result = if let Op::Pipe { .. } = op {
-                    self.call(Sysno::pipe2, &[pair, libc::O_NONBLOCK as usize])
+                    let flags = libc::O_NONBLOCK | if kernels { libc::O_DIRECT } else { 0 };
+                    self.call(Sysno::pipe2, &[pair, flags as usize])
                 } else {
-                    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK;
+                    let kind = libc::SOCK_NONBLOCK | if kernels { libc::SOCK_SEQPACKET } else { libc::SOCK_STREAM };
                     self.call(Sysno::socketpair, &[libc::AF_UNIX as usize, kind as usize, 0, pair])
                 };
                 let [first, second] = self.memory.get::<[c_int; 2]>(pair);
                 if result == 0 {
-                    self.made(first as isize, slot, Kind::Other);
-                    self.made(second as isize, other, Kind::Other);
+                    if kernels {
+                        self.model.made(first, Kind::Other);
+                        self.model.made(second, Kind::Other);
+                    } else {
+                        self.model.made_streams([first, second]);
+                    }
+                    self.set_slot(slot, first);
+                    self.set_slot(other, second);
                     beside = (first as u64) << 32 | second as u64;
                 }
                 result
@@ -308,8 +317,17 @@ impl<W: World> Interpreter<W> {
                         self.model.moves(number);
                     }
                 }
+                let is_stream = self.model.kind(number) == Some(Kind::Stream);
+                if is_stream && !readable {
+                    // It moves where there is a way to write.
+                    self.settle(number, sink);
+                }
                 let result = self.call(Sysno::write, &[number as usize, place, len.into()]);
-                if result >= 8 {
+                if is_stream {
+                    if result > 0 && self.model.wrote_to_stream(number, result as u64) {
+                        self.settle(number, sink);
+                    }
+                } else if result >= 8 {
                     self.model.wrote(number, value);
                 }
                 result
@@ -329,12 +347,27 @@ impl<W: World> Interpreter<W> {
                         self.model.moves(number);
                     }
                 }
+                let is_stream = self.model.kind(number) == Some(Kind::Stream);
+                let writable = match at {
+                    At::Good => true,
+                    At::Before(n) => n >= len,
+                    _ => false,
+                };
+                if is_stream && !writable {
+                    // It moves if there is something in it, or the place is nowhere.
+                    self.settle(number, sink);
+                }
                 let result = self.call(Sysno::read, &[number as usize, place, len.into()]);
+                if is_stream && at == At::Good && result > 0 {
+                    // SAFETY: the bytes are in the first page.
+                    let bytes = unsafe { std::slice::from_raw_parts(place as *const u8, result as usize) };
+                    beside = bytes.iter().fold(result as u64, |sum, byte| sum.wrapping_mul(257) + u64::from(*byte));
+                }
                 // A buffer that could be there is found missing when the value has been taken.
                 if is_counter && (result > 0 || result == -(libc::EFAULT as isize) && at != At::High) {
                     self.model.has_read(number);
                 }
-                if result == 8 {
+                if result == 8 && !is_stream {
                     beside = self.memory.get(place);
                 }
                 result
@@ -459,7 +492,7 @@ impl<W: World> Interpreter<W> {
             }
             Op::Nonblocking { slot, on, ioctl } => {
                 let number = self.number(slot);
-                if self.model.kind(number) == Some(Kind::Other) {
+                if matches!(self.model.kind(number), Some(Kind::Other | Kind::Stream)) {
                     return None;
                 }
                 let result = if ioctl {
@@ -523,6 +556,9 @@ impl<W: World> Interpreter<W> {
             Op::Shutdown { slot, how } => {
                 let number = self.number(slot);
                 self.no_bell(number)?;
+                if self.model.kind(number) == Some(Kind::Stream) {
+                    self.model.moves(number);
+                }
                 self.call(Sysno::shutdown, &[number as usize, how as usize])
             }
             Op::Fork => {

@@ -24,6 +24,8 @@ pub enum Kind {
     Timer,
     /// An epoll set.
     Set,
+    /// An end of a pipe or socket pair that begins in user space.
+    Stream,
     /// Something that Wakeset leaves to the kernel.
     Other,
 }
@@ -65,7 +67,10 @@ struct Description {
     moved: bool,
     nonblocking: bool,
     semaphore: bool,
+    /// Of an eventfd; of a stream, an upper bound on the room it may have taken.
     value: u64,
+    /// Of a stream: its other end, while that is open.
+    other: u8,
     /// Of a set: it has, or had, a watch in the kernel.
     has_kernel: bool,
     /// Of a set: it may hold edges in the kernel.
@@ -84,6 +89,7 @@ impl Description {
             nonblocking: true,
             semaphore: false,
             value: 0,
+            other: NOBODY,
             has_kernel: false,
             kernel_edges: false,
             scrambled: false,
@@ -176,6 +182,24 @@ impl Model {
         self.give_number(number, place);
     }
 
+    /// Both ends of a new stream.
+    pub fn made_streams(&mut self, numbers: [i32; 2]) {
+        numbers.iter().for_each(|number| self.made(*number, Kind::Stream));
+        if let [Some(one), Some(other)] = numbers.map(|number| self.at(number)) {
+            self.descriptions[one].other = other as u8;
+            self.descriptions[other].other = one as u8;
+        }
+    }
+
+    /// Something has been written to a stream. Whether it is to move on all sides: it might not hold more in user space.
+    pub fn wrote_to_stream(&mut self, number: i32, len: u64) -> bool {
+        self.at(number).is_some_and(|place| {
+            let stream = &mut self.descriptions[place];
+            stream.value = stream.value.saturating_add(len + 16);
+            !stream.moved && stream.value > 3000
+        })
+    }
+
     /// A new eventfd at `number`.
     pub fn made_counter(&mut self, number: i32, initial: u32, flags: i32) {
         self.made(number, Kind::Counter);
@@ -253,11 +277,29 @@ impl Model {
         if self.descriptions[place].refs > 0 {
             return;
         }
+        if self.descriptions[place].kind == Kind::Stream {
+            // The other end moves before; what watches this one is forgotten.
+            self.forget_watches_on(place);
+            self.move_one(Some(place));
+            if let Some(other) = self.other(place) {
+                self.descriptions[other].other = NOBODY;
+            }
+        }
         self.live &= !(1 << place);
         self.descriptions[place].watches.clear();
+        self.forget_watches_on(place);
+    }
+
+    fn forget_watches_on(&mut self, place: usize) {
         for set in bits(self.live) {
             self.descriptions[set].watches.retain(|watch| usize::from(watch.description) != place);
         }
+    }
+
+    /// The other end of a stream.
+    fn other(&self, place: usize) -> Option<usize> {
+        let other = self.descriptions[place].other;
+        (self.descriptions[place].kind == Kind::Stream && other != NOBODY).then_some(usize::from(other))
     }
 
     // Counters.
@@ -515,6 +557,9 @@ impl Model {
             let Some(next) = bits(todo & !moved).find(|it| self.descriptions[*it].is_in_process()) else { break };
             moved |= 1 << next;
             self.descriptions[next].moved = true;
+            if let Some(other) = self.other(next) {
+                todo |= 1 << other;
+            }
             if self.is_set(next) {
                 let it = &mut self.descriptions[next];
                 it.has_kernel = true;
@@ -540,8 +585,10 @@ impl Model {
         if moved == 0 {
             return;
         }
-        // One counter alone: its edges are told apart, unless the kernel half may hold others.
-        let alone = moved.is_power_of_two() && !self.is_set(moved.trailing_zeros() as usize);
+        // One counter or pair alone: its edges are told apart, unless the kernel half may hold others.
+        let first = moved.trailing_zeros() as usize;
+        let pair = 1 << first | self.other(first).map_or(0, |other| 1 << other);
+        let alone = moved & !pair == 0 && !self.is_set(first);
         for set in bits(self.live) {
             for i in 0..self.descriptions[set].watches.len() {
                 let watch = self.descriptions[set].watches[i];
@@ -550,7 +597,10 @@ impl Model {
                 }
                 let it = &mut self.descriptions[set];
                 it.kernel_edges |= watch.events & (ET | ONESHOT) != 0;
-                if watch.events & ET != 0 && !(alone && edges_before & (1 << set) == 0) {
+                let is_stream = self.descriptions[usize::from(watch.description)].kind == Kind::Stream;
+                // A disarmed watch of a stream hears of its end (known difference 50).
+                let disarmed = watch.events & ONESHOT != 0 && is_stream;
+                if disarmed || watch.events & ET != 0 && !(alone && edges_before & (1 << set) == 0) {
                     // Armed anew it is ready from now on here, and from the move on there.
                     self.scramble(set);
                     let depth = self.depth(set);

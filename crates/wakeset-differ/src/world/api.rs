@@ -56,6 +56,16 @@ impl World for Api {
                 Sysno::epoll_pwait2 => {
                     of(wakeset_fd::epoll_pwait2(fd, events, c as c_int, d as *const _, e as *const _))
                 }
+                Sysno::pipe2 => of(wakeset_fd::pipe2(a as *mut c_int, b as c_int).map(|()| 0)),
+                Sysno::socketpair => {
+                    of(wakeset_fd::socketpair(fd, b as c_int, c as c_int, d as *mut c_int).map(|()| 0))
+                }
+                Sysno::shutdown => {
+                    if wakeset_fd::pipe::is_end(fd) {
+                        escape::fd(fd, Stat::MovedUnmodelled);
+                    }
+                    kernel()
+                }
                 Sysno::read => of(wakeset_fd::read(fd, b as *mut u8, c)),
                 Sysno::write => of(wakeset_fd::write(fd, b as *const u8, c)),
                 Sysno::close => of(wakeset_fd::close(fd).map(|()| 0)),
