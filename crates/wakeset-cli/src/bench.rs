@@ -17,6 +17,7 @@ mod pingpong;
 mod policies;
 mod realtime;
 mod report;
+pub mod selfpipe;
 mod stress;
 mod timer;
 pub mod uffd;
@@ -85,6 +86,8 @@ enum Name {
     Inversion,
     /// Worker processes that share a listener; `--threads` says how many workers
     Herd,
+    /// An event loop that is woken through a pipe or socket pair of its own, asyncio's too
+    Selfpipe,
     /// Threads that serve a userfaultfd; `--threads` says how many touch memory
     Uffd,
 }
@@ -241,7 +244,7 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
     if let Some(option) = options.group.stranger(options.name) {
         return Err(Failure::own(format!("{option} is for bench herd or bench uffd")));
     }
-    if matches!(options.name, Name::Batch | Name::Herd | Name::Uffd) && options.ready_list.is_some() {
+    if matches!(options.name, Name::Batch | Name::Herd | Name::Selfpipe | Name::Uffd) && options.ready_list.is_some() {
         return Err(Failure::own("--ready-list is not for this benchmark: leave it out"));
     }
     let threads = options.threads.as_deref();
@@ -257,6 +260,7 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Name::Policies => policies::policies(options),
         Name::Inversion => inversion::inversion(options),
         Name::Herd => herd::herd(options),
+        Name::Selfpipe => selfpipe::selfpipe(options),
         Name::Uffd => uffd::uffd(options),
     }
 }

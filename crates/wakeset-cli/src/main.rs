@@ -58,6 +58,9 @@ enum Command {
     /// The program of `bench uffd`
     #[command(name = "__uffd", hide = true)]
     Uffd(bench::uffd::program::Options),
+    /// The program of `bench selfpipe`
+    #[command(name = "__selfpipe", hide = true)]
+    Selfpipe(bench::selfpipe::program::Options),
     /// A worker of `bench herd`
     #[command(name = "__herd", hide = true)]
     Herd(bench::herd::worker::Options),
@@ -90,6 +93,7 @@ fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Stress { producers, adds } => demo::program::stress(producers, adds).map(|()| 0),
         Command::Pingpong { rounds } => demo::program::pingpong(rounds).map(|()| 0),
         Command::Uffd(options) => bench::uffd::program::run(&options).map(|()| 0),
+        Command::Selfpipe(options) => bench::selfpipe::program::run(&options).map(|()| 0),
         Command::Herd(options) => bench::herd::worker::run(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {

@@ -238,6 +238,26 @@ fn herd_counts_every_connection() {
     }
 }
 
+/// Each of its programs checks that what it writes is read.
+#[test]
+fn selfpipe_measures_each_means_on_both_sides() {
+    let (output, rows) = bench("selfpipe", &["selfpipe", "--secs", "0.5"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let means: Vec<_> = rows.iter().map(|row| row["params"]["means"].as_str().unwrap_or("?")).collect();
+    let [raw @ .., last] = means.as_slice() else { panic!("no rows") };
+    if *last == "asyncio" {
+        assert_eq!(raw, ["pipe", "socketpair", "pipe", "socketpair"]);
+    } else {
+        skip("there is no python3 with asyncio");
+        assert_eq!(means, ["pipe", "socketpair", "pipe", "socketpair"]);
+    }
+    for row in &rows {
+        for side in ["kernel", "wakeset"] {
+            assert!(row[side]["median"].as_f64() > Some(0.0), "{row}");
+        }
+    }
+}
+
 #[test]
 fn options_of_one_benchmark_are_refused_by_another() {
     let cases = [("stress", ["--order", "lifo"]), ("uffd", ["--clients", "2"]), ("herd", ["--size", "8"])];

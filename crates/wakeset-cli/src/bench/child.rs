@@ -17,11 +17,17 @@ pub const ORDER_VARIABLE: &str = "WAKESET_ORDER";
 pub fn command(arguments: &[String], preload: Option<Order>) -> Result<Command, Failure> {
     let mut command = Command::new(own_executable()?);
     command.args(arguments);
+    self::preload(&mut command, preload)?;
+    Ok(command)
+}
+
+/// Has a program run under the interposer, if that is asked for.
+pub fn preload(command: &mut Command, preload: Option<Order>) -> Result<(), Failure> {
     if let Some(order) = preload {
         command.env(PRELOAD_VARIABLE, with_ours(std::env::var_os(PRELOAD_VARIABLE), &find_library()?));
         command.env(ORDER_VARIABLE, order.name());
     }
-    Ok(command)
+    Ok(())
 }
 
 /// Runs it to its end and reads the JSON that it prints.
