@@ -520,7 +520,7 @@ static void show_no_memory(int error)
 	int listener = listen_on(AF_INET), set = must(epoll_create1(EPOLL_CLOEXEC)), ends[2];
 	struct pollfd fds = {listener, POLLIN, 0};
 	struct deed deed;
-	must(pipe2(ends, O_CLOEXEC));
+	kernel_pipe(ends, O_CLOEXEC);
 	CALL("ADD", "0", watch_new(set, listener, EPOLLIN, 'l'));
 	CALL("ADD of a pipe", "0", watch_new(set, ends[0], EPOLLIN, 'p'));
 	for (int round = 0; round < 6; round++) {

@@ -30,6 +30,10 @@ fn int(result: c_int) -> isize {
     if result < 0 { last_errno() } else { result as isize }
 }
 
+fn of(result: Result<(), wakeset_fd::Errno>) -> isize {
+    result.map_or_else(|errno| -(errno.into_raw() as isize), |()| 0)
+}
+
 fn size(result: ssize_t) -> isize {
     if result < 0 { last_errno() } else { result }
 }
@@ -61,6 +65,15 @@ impl World for Library {
                 Sysno::sendmsg => size(io::ws_sendmsg(fd, b as *const _, c as c_int)),
                 Sysno::poll => int(io::ws_poll(a as *mut _, b as libc::nfds_t, c as c_int)),
                 Sysno::select => int(io::ws_select(fd, b as *mut _, c as *mut _, d as *mut _, e as *mut _)),
+                // Those of the crate below, which the library's calls know as well.
+                Sysno::pipe2 => of(wakeset_fd::pipe2(a as *mut c_int, b as c_int)),
+                Sysno::socketpair => of(wakeset_fd::socketpair(fd, b as c_int, room, d as *mut c_int)),
+                Sysno::shutdown => {
+                    if wakeset_fd::pipe::is_end(fd) {
+                        descriptor::ws_release(fd);
+                    }
+                    raw(number, arguments)
+                }
                 // What the library has no form of: the program says so before.
                 Sysno::pread64 | Sysno::splice => {
                     descriptor::ws_release(fd);
