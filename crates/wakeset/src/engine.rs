@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::lock::ScanLock;
 use crate::pool::Pool;
 use crate::set::SetCore;
+use crate::set::ring::RingCore;
 use crate::sync::{AtomicUsize, Ordering};
 use crate::watch::Watch;
 use core::fmt;
@@ -31,6 +32,7 @@ enum Hold {
 pub(crate) struct Shared {
     pub(crate) watches: Pool<Watch>,
     pub(crate) sets: Pool<SetCore>,
+    pub(crate) rings: Pool<RingCore>,
     /// Taken to add a set to a set, or a source to a set that is itself watched; never by a harvest, a removal or a
     /// close. See [`nesting`](crate::nesting).
     /// Guards a count of the walks that its checks have made.
@@ -106,6 +108,7 @@ impl Shared {
         Self {
             watches: Pool::new(),
             sets: Pool::new(),
+            rings: Pool::new(),
             nesting: ScanLock::new(0),
             watched: AtomicUsize::new(0),
             watch_limit,

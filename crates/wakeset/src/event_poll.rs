@@ -435,6 +435,8 @@ impl<R: ReadyList> Drop for EventPoll<R> {
     fn drop(&mut self) {
         let core = self.core.as_ptr();
         self.core().close();
+        // SAFETY: whoever takes from the ring borrows the set.
+        unsafe { self.core().end_ring() };
         // SAFETY: closed, and this handle was the last way to it but for late wakers.
         unsafe { self.engine.shared().sets.give(core, core) };
     }

@@ -27,6 +27,7 @@ mod counter;
 mod engine;
 mod error;
 mod event_poll;
+mod event_ring;
 mod events;
 #[cfg(any(loom, shuttle))]
 mod explore;
@@ -59,6 +60,7 @@ pub use counter::{Counter, CounterFlags};
 pub use engine::Engine;
 pub use error::Error;
 pub use event_poll::{EventPoll, Woken};
+pub use event_ring::EventRing;
 pub use events::{Event, Events};
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]

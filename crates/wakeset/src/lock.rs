@@ -77,6 +77,12 @@ impl RawLock {
         }
     }
 
+    /// Whether nobody holds it or waits for it.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.word().load(Ordering::SeqCst) == FREE
+    }
+
     /// Takes the lock if nobody holds it; whether it did.
     #[inline]
     pub fn try_lock(&self) -> bool {

@@ -31,8 +31,10 @@ use core::ptr;
 use hashbrown::HashTable;
 
 mod planning;
+pub(crate) mod ring;
 pub(crate) use planning::Minding;
 use planning::Plans;
+use ring::RingCore;
 
 /// A set, in type-stable memory. Public in name only: [`Source::as_set`] mentions it.
 #[doc(hidden)]
@@ -73,6 +75,8 @@ pub struct SetCore {
     set_again: AtomicU32,
     /// Not 0: there are, or were, watches that time can make ready.
     timed: AtomicU32,
+    /// The event ring, null for none. Set and taken away under the scan lock.
+    ring: AtomicPtr<RingCore>,
 }
 
 /// Its own cache line, against false sharing.
@@ -225,6 +229,7 @@ impl Pooled for SetCore {
             led_until: AtomicU64::new(NEVER),
             set_again: AtomicU32::new(0),
             timed: AtomicU32::new(0),
+            ring: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -323,6 +328,9 @@ impl SetCore {
     /// attention was called.
     fn begin_scan(&self) -> (ScanGuard<'_, Scan>, bool) {
         let mut scan = self.scan.lock();
+        if let Some(ring) = self.ring() {
+            ring.recall(&mut scan);
+        }
         let mut attention = self.collect(&mut scan);
         if attention {
             self.plan_in_hand(&mut scan);
@@ -373,11 +381,21 @@ impl SetCore {
 
     /// Ends work on the ready list: unlocks, and passes on to the next waiter what is left. `again` calls for attention.
     fn end_scan(&self, scan: ScanGuard<'_, Scan>, again: bool) {
+        self.end_scan_before(scan, again, 0);
+    }
+
+    /// The same for a caller who takes up to `room` events out of the ring next.
+    fn end_scan_before(&self, scan: ScanGuard<'_, Scan>, again: bool, room: usize) {
         if again {
             self.incoming.call_attention();
         }
         step!(end_before_hint);
-        let left = scan.pending.len;
+        let (in_ring, for_others) = self.ring().map_or((0, false), |ring| (ring.in_use(), ring.filled() > room as u64));
+        let pending = scan.pending.len;
+        if let Some(ring) = self.ring() {
+            ring.behind.store(pending, Ordering::Relaxed);
+        }
+        let left = if mutant!("ring_is_no_hint") { pending } else { pending + in_ring };
         if left != 0 || self.pending_hint.load(Ordering::Relaxed) != 0 {
             // A read-modify-write, for the check of the sleepers below.
             self.pending_hint.swap(left, Ordering::SeqCst);
@@ -386,7 +404,7 @@ impl SetCore {
         let earlier = self.publish_deadline(&scan);
         drop(scan);
         step!(end_unlocked);
-        if (left != 0 || again) && !mutant!("leftovers_kick_nobody") {
+        if (pending != 0 || for_others || again) && !mutant!("leftovers_kick_nobody") {
             self.sleepers.kick();
             step!(end_kicked);
         } else if earlier && !mutant!("earlier_is_unheard") {
@@ -620,7 +638,7 @@ impl SetCore {
 
     /// Takes the scan lock for changes of the interest list.
     pub(crate) fn begin_changes(&self) -> Changing<'_> {
-        Changing { set: self, scan: self.scan.lock(), newly_ready: false }
+        Changing { set: self, scan: self.scan.lock(), quiet: Quiet(None), newly_ready: false }
     }
 
     /// Adds a watch. `attached` runs once the watch is in the source's queue and may refuse it.
@@ -720,6 +738,13 @@ impl SetCore {
         self.begin_changes().remove(fd, source)
     }
 
+    /// Unlocks after removals.
+    fn end_removal(&self, scan: ScanGuard<'_, Scan>) {
+        let quiet = Quiet(self.ring());
+        drop(scan);
+        drop(quiet);
+    }
+
     /// Closes the set: no new watches, and all it has are gone.
     pub(crate) fn close(&self) {
         step!(close_before_queue);
@@ -728,6 +753,9 @@ impl SetCore {
         let mut scan = self.scan.lock();
         step!(close_before_forget);
         scan.closed = true;
+        if let Some(ring) = self.ring() {
+            ring.recall(&mut scan);
+        }
         self.collect(&mut scan);
         for watch in core::mem::take(&mut scan.interest) {
             self.forget(&mut scan, watch);
@@ -742,6 +770,7 @@ impl SetCore {
             unsafe { self.home().watches.give(first, last) };
             scan.free = ptr::null_mut();
         }
+        self.end_removal(scan);
     }
 
     pub(crate) fn pass_through(&self) {
@@ -777,6 +806,7 @@ impl SetCore {
         // SAFETY: the watch is this set's and we hold the scan lock; the same for all below.
         let word = &unsafe { shared(watch) }.state;
         scan.plans.remove(watch);
+        self.leave_ring(watch);
         if State(word.load(Ordering::SeqCst)).is_queued() && self.collect(scan) && !mutant!("removal_takes_attention") {
             self.incoming.call_attention();
         }
@@ -829,6 +859,10 @@ impl SetCore {
         }
         step!(change_marked);
         // What became ready before comes before it.
+        if let Some(ring) = self.ring() {
+            ring.reclaim(scan, None);
+            ring.behind.store(1, Ordering::Relaxed);
+        }
         if self.collect(scan) {
             self.incoming.call_attention();
         }
@@ -868,11 +902,25 @@ pub(crate) enum Kept {
     Unknown,
 }
 
+/// Waits, at its end, until nobody takes from the ring who may be about to poll the source of a watch that has been removed.
+#[derive(Debug)]
+struct Quiet<'a>(Option<&'a RingCore>);
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        if let Some(ring) = self.0 {
+            ring.quiesce();
+        }
+    }
+}
+
 /// Changes of a set's interest list under one hold of its scan lock.
 #[derive(Debug)]
 pub(crate) struct Changing<'a> {
     set: &'a SetCore,
     scan: ScanGuard<'a, Scan>,
+    /// Behind the lock: dropped when it is free.
+    quiet: Quiet<'a>,
     /// Whether one of the changes made a watch ready that was not on the ready list.
     newly_ready: NewlyReady,
 }
@@ -915,12 +963,11 @@ impl Changing<'_> {
         if State(word.load(Ordering::Relaxed)).flags().contains(Events::EXCLUSIVE) {
             return Err(Error::Invalid);
         }
-        // SAFETY: as above.
-        unsafe { guarded(watch) }.data = event.data;
         step!(modify_before_state);
-        change_state(word, |state| state.with_interest(asked(event.events)));
+        let in_ring = self.set.change_interest(watch, asked(event.events), event.data);
         step!(modified);
-        self.newly_ready |= self.set.queue_if_ready(&mut self.scan, watch);
+        // In the ring it is marked as it is on the list; but a taker may have gone past it meanwhile, so somebody has to look.
+        self.newly_ready |= in_ring || self.set.queue_if_ready(&mut self.scan, watch);
         Ok(())
     }
 
@@ -957,6 +1004,7 @@ impl Changing<'_> {
             Kept::Nowhere
         };
         self.set.forget(&mut self.scan, watch);
+        self.quiet.0 = self.set.ring();
         Ok(kept)
     }
 
@@ -964,14 +1012,16 @@ impl Changing<'_> {
     pub(crate) fn remove(&mut self, fd: i32, source: *const ()) -> Result<(), Error> {
         let watch = self.scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
         self.set.forget(&mut self.scan, watch);
+        self.quiet.0 = self.set.ring();
         Ok(())
     }
 
     /// Unlocks, and tells a waiter and the outer sets if something was made ready.
     pub(crate) fn end(self) {
-        let Self { set, scan, newly_ready } = self;
+        let Self { set, scan, quiet, newly_ready } = self;
         let earlier = set.publish_deadline(&scan);
         drop(scan);
+        drop(quiet);
         step!(change_unlocked);
         if earlier && !newly_ready {
             set.mind_deadline();
@@ -1114,6 +1164,7 @@ pub(crate) unsafe fn remove_watch(handle: Handle, mut last_look: impl FnMut(Leav
                 pending: state.is_queued(),
             });
             set.forget(&mut scan, handle.watch());
+            set.end_removal(scan);
         }
     }
 }

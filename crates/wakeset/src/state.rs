@@ -9,7 +9,7 @@
 //! | 22 | `LISTED`: whoever turned `QUEUED` on has finished: the watch is on the list and a waiter has been told | that waker (CAS on its own round), the scan-lock holder | with `QUEUED` |
 //! | 23 | `UNBOUNDED`: has been without ONESHOT at some time of this life, so that it may have been reported more than once for an arming | add, modify | – |
 //! | 24–44 | generation: counts the lives of this piece of memory | – | – |
-//! | 45–63 | round: counts how often `QUEUED` was turned on, so that a waker who comes back late does not take another's mark for its own | – | – |
+//! | 45–63 | round: counts how often `QUEUED` was turned on, and changes of the interest, so that a waker or a taker from the ring who comes back late does not take another's mark for its own | – | – |
 //!
 //! `QUEUED` has one winner: whoever turns it on owns the `next` link until the watch is on the list. Who finds it on without
 //! `LISTED` cannot know whether the winner will ever go on, and calls the harvester's attention instead (see `wake`). All fields but
@@ -80,6 +80,12 @@ impl State {
     pub(crate) const fn queued(self) -> Self {
         // The round is the top field: it wraps by falling off.
         Self((self.0 | QUEUED).wrapping_add(ROUND))
+    }
+
+    /// The same, and what was known of it in this round is void.
+    #[must_use]
+    pub(crate) const fn in_next_round(self) -> Self {
+        Self(self.0.wrapping_add(ROUND))
     }
 
     /// The waker that marked it has done what a wake has to do.

@@ -114,5 +114,8 @@ mod hook {
         add_before_state add_state_stored add_before_interest modify_before_state modified close_before_queue
         closed_queue close_before_forget closed retire_before retired change_before_poll change_polled change_hinted
         change_marked change_unlocked change_kicked remark_before
+        // set/ring.rs
+        section_entered slot_read slot_taken head_moved shot_polled ring_unqueued refill_begun refill_unqueued slot_written
+        slot_published recall_begun change_in_ring
     }
 }

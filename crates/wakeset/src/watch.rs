@@ -18,8 +18,8 @@ pub(crate) struct Watch {
     /// The set it belongs to. Atomic because a late waker reads it while the memory may be starting another life; what
     /// it reads is then some set of the same engine, which a hint cannot hurt.
     pub(crate) set: AtomicPtr<SetCore>,
-    /// The link of, by turns, the pool's free list, the set's free list, the incoming list and the pending queue. Owned
-    /// by whoever turned `QUEUED` on, then by the holder of the scan lock.
+    /// The link of, by turns, the pool's free list, the set's free list, the incoming list and the pending queue; in the event ring
+    /// its place there (see `set::ring`). Owned by whoever turned `QUEUED` on, then by the holder of the scan lock.
     pub(crate) next: AtomicPtr<Watch>,
     /// The rest is guarded by the scan lock of the set.
     pub(crate) guarded: UnsafeCell<Guarded>,
@@ -51,7 +51,7 @@ impl Source for NoSource {
     }
 }
 
-const NO_SOURCE: *const dyn Source = ptr::null::<NoSource>() as *const dyn Source;
+pub(crate) const NO_SOURCE: *const dyn Source = ptr::null::<NoSource>() as *const dyn Source;
 
 impl Pooled for Watch {
     fn vacant() -> Self {

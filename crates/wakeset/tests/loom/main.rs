@@ -22,6 +22,7 @@ mod pipe;
 mod ready_lists;
 mod reclaim;
 mod report;
+mod ring;
 mod sleep;
 mod timer;
 

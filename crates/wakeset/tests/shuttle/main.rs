@@ -582,3 +582,86 @@ fn blocking_pipe() {
         assert_eq!(all, written);
     });
 }
+
+/// Two takers of the event ring and a waiter of the set, two producers, and one who changes the interest and removes and adds a watch; a level, an
+/// edge and a shot that is armed again.
+#[test]
+fn event_ring() {
+    struct Shared {
+        world: World,
+        counters: [Description<Counter>; 3],
+        /// Numbers of the edge's watch up to this one are removed for good.
+        removed: AtomicU64,
+        armed: AtomicU64,
+        reported: AtomicU64,
+    }
+    const SHOT: u64 = 1 << 32;
+    const LEVEL: u64 = 1 << 33;
+    impl Shared {
+        fn handle(&self, event: Event, removed: u64) {
+            let Self { world, counters, armed, reported, .. } = self;
+            match event.data {
+                LEVEL => world.consume(&counters[0]),
+                shot if shot >= SHOT => {
+                    let nth = reported.fetch_add(1, SeqCst) + 1;
+                    assert!(nth <= armed.load(SeqCst), "reported twice for one arming");
+                    assert_eq!(shot - SHOT, nth, "the data of an earlier arming");
+                    world.consume(&counters[2]);
+                    let number = SHOT + armed.fetch_add(1, SeqCst) + 1;
+                    world.set.modify(2, &counters[2], Event::new(Events::IN | Events::ONESHOT, number)).unwrap();
+                }
+                edge => {
+                    assert!(edge > removed, "reported after its removal");
+                    world.consume(&counters[1]);
+                }
+            }
+        }
+    }
+    explore(|| {
+        let world = World::new(2 * 3 * 2);
+        let counters = [0, 1, 2].map(|_| open(&world.engine));
+        let interests = [(Events::IN, LEVEL), (Events::IN | Events::ET, 1), (Events::IN | Events::ONESHOT, SHOT + 1)];
+        for (i, (events, data)) in interests.into_iter().enumerate() {
+            world.set.add(i as i32, &counters[i], Event::new(events, data)).unwrap();
+        }
+        world.set.make_ring(2).unwrap();
+        let (removed, armed, reported) = (AtomicU64::new(0), AtomicU64::new(1), AtomicU64::new(0));
+        let shared = Arc::new(Shared { world, counters, removed, armed, reported });
+        let producers = [0, 1].map(|_| {
+            run(&shared, |shared| {
+                for counter in shared.counters.iter().chain(&shared.counters) {
+                    counter.write(1).unwrap();
+                }
+            })
+        });
+        let changer = run(&shared, |Shared { world, counters, removed, .. }| {
+            for number in 1..3 {
+                let modes = [Events::ET, Events::empty()];
+                let event = Event::new(Events::IN | modes[number as usize % 2], number);
+                world.set.modify(1, &counters[1], event).unwrap();
+                world.set.remove(1, &counters[1]).unwrap();
+                removed.store(number, SeqCst);
+                world.set.add(1, &counters[1], Event::new(Events::IN | Events::ET, number + 1)).unwrap();
+            }
+        });
+        let takers = [1, 2].map(|room| {
+            run(&shared, move |shared| {
+                let mut events = vec![Event::default(); room];
+                loop {
+                    let removed = shared.removed.load(SeqCst);
+                    let n = shared.world.set.ring().unwrap().wait(&mut events, Timeout::Never).unwrap();
+                    for event in &events[..n] {
+                        if event.data == STOP {
+                            return;
+                        }
+                        shared.handle(*event, removed);
+                    }
+                }
+            })
+        });
+        let waiter = run(&shared, |shared| {
+            shared.world.serve(1, || shared.removed.load(SeqCst), |event, removed| shared.handle(event, removed));
+        });
+        join(producers.into_iter().chain(takers).chain([changer, waiter]));
+    });
+}

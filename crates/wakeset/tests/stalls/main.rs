@@ -18,7 +18,7 @@ mod trap;
 mod world;
 
 use operations::{Operation, operations};
-use scenarios::{Scenario, changes, locks, wakes};
+use scenarios::{Scenario, changes, locks, takes, wakes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -205,12 +205,13 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     let wakes = explore_all(&wakes(), &KINDS);
     assert!(wakes.waiting.is_empty(), "a thread stopped in a wake stops others: {:?}", wakes.waiting);
     let changes = explore_all(&changes(), &[EDGE, LEVEL]);
+    let takes = explore_all(&takes(), &[EDGE, LEVEL, ONCE]);
     let turnstile = explore_all(&locks(), &[EDGE, LEVEL]);
     wakeset::steps::set_real_time(true);
     let in_kernel = explore_all(&locks(), &[EDGE, LEVEL]);
     wakeset::steps::set_real_time(false);
     let mut stopped_at = pipes::explore();
-    for found in [wakes, changes, turnstile, in_kernel] {
+    for found in [wakes, changes, takes, turnstile, in_kernel] {
         stopped_at.extend(found.stopped_at);
     }
     let unreached: Vec<_> =

@@ -34,10 +34,10 @@ fn of_set<R: ReadyList>(world: &World<R>, _: &[usize]) -> Vec<Range<usize>> {
     vec![world.in_set(), world.in_outer()]
 }
 
-/// An add to a set takes the nesting lock as well if a set watches it.
+/// An add to a set takes the nesting lock as well if a set watches it. The close of what was added waits for who takes from the ring.
 fn of_add<R: ReadyList>(world: &World<R>, held: &[usize]) -> Vec<Range<usize>> {
     let mut locks = of_set(world, held);
-    locks.push(world.in_nesting());
+    locks.extend([world.in_nesting(), world.in_ring()]);
     locks
 }
 
@@ -53,6 +53,7 @@ fn of_watch<R: ReadyList>(world: &World<R>, held: &[usize]) -> Vec<Range<usize>>
 fn of_close<R: ReadyList>(world: &World<R>, held: &[usize]) -> Vec<Range<usize>> {
     let mut locks = of_set(world, held);
     locks.extend([&world.a, &world.b, &world.c].map(World::<R>::in_counter));
+    locks.push(world.in_ring());
     locks.extend(world.elsewhere(held));
     locks
 }
@@ -120,6 +121,11 @@ pub fn operations<R: ReadyList>() -> Vec<Operation<R>> {
             let before = world.reports.of(B_DATA);
             world.b.write(1).unwrap();
             world.hear(B_DATA, before)
+        }),
+        operation("write to another source, and the take from the ring that hears of it", of_set, |world| {
+            let before = world.reports.of(B_DATA);
+            world.b.write(1).unwrap();
+            world.take_until(B_DATA, before)
         }),
         operation("a wait that sleeps, a write to another source that wakes it", of_set, |world| {
             world.start_worker();

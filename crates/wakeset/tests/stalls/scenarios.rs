@@ -293,6 +293,57 @@ pub fn changes() -> Vec<Scenario<LockFree>> {
     ]
 }
 
+/// Those who take from the ring, or change what is in it.
+pub fn takes() -> Vec<Scenario<LockFree>> {
+    fn fill(world: &Arc<World<LockFree>>) {
+        // One that holds, one that does not any more, and one that stays.
+        world.b.write(1).unwrap();
+        world.b.try_read().unwrap();
+        world.write_a(1);
+        add(&world.set(), C, &world.c, Events::IN, C_DATA);
+        world.c.write(1).unwrap();
+        world.set().make_ring(4).unwrap();
+    }
+    /// The ring has the watch on `A`.
+    fn fill_with_a(world: &Arc<World<LockFree>>) {
+        let set = world.set();
+        world.c.write(1).unwrap();
+        add(&set, C, &world.c, Events::IN | Events::ET, C_DATA);
+        world.write_a(1);
+        assert_eq!(world.take(&set, 1), 1);
+        assert_eq!(world.reports.of(C_DATA), 1);
+    }
+    /// The ring has the watch on `C`.
+    fn fill_with_c(world: &Arc<World<LockFree>>) {
+        let set = world.set();
+        world.write_a(1);
+        world.c.write(1).unwrap();
+        add(&set, C, &world.c, Events::IN, C_DATA);
+        assert_eq!(world.take(&set, 1), 1);
+        assert_eq!(world.reports.of(C_DATA), 0);
+    }
+    vec![
+        scenario("a take from the ring", fill, |world| {
+            world.take(&world.set(), 4);
+        }),
+        scenario("a take from what is in the ring", fill_with_a, |world| {
+            world.take(&world.set(), 1);
+        }),
+        scenario("a take of what has gone", fill_with_a, |world| {
+            let set = world.set();
+            world.read_a();
+            world.take(&set, 4);
+        }),
+        scenario("a wait that finds events in the ring", fill_with_a, look),
+        scenario("a change of interest in the ring", fill_with_c, |world| {
+            let set = world.set();
+            let modified = set.modify_source(C, address(&world.c), Event::new(Events::IN | Events::ET, C_DATA));
+            let removed = set.remove_source(C, address(&world.c));
+            assert!(fits(modified) && fits(removed));
+        }),
+    ]
+}
+
 /// A source that is looked at under a set's scan lock, and meanwhile brings another thread to that lock.
 struct Popular {
     queue: WaitQueue,

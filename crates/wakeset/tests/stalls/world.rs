@@ -182,6 +182,12 @@ impl<R: ReadyList> World<R> {
         address(counter).addr()..address(counter).addr() + size_of::<Counter>()
     }
 
+    /// The sections of the set's ring: who takes from it holds one.
+    pub fn in_ring(&self) -> Range<usize> {
+        let set = self.set.lock().unwrap();
+        set.as_ref().and_then(|set| set.ring()).map_or(0..0, |ring| ring.sections())
+    }
+
     pub fn in_nesting(&self) -> Range<usize> {
         let lock = self.nesting.load(SeqCst) as usize;
         lock..lock + usize::from(lock != 0)
@@ -190,7 +196,7 @@ impl<R: ReadyList> World<R> {
     /// Of `held`, the locks that are none of these: those of sets of its own that a thread has.
     pub fn elsewhere(&self, held: &[usize]) -> Vec<Range<usize>> {
         let counters = [&self.a, &self.b, &self.c, &self.stop].map(Self::in_counter);
-        let known = [self.in_set(), self.in_outer(), self.in_nesting()];
+        let known = [self.in_set(), self.in_outer(), self.in_nesting(), self.in_ring()];
         let known = |lock: &usize| counters.iter().chain(&known).any(|range| range.contains(lock));
         held.iter().filter(|lock| !known(lock)).map(|lock| *lock..*lock + 1).collect()
     }
@@ -248,6 +254,30 @@ impl<R: ReadyList> World<R> {
             self.reports.note(event.data);
         }
         n
+    }
+
+    /// One look at the set's ring, made if there is none, noted.
+    pub fn take(&self, set: &EventPoll<R>, room: usize) -> usize {
+        let mut events = vec![Event::default(); room];
+        let n = set.make_ring(4).unwrap().take(&mut events);
+        for event in &events[..n] {
+            self.reports.note(event.data);
+        }
+        n
+    }
+
+    /// Makes sure that `data` is reported once more than `before`, to who takes from the ring or to another.
+    pub fn take_until(&self, data: u64, before: u64) -> Result<(), String> {
+        let end = Instant::now() + LIMIT;
+        while self.reports.of(data) <= before {
+            if Instant::now() > end {
+                return Err(format!("{data} was not taken"));
+            }
+            if self.take(&self.set(), 4) == 0 {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
     }
 
     /// What a thread of an event loop does with the set until it is told `last`.
