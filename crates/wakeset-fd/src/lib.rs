@@ -14,6 +14,7 @@
 //! | [`pipe`] | pipe, socketpair, read, write, send, recv |
 //! | [`set`] | epoll_create1, epoll_ctl, epoll_wait, both halves of a set |
 //! | [`batch`], `uring` | several epoll_ctl in one call; the io_uring that hands them to the kernel |
+//! | `ring` | event rings: waits that take no lock |
 //! | `turns` | listeners in a set's kernel half |
 //! | [`bell`] | how a waker reaches a waiter that sleeps in the kernel half |
 //! | [`escape`] | moving objects into the kernel |
@@ -45,6 +46,7 @@ mod memory;
 mod moving;
 pub mod own;
 pub mod pipe;
+mod ring;
 pub mod section;
 pub mod set;
 pub mod stats;
@@ -66,5 +68,6 @@ pub use calls::{
     bytes_in, close, dup, epoll_create1, epoll_ctl, epoll_pwait2, epoll_wait, eventfd, pipe2, read, recv, send,
     set_nonblocking, shutdown, socketpair, timerfd_create, timerfd_gettime, timerfd_settime, write,
 };
+pub use ring::ring_setup;
 pub use sys::{Errno, Sysno};
 pub use verdict::Verdict;

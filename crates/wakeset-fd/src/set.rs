@@ -6,6 +6,7 @@ use crate::count::count;
 use crate::engine;
 use crate::escape;
 use crate::listeners;
+use crate::ring;
 use crate::section::Section;
 use crate::stats::Stat;
 use crate::steps::step;
@@ -180,6 +181,8 @@ pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
 fn begin(fd: c_int, holds_watches: bool) -> bool {
     let Some(slot) = table::slot_for::<FdSet>(fd) else { return false };
     slot.set.reopen();
+    // SAFETY: nobody uses the slot.
+    unsafe { slot.set.end_ring() };
     slot.in_kernel.store(false, Ordering::SeqCst);
     slot.closed.store(false, Ordering::SeqCst);
     slot.has_kernel.store(holds_watches, Ordering::SeqCst);
@@ -734,6 +737,13 @@ impl Wait<'_> {
         let _section = Section::enter();
         let mut place = self.events.wrapping_add(filled as usize);
         let room = (self.room - filled) as usize;
+        // A hand is told under the lock.
+        if self.hand.is_none()
+            && let Some(ring) = self.set.set.ring()
+            && let Some(taken) = ring::take(ring, place, room)
+        {
+            return taken as c_int;
+        }
         let report = |event: Event| {
             let event = epoll_event { events: event.events.bits(), u64: event.data };
             // SAFETY: the caller gives the memory for `room` events, and a harvest reports no more than it has room for.

@@ -288,3 +288,68 @@ impl Streams for Wakeset {
         number(wakeset_fd::bytes_in(fd))
     }
 }
+
+/// Wakeset with an event ring in every set.
+pub struct Ringed;
+
+/// More than any test has ready at once: a wait reports no more than this.
+const SLOTS: usize = 1024;
+
+impl Backend for Ringed {
+    fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
+        let set = Wakeset::epoll_create1(flags)?;
+        assert_eq!(wakeset_fd::ring_setup(set, SLOTS), Ok(wakeset_fd::descriptor::is_in_process(set)));
+        Ok(set)
+    }
+
+    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { Wakeset::epoll_ctl(set, op, fd, event) }
+    }
+
+    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { Wakeset::epoll_wait(set, events, max, timeout) }
+    }
+
+    unsafe fn epoll_pwait2(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: *const timespec,
+        mask: *const KernelSigset,
+    ) -> Result<c_int, Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { Wakeset::epoll_pwait2(set, events, max, timeout, mask) }
+    }
+
+    fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
+        Wakeset::eventfd(initial, flags)
+    }
+
+    unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { Wakeset::read(fd, buffer, len) }
+    }
+
+    unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { Wakeset::write(fd, buffer, len) }
+    }
+
+    fn close(fd: c_int) -> Result<(), Errno> {
+        Wakeset::close(fd)
+    }
+
+    fn dup(fd: c_int) -> Result<c_int, Errno> {
+        Wakeset::dup(fd)
+    }
+
+    fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno> {
+        Wakeset::dup2(fd, to)
+    }
+
+    fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno> {
+        Wakeset::set_nonblocking(fd, nonblocking)
+    }
+}

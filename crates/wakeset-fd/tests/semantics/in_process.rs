@@ -149,3 +149,47 @@ fn pipes_and_sockets_stay_in_process_in_ordinary_use() {
     drop(other);
     assert!(!here(&one) && here(&reader) && here(&set));
 }
+
+#[test]
+fn a_ring_is_for_sets_and_has_a_size() {
+    let (set, counter, (reader, _writer)) = (Set::<Wakeset>::new(), Counter::<Wakeset>::new(0), pipe::<Wakeset>());
+    let setup = |fd: &dyn AsRawFd, entries| wakeset_fd::ring_setup(fd.as_raw_fd(), entries).map_err(|e| e.into_raw());
+    assert_eq!(setup(&set, 0), Err(libc::EINVAL));
+    assert_eq!(setup(&set, (1 << 20) + 1), Err(libc::EINVAL));
+    assert_eq!(setup(&counter, 8), Err(libc::EINVAL));
+    assert_eq!(wakeset_fd::ring_setup(1 << 19, 8).map_err(|e| e.into_raw()), Err(EBADF));
+    assert_eq!(setup(&reader, 8), Ok(false));
+    assert_eq!(setup(&set, 8), Ok(true));
+}
+
+/// A number used again has no ring until it is given one, of the size then asked for: as many events as that come in one wait.
+#[test]
+fn a_ring_ends_with_its_set() {
+    for entries in [2, 16, 4] {
+        let set = Set::<Wakeset>::new();
+        let counters: Vec<_> = (0..20).map(|i| (i, Counter::new(1))).collect();
+        for (i, counter) in &counters {
+            set.add(counter, IN, *i);
+        }
+        assert_eq!(set.wait(100, 0).map(|events| events.len()), Ok(20));
+        assert_eq!(wakeset_fd::ring_setup(set.as_raw_fd(), entries), Ok(true));
+        assert_eq!(set.wait(100, 0).map(|events| events.len()), Ok(entries));
+    }
+}
+
+#[test]
+fn a_set_with_a_ring_moves_with_what_is_in_it() {
+    let (set, counters) = (Set::<Wakeset>::new(), [(); 3].map(|()| Counter::new(0)));
+    assert_eq!(wakeset_fd::ring_setup(set.as_raw_fd(), 8), Ok(true));
+    for (i, counter) in counters.iter().enumerate() {
+        set.add(counter, IN | ET, i as u64);
+        counter.write(1);
+    }
+    assert_eq!(set.wait(1, 0), Ok(vec![(0, IN)]));
+    let twin = Wakeset::dup(set.as_raw_fd()).expect("a descriptor");
+    assert!(!here(&set));
+    let mut rest = set.wait(8, 0).expect("the kernel's events");
+    rest.sort_unstable();
+    assert!(rest.ends_with(&[(1, IN), (2, IN)]), "{rest:?}");
+    assert_eq!(Wakeset::close(twin), Ok(()));
+}
