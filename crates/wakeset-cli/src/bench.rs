@@ -17,6 +17,7 @@ mod pingpong;
 mod policies;
 mod realtime;
 mod report;
+mod ring;
 pub mod selfpipe;
 mod stress;
 mod timer;
@@ -80,6 +81,8 @@ enum Name {
     Close,
     /// Set, wait and read timers, from 1 to 1,000,000 of them
     Timer,
+    /// Events taken from a set's ring and read, against epoll_wait and read; `--threads` says how many take
+    Ring,
     /// All ready lists side by side: `stress`, and `wait` with one set that is waited on in turn
     Policies,
     /// How long a real-time thread waits for low-priority threads; `--threads` says how many of those
@@ -257,6 +260,7 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Name::Nest => measure("nest", nest::points(threads), options),
         Name::Close => measure("close", close::points(threads), options),
         Name::Timer => measure("timer", timer::points(), options),
+        Name::Ring => measure("ring", ring::points(threads), options),
         Name::Policies => policies::policies(options),
         Name::Inversion => inversion::inversion(options),
         Name::Herd => herd::herd(options),

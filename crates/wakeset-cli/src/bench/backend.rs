@@ -32,6 +32,14 @@ pub trait Backend: Sync {
 
     /// Waits for at most `timeout`, which is whole milliseconds; 0 events when it is over.
     fn wait(&self, set: &Self::Set, events: &mut [Self::Event], timeout: Duration) -> io::Result<usize>;
+    /// Prepares the set for [`take`](Self::take).
+    fn make_ring(&self, _set: &Self::Set, _entries: usize) -> io::Result<()> {
+        Ok(())
+    }
+    /// What is ready now, in the fastest way there is; 0 only if nothing is.
+    fn take(&self, set: &Self::Set, events: &mut [Self::Event]) -> io::Result<usize> {
+        self.wait(set, events, Duration::ZERO)
+    }
     /// The data that an event's watch was added with.
     fn data(event: &Self::Event) -> u64;
 

@@ -92,6 +92,17 @@ impl<R: ReadyList> Backend for Wakeset<R> {
         set.object.wait(events, Some(limit).into()).map_err(refused)
     }
 
+    fn make_ring(&self, set: &Self::Set, entries: usize) -> io::Result<()> {
+        set.object.make_ring(entries).map(drop).map_err(refused)
+    }
+
+    fn take(&self, set: &Self::Set, events: &mut [Event]) -> io::Result<usize> {
+        match set.object.ring() {
+            Some(ring) => Ok(ring.take(events)),
+            None => self.wait(set, events, Duration::ZERO),
+        }
+    }
+
     fn data(event: &Event) -> u64 {
         event.data
     }
