@@ -30,6 +30,10 @@ pub enum Error {
     /// What was asked for cannot be done here as Linux would do it, and has not been done: the object's owner is to carry its state
     /// elsewhere. Linux has no number for it; the errno is EOPNOTSUPP.
     Unfit,
+    /// EPROTO: what the other process has written into a shared ring cannot be.
+    BrokenPeer,
+    /// The errno of a system call made for the caller.
+    Os(i32),
 }
 
 impl Error {
@@ -45,7 +49,9 @@ impl Error {
             Self::Invalid => 22,
             Self::WatchLimit => 28,
             Self::Loop => 40,
+            Self::BrokenPeer => 71,
             Self::Unfit => 95,
+            Self::Os(errno) => errno,
         }
     }
 }
@@ -64,6 +70,8 @@ impl fmt::Display for Error {
             Self::Closed => "closed, or of another engine (EBADF)",
             Self::Sealed => "sealed: the state lives elsewhere",
             Self::Unfit => "not to be done here",
+            Self::BrokenPeer => "the other process broke the rules of the shared ring (EPROTO)",
+            Self::Os(_) => "refused by the system",
         })
     }
 }

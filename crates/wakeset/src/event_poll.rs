@@ -346,6 +346,18 @@ impl<R: ReadyList> EventPoll<R> {
         }
     }
 
+    /// One sleep on the set's futex and on a word in shared memory while that is `expected`, unless `ready`.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn sleep_beside(
+        &self,
+        ready: impl Fn() -> bool,
+        word: &crate::sync::AtomicU32,
+        expected: u32,
+        deadline: Option<Deadline>,
+    ) -> Slept {
+        self.core().sleepers.sleep_with(ready, |turn, of_turn| turn.sleep_on_both(of_turn, word, expected, deadline))
+    }
+
     /// The adaptive wait before a sleep: what `harvest` gets, 0 if it is better to sleep.
     #[doc(hidden)]
     pub fn linger(&self, harvest: impl FnMut() -> usize) -> usize {

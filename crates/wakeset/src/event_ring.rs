@@ -119,7 +119,19 @@ impl<R: ReadyList> EventRing<'_, R> {
     #[doc(hidden)]
     #[inline]
     pub fn take_with(&self, room: usize, mut report: impl FnMut(Event)) -> usize {
-        self.set.as_core().take(self.ring, room, &mut report)
+        self.set.as_core().take(self.ring, room, &mut |event, _| report(event))
+    }
+
+    /// [`take_with`](Self::take_with) for who hands events on: levels taken from `kept` on are not looked at again. Also told the place of each event.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn take_keeping(&self, room: usize, kept: u64, mut report: impl FnMut(Event, u64)) -> usize {
+        self.set.as_core().take_keeping(self.ring, room, kept, &mut report)
+    }
+
+    /// Whether [`take_keeping`](Self::take_keeping) may find something.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn has_news(&self) -> bool {
+        self.set.as_core().has_news(self.ring) && !self.ring.is_blocked()
     }
 
     /// Takes events as [`take`](Self::take) does, and waits for one if there is none: epoll_wait(2) on the ring.

@@ -39,6 +39,8 @@ mod pipe;
 mod pool;
 mod ready_list;
 mod set;
+#[cfg(not(any(loom, shuttle)))]
+mod shared_ring;
 mod sleepers;
 mod source;
 mod state;
@@ -84,6 +86,8 @@ pub use mutant::is_mutant;
 pub use pipe::{LONGEST_MESSAGE, LONGEST_WRITE, Look, PIPE_CAPACITY, Piece, Pipe, Room, Taken};
 pub use ready_list::{LockFree, ReadyList, RwLock, SpinLock};
 pub use set::{Leaving, SetCore};
+#[cfg(not(any(loom, shuttle)))]
+pub use shared_ring::{RingReader, RingWriter};
 pub use sleepers::Ring;
 pub use source::{Description, Source};
 #[cfg(any(loom, shuttle))]

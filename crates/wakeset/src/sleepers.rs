@@ -95,6 +95,11 @@ impl Sleepers {
 
     /// Sleeps until kicked, at most `until()`, but not if `ready()` holds after the waiter has been counted in.
     pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, until: impl FnOnce() -> Option<Deadline>) -> Slept {
+        self.sleep_with(ready, |turn, expected| turn.sleep(expected, until(), EVERY_CLASS))
+    }
+
+    /// The same with a sleep of the caller's: on this word while it has this value.
+    pub(crate) fn sleep_with(&self, ready: impl FnOnce() -> bool, sleep: impl FnOnce(&Futex, u32) -> Slept) -> Slept {
         step!(sleep_before_count);
         self.counts.fetch_add(HERE, Ordering::SeqCst);
         step!(sleep_counted);
@@ -106,7 +111,7 @@ impl Sleepers {
             turn = self.turn.word().load(Ordering::SeqCst);
         }
         step!(sleep_before_futex);
-        let slept = if ready { Slept::Woken } else { self.turn.sleep(turn, until(), EVERY_CLASS) };
+        let slept = if ready { Slept::Woken } else { sleep(&self.turn, turn) };
         step!(sleep_before_leave);
         self.counts.fetch_sub(HERE, Ordering::SeqCst);
         step!(sleep_left);

@@ -104,6 +104,8 @@ pub(crate) struct RingCore {
     pub(super) behind: AtomicUsize,
     /// Behind the last level that was taken. A hint.
     last_level: AtomicU64,
+    /// From here on levels that were taken stay where they are: whoever took them is not through with them. Written by one taker.
+    kept: AtomicU64,
     /// Up to here slots have been taken. Written by takers.
     head: super::Line<AtomicU64>,
     sections: [super::Line<RawLock>; SECTIONS],
@@ -119,6 +121,7 @@ impl Pooled for RingCore {
             tail: AtomicU64::new(0),
             behind: AtomicUsize::new(0),
             last_level: AtomicU64::new(0),
+            kept: AtomicU64::new(u64::MAX),
             head: super::Line(AtomicU64::new(0)),
             sections: core::array::from_fn(|_| super::Line(RawLock::new())),
         }
@@ -146,7 +149,7 @@ enum Kept<'a> {
 
 /// What became of one attempt to take an event.
 enum Taken {
-    Event(Event),
+    Event(Event, u64),
     /// The slot held nothing that is ready, or another thread was faster.
     Nothing,
     Empty,
@@ -164,6 +167,7 @@ impl RingCore {
         for index in [&self.reclaimed, &self.tail, &self.head, &self.last_level] {
             index.store(0, Ordering::Release);
         }
+        self.kept.store(u64::MAX, Ordering::Release);
         Ok(())
     }
 
@@ -223,9 +227,15 @@ impl RingCore {
         self.tail.load(Ordering::Acquire).saturating_sub(head)
     }
 
+    /// Whether all slots are in use, so that a refill has to wait until levels are kept no longer. A hint.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.in_use() >= self.capacity()
+    }
+
     /// How many slots there are in use, for the holder of the scan lock.
     pub(super) fn in_use(&self) -> usize {
-        (self.tail.load(Ordering::Relaxed) - self.reclaimed.load(Ordering::Relaxed)) as usize
+        self.tail.load(Ordering::Relaxed).saturating_sub(self.reclaimed.load(Ordering::Relaxed)) as usize
     }
 
     /// Waits until nobody polls a source that was found before the call.
@@ -257,7 +267,7 @@ impl SetCore {
 
     /// Gives the set a ring of `entries` slots, a power of two, unless it has one; that one.
     pub(crate) fn make_ring(&self, entries: usize) -> Result<&RingCore, Error> {
-        let _scan = self.scan.lock();
+        let scan = self.scan.lock();
         if let Some(ring) = self.ring() {
             return Ok(ring);
         }
@@ -269,6 +279,7 @@ impl SetCore {
             unsafe { self.home().rings.give(taken, taken) };
             return Err(error);
         }
+        ring.behind.store(scan.pending.len, Ordering::SeqCst);
         self.ring.store(taken, Ordering::Release);
         Ok(ring)
     }
@@ -291,8 +302,8 @@ impl SetCore {
     }
 
     /// Hands up to `room` ready events to `report`, and no more than the ring has slots; how many. 0 only if at some moment during the call
-    /// nothing was ready but what others took. `report` must not call into a set.
-    pub(crate) fn take(&self, ring: &RingCore, room: usize, report: &mut impl FnMut(Event)) -> usize {
+    /// nothing was ready but what others took. `report` is told the place in the ring as well, and must not call into a set.
+    pub(crate) fn take(&self, ring: &RingCore, room: usize, report: &mut impl FnMut(Event, u64)) -> usize {
         let first = ring.head.load(Ordering::SeqCst);
         // Levels that earlier calls have taken are to be looked at again if there is room for them.
         let levels = ring.last_level.load(Ordering::Relaxed) > ring.reclaimed.load(Ordering::Relaxed);
@@ -326,13 +337,13 @@ impl SetCore {
     }
 
     /// Takes from what is in the ring.
-    fn take_filled(&self, ring: &RingCore, room: usize, report: &mut impl FnMut(Event)) -> usize {
+    fn take_filled(&self, ring: &RingCore, room: usize, report: &mut impl FnMut(Event, u64)) -> usize {
         let _kept = self.keep_sources(ring);
         let (mut taken, mut levels) = (0, false);
         while taken < room {
             match ring.take_one(&mut levels) {
-                Taken::Event(event) => {
-                    report(event);
+                Taken::Event(event, at) => {
+                    report(event, at);
                     taken += 1;
                 }
                 Taken::Nothing => {}
@@ -344,6 +355,44 @@ impl SetCore {
             self.sleepers.kick();
         }
         taken
+    }
+
+    /// [`take`](Self::take) for the only one who takes, and who hands on what he gets: levels from `kept` on, and those of this call, are not
+    /// looked at again before the next call.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn take_keeping(
+        &self,
+        ring: &RingCore,
+        room: usize,
+        kept: u64,
+        report: &mut impl FnMut(Event, u64),
+    ) -> usize {
+        let first = ring.head.load(Ordering::SeqCst);
+        let kept = kept.min(first);
+        ring.kept.store(kept, Ordering::Release);
+        let reclaimed = ring.reclaimed.load(Ordering::Relaxed);
+        let mut levels = reclaimed < kept && ring.last_level.load(Ordering::Relaxed) > reclaimed;
+        let mut taken = 0;
+        while taken < room {
+            taken += self.take_filled(ring, room - taken, report);
+            if taken == room || !(levels || self.has_news(ring)) {
+                break;
+            }
+            levels = false;
+            let (swept, refilled) = self.refill(ring, room - taken, report, (taken > 0).then_some(first));
+            taken += swept;
+            if swept > 0 || !refilled {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Whether such a take may find more than levels that are kept.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn has_news(&self, ring: &RingCore) -> bool {
+        // In this order: what is taken off the list is in the pending queue when the lock is free again, and who leaves something there wakes.
+        !self.incoming.is_empty() || ring.behind.load(Ordering::SeqCst) > 0 || ring.filled() > 0
     }
 
     fn keep_sources<'a>(&'a self, ring: &'a RingCore) -> Kept<'a> {
@@ -367,7 +416,7 @@ impl SetCore {
         &self,
         ring: &RingCore,
         room: usize,
-        report: &mut impl FnMut(Event),
+        report: &mut impl FnMut(Event, u64),
         since: Option<u64>,
     ) -> (usize, bool) {
         let mut scan = match self.scan.try_lock() {
@@ -387,7 +436,7 @@ impl SetCore {
             // What is in the ring is marked and not pending, as what is in hand is: apart they are not told.
             ring.recall(&mut scan);
             again = Self::sweep(&scan, room, &mut taken, &mut |event, _| {
-                report(event);
+                report(event, ring.head.load(Ordering::Relaxed));
                 true
             });
         }
@@ -509,10 +558,11 @@ impl RingCore {
     }
 
     /// Puts what has been taken and is still marked back in line: levels, and what nobody took though `head` has moved past it. For the holder of
-    /// the scan lock. Not beyond the first level from `since` on.
+    /// the scan lock. Not beyond the first level from `since` on, or from where they are kept.
     pub(super) fn reclaim(&self, scan: &mut Scan, since: Option<u64>) {
         let (from, head) = (self.reclaimed.load(Ordering::Relaxed), self.head.load(Ordering::SeqCst));
-        let is_kept = |at: &u64| since.is_some_and(|since| *at >= since && is_level(self.read(*at).state));
+        let since = since.unwrap_or(u64::MAX).min(self.kept.load(Ordering::Acquire));
+        let is_kept = |at: &u64| *at >= since && is_level(self.read(*at).state);
         let to = (from..head).find(is_kept).unwrap_or(head);
         for at in from..to {
             let watch = self.read(at).watch;
@@ -575,7 +625,7 @@ impl RingCore {
         let entry = self.read(at);
         step!(slot_read);
         // If not, somebody was faster, and what we read may be of two minds.
-        if self.head.load(Ordering::SeqCst) != at && !mutant!("slot_not_read_again") {
+        if self.head.load(Ordering::SeqCst) != at {
             return Taken::Nothing;
         }
         let go_on = || self.head.compare_exchange(at, at + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
@@ -596,7 +646,7 @@ impl RingCore {
                     self.last_level.store(at + 1, Ordering::Relaxed);
                     *levels = true;
                 }
-                Taken::Event(event)
+                Taken::Event(event, at)
             }
             None => Taken::Nothing,
         }
