@@ -340,6 +340,27 @@ fn nothing_is_lost_between_many_threads() {
     }
 }
 
+/// A taker that came for the lock while another took all there was found nothing.
+#[test]
+fn a_level_never_looks_like_nothing() {
+    for (watches, room, others) in [(1, 1, 1), (2, 1, 1), (2, 1, 2), (2, 4, 2)] {
+        let (set, _open) = watching(watches, Events::OUT);
+        let ring = set.make_ring(16).unwrap();
+        let look = || {
+            for turn in 0..300_000 {
+                let taken = ring.take(&mut [Event::default(); 4][..room]);
+                assert!(taken > 0, "{watches} watches, room for {room}, {others} others, turn {turn}");
+            }
+        };
+        thread::scope(|threads| {
+            for _ in 0..others {
+                threads.spawn(look);
+            }
+            look();
+        });
+    }
+}
+
 /// Each arming of a shot is reported to one thread only, with that arming's data.
 #[test]
 fn a_shot_is_one_threads() {

@@ -429,12 +429,13 @@ impl SetCore {
         // Who takes has no hand.
         scan.strangers = true;
         // What was taken before what has become ready since.
-        ring.reclaim(&mut scan, since);
+        let mut head = ring.reclaim(&mut scan, since);
         let attention = self.collect(&mut scan);
         let (mut taken, mut again) = (0, attention && since.is_some());
         if attention && since.is_none() {
             // What is in the ring is marked and not pending, as what is in hand is: apart they are not told.
             ring.recall(&mut scan);
+            head = ring.head.load(Ordering::SeqCst);
             again = Self::sweep(&scan, room, &mut taken, &mut |event, _| {
                 report(event, ring.head.load(Ordering::Relaxed));
                 true
@@ -471,7 +472,10 @@ impl SetCore {
             unsafe { ring.put(watch) };
             put = true;
         }
-        put |= ring.filled() > 0;
+        // Also if others have taken all there was since we looked: a level among that is still to be seen. In this order: what is gone has moved `head`.
+        let filled = ring.filled() > 0;
+        let moved = ring.head.load(Ordering::SeqCst) != head && !mutant!("refill_misses_what_is_taken");
+        put |= filled || since.is_none() && moved;
         self.end_scan_before(scan, again, if taken == 0 { room } else { 0 });
         (taken, put)
     }
@@ -558,8 +562,8 @@ impl RingCore {
     }
 
     /// Puts what has been taken and is still marked back in line: levels, and what nobody took though `head` has moved past it. For the holder of
-    /// the scan lock. Not beyond the first level from `since` on, or from where they are kept.
-    pub(super) fn reclaim(&self, scan: &mut Scan, since: Option<u64>) {
+    /// the scan lock. Not beyond the first level from `since` on, or from where they are kept. Up to where all had been taken.
+    pub(super) fn reclaim(&self, scan: &mut Scan, since: Option<u64>) -> u64 {
         let (from, head) = (self.reclaimed.load(Ordering::Relaxed), self.head.load(Ordering::SeqCst));
         let since = since.unwrap_or(u64::MAX).min(self.kept.load(Ordering::Acquire));
         let is_kept = |at: &u64| *at >= since && is_level(self.read(*at).state);
@@ -572,6 +576,7 @@ impl RingCore {
             }
         }
         self.reclaimed.store(to, Ordering::Relaxed);
+        head
     }
 
     /// Puts everything back in line: what has not been taken to the front. For the holder of the scan lock.

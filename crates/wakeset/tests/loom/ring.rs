@@ -200,3 +200,15 @@ fn a_sleeping_taker_is_woken() {
         assert_eq!(taker.join().unwrap(), 1);
     });
 }
+
+/// Catches a level that one taker has in its hands and that looks like nothing to another.
+#[test]
+fn a_level_shows_while_another_takes_it() {
+    explore(2, || {
+        let world = ringed(1, Events::IN);
+        world.counter.write(1).unwrap();
+        let other = run(&world, |world| pop(&world.set));
+        assert_eq!(pop(&world.set), Some(1));
+        assert_eq!(other.join().unwrap(), Some(1));
+    });
+}
