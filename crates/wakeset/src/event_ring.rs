@@ -14,6 +14,9 @@ use core::fmt;
 /// set's lock and without a system call too. A thread that is stopped while it takes keeps nothing from the others. What is taken is what holds at
 /// that moment: every watch is polled as its event is taken, so what has been drained, changed or removed meanwhile is not reported.
 ///
+/// A call may give fewer events than are ready: no more than the ring has slots, and not what lies behind events in it that no longer hold; but
+/// none only if nothing is ready.
+///
 /// Level-triggered watches are reported again as long as they hold, edges once for each change, `ONESHOT` once for each arming. A set with more
 /// ready watches than the ring has slots loses none: they wait on the ready list.
 ///

@@ -304,44 +304,52 @@ impl SetCore {
     /// Hands up to `room` ready events to `report`, and no more than the ring has slots; how many. 0 only if at some moment during the call
     /// nothing was ready but what others took. `report` is told the place in the ring as well, and must not call into a set.
     pub(crate) fn take(&self, ring: &RingCore, room: usize, report: &mut impl FnMut(Event, u64)) -> usize {
-        let first = ring.head.load(Ordering::SeqCst);
-        // Levels that earlier calls have taken are to be looked at again if there is room for them.
+        if room == 0 {
+            return 0;
+        }
+        let mut told = false;
+        // Levels that were taken before are to be looked at again.
         let levels = ring.last_level.load(Ordering::Relaxed) > ring.reclaimed.load(Ordering::Relaxed);
-        let (mut taken, mut told) = (0, false);
-        while taken < room {
-            let filled = ring.filled();
-            if filled > 0 {
-                if filled > (room - taken) as u64 && !told {
-                    // First: we may be stopped with ours in our hands.
-                    self.sleepers.kick();
-                }
-                taken += self.take_filled(ring, room - taken, report);
-            }
-            let more = match taken {
-                0 => self.may_be_ready(),
-                _ if taken == room => false,
-                // Not for the levels that we have just taken ourselves.
-                _ => (levels && !told) || !self.incoming.is_empty() || ring.behind.load(Ordering::Relaxed) > 0,
-            };
-            if !more {
-                break;
-            }
-            let (swept, refilled) = self.refill(ring, room - taken, report, (taken > 0).then_some(first));
-            taken += swept;
-            if swept > 0 || !refilled {
-                break;
+        let more = || levels || !self.incoming.is_empty() || ring.behind.load(Ordering::Relaxed) > 0;
+        if (1..room as u64).contains(&ring.filled()) && more() {
+            // Before anything is taken, so that nothing is taken twice in one call.
+            let (swept, _) = self.refill(ring, room, report, None);
+            if swept > 0 {
+                return swept;
             }
             told = true;
         }
-        taken
+        loop {
+            let filled = ring.filled();
+            if filled > 0 {
+                if filled > room as u64 && !told {
+                    // First: we may be stopped with ours in our hands.
+                    self.sleepers.kick();
+                }
+                let taken = self.take_filled(ring, room, report);
+                if taken > 0 {
+                    return taken;
+                }
+            }
+            if !self.may_be_ready() {
+                return 0;
+            }
+            let (swept, refilled) = self.refill(ring, room, report, None);
+            if swept > 0 || !refilled {
+                return swept;
+            }
+            told = true;
+        }
     }
 
     /// Takes from what is in the ring.
     fn take_filled(&self, ring: &RingCore, room: usize, report: &mut impl FnMut(Event, u64)) -> usize {
         let _kept = self.keep_sources(ring);
         let (mut taken, mut levels) = (0, false);
+        // What others put there meanwhile may be what we have just taken.
+        let end = ring.tail.load(Ordering::Acquire);
         while taken < room {
-            match ring.take_one(&mut levels) {
+            match ring.take_one(end, &mut levels) {
                 Taken::Event(event, at) => {
                     report(event, at);
                     taken += 1;
@@ -621,10 +629,10 @@ impl RingCore {
         }
     }
 
-    /// Takes one event, inside a section. Notes in `levels` if it may be taken by others as well.
-    fn take_one(&self, levels: &mut bool) -> Taken {
+    /// Takes one event in front of `end`, which has been the tail, inside a section. Notes in `levels` if it may be taken by others as well.
+    fn take_one(&self, end: u64, levels: &mut bool) -> Taken {
         let at = self.head.load(Ordering::SeqCst);
-        if at == self.tail.load(Ordering::Acquire) {
+        if at >= end {
             return Taken::Empty;
         }
         let entry = self.read(at);
