@@ -355,7 +355,10 @@ impl<R: ReadyList> EventPoll<R> {
         expected: u32,
         deadline: Option<Deadline>,
     ) -> Slept {
-        self.core().sleepers.sleep_with(ready, |turn, of_turn| turn.sleep_on_both(of_turn, word, expected, deadline))
+        let core = self.core();
+        core.sleep_with(deadline, |until| {
+            core.sleepers.sleep_with(ready, |turn, of_turn| turn.sleep_on_both(of_turn, word, expected, until()))
+        })
     }
 
     /// The adaptive wait before a sleep: what `harvest` gets, 0 if it is better to sleep.

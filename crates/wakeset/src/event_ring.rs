@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::event_poll::{EventPoll, Woken};
 use crate::events::Event;
 use crate::ready_list::{LockFree, ReadyList};
+use crate::set::Minding;
 use crate::set::ring::{MOST_ENTRIES, RingCore};
 use crate::time::{Deadline, Timeout};
 use core::fmt;
@@ -152,6 +153,7 @@ impl<R: ReadyList> EventRing<'_, R> {
             return Ok(taken);
         }
         let deadline = Deadline::of(timeout);
+        let _minding = Minding(self.set.as_core());
         loop {
             let taken = self.set.linger(|| self.take(events));
             if taken != 0 {

@@ -967,6 +967,9 @@ impl Changing<'_> {
         let in_ring = self.set.change_interest(watch, asked(event.events), event.data);
         step!(modified);
         // In the ring it is marked as it is on the list; but a taker may have gone past it meanwhile, so somebody has to look.
+        if in_ring {
+            self.set.plan_by(&mut self.scan, watch, SetCore::earliest);
+        }
         self.newly_ready |= in_ring || self.set.queue_if_ready(&mut self.scan, watch);
         Ok(())
     }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use wakeset::{
-    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout, WaitQueue,
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout, Timer, TimerFlags,
+    TimerSpec, WaitQueue,
 };
 
 fn open(engine: &Engine) -> Description<Counter> {
@@ -486,4 +487,28 @@ fn rings_go_with_their_sets() {
         assert_eq!(ring.capacity(), 1 << (i % 5));
     }
     assert_eq!(seen.len(), 100);
+}
+
+/// What is found not to be ready as it is taken from the ring comes up when its time comes: nobody else heard of that time, because the watch
+/// was on its way.
+#[test]
+fn a_timer_set_again_while_it_is_in_the_ring_comes_up() -> Result<(), Error> {
+    for flags in [Events::empty(), Events::ET, Events::ONESHOT] {
+        let engine = Engine::new();
+        let set = EventPoll::new(&engine)?;
+        let first = Description::new(&engine, Counter::new(1, CounterFlags::NONBLOCK));
+        let timer = Description::new(&engine, Timer::new(TimerFlags::NONBLOCK));
+        set.add(1, &first, Event::new(Events::IN | Events::ET, 1))?;
+        set.add(2, &timer, Event::new(Events::IN | flags, 2))?;
+        let ring = set.make_ring(8)?;
+        timer.set_at(Duration::from_nanos(1), Duration::ZERO)?;
+        assert_eq!(ring.pop(), Some(Event::new(Events::IN, 1)));
+        assert_eq!(timer.read(), Ok(1));
+        timer.set(TimerSpec { value: Duration::from_millis(30), interval: Duration::ZERO })?;
+        assert_eq!(ring.pop(), None, "{flags:?}");
+        let mut events = [Event::default(); 4];
+        assert_eq!(ring.wait(&mut events, Timeout::After(Duration::from_secs(20))), Ok(1), "{flags:?}");
+        assert_eq!((events[0], timer.read()), (Event::new(Events::IN, 2), Ok(1)));
+    }
+    Ok(())
 }

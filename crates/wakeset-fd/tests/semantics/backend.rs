@@ -353,3 +353,31 @@ impl Backend for Ringed {
         Wakeset::set_nonblocking(fd, nonblocking)
     }
 }
+
+impl Streams for Ringed {
+    fn pipe2(flags: c_int) -> Result<[c_int; 2], Errno> {
+        Wakeset::pipe2(flags)
+    }
+
+    fn socketpair(flags: c_int) -> Result<[c_int; 2], Errno> {
+        Wakeset::socketpair(flags)
+    }
+
+    unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { Wakeset::send(fd, buffer, len, flags) }
+    }
+
+    unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { Wakeset::recv(fd, buffer, len, flags) }
+    }
+
+    fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
+        Wakeset::shutdown(fd, how)
+    }
+
+    fn bytes_in(fd: c_int) -> Result<c_int, Errno> {
+        Wakeset::bytes_in(fd)
+    }
+}

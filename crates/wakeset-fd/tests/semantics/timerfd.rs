@@ -3,7 +3,7 @@
 //! What a timer answers depends on the moment. So each answer is held against the two moments around the call: it has to be what is
 //! right at some moment between them. A number of expirations or the time that is left is exact to the nanosecond in this way.
 
-use crate::backend::{Errno, Kernel, Wakeset, check, number};
+use crate::backend::{Errno, Kernel, Ringed, Wakeset, check, number};
 use crate::objects::{Counter, ET, EXCLUSIVE, Fd, IN, LONG, ONESHOT, OUT, Set, pipe};
 use crate::task::Task;
 use crate::{objects, signals};
@@ -130,6 +130,27 @@ impl Backend for Wakeset {
     unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
         // SAFETY: the caller's contract.
         number(unsafe { wakeset_fd::timerfd_gettime(fd, current) })
+    }
+}
+
+impl Backend for Ringed {
+    fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
+        <Wakeset as Backend>::timerfd_create(clock, flags)
+    }
+
+    unsafe fn timerfd_settime(
+        fd: c_int,
+        flags: c_int,
+        new: *const itimerspec,
+        old: *mut itimerspec,
+    ) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { <Wakeset as Backend>::timerfd_settime(fd, flags, new, old) }
+    }
+
+    unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { <Wakeset as Backend>::timerfd_gettime(fd, current) }
     }
 }
 

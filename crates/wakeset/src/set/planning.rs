@@ -107,6 +107,11 @@ impl Plans {
         self.index.find(hash(watch), |node| self.nodes[*node as usize].watch == watch).copied()
     }
 
+    /// Whether there is room for it.
+    pub(super) fn has(&self, watch: *mut Watch) -> bool {
+        self.find(watch).is_some()
+    }
+
     /// The earliest plan.
     pub(super) fn first(&self) -> u64 {
         self.heap.first().map_or(NEVER, |plan| plan.at)
@@ -338,15 +343,23 @@ impl SetCore {
 
     /// Sleeps until kicked, at most until `deadline`, unless `ready()`; and no longer than the set's own deadline if nobody else minds that.
     pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, deadline: Option<Deadline>) -> Slept {
+        self.sleep_with(deadline, |until| self.sleepers.sleep_unless(ready, until))
+    }
+
+    /// The same with a sleep of the caller's, until what it is given says when it is about to begin.
+    pub(crate) fn sleep_with(
+        &self,
+        deadline: Option<Deadline>,
+        sleep: impl FnOnce(&dyn Fn() -> Option<Deadline>) -> Slept,
+    ) -> Slept {
         let led = Cell::new(None);
-        let until = || {
+        let slept = sleep(&|| {
             led.set(self.lead());
             match (deadline, led.get().map(Deadline::from_nanos)) {
                 (Some(deadline), Some(own)) => Some(deadline.min(own)),
                 (deadline, own) => deadline.or(own),
             }
-        };
-        let slept = self.sleepers.sleep_unless(ready, until);
+        });
         self.stop_leading(led.get());
         match slept {
             // The set's time, not the caller's.

@@ -10,6 +10,8 @@
 //! | edge | who turns `QUEUED` off, while the state still has this mark | poll, report: a change from here on queues it again |
 //! | ONESHOT | who turns `QUEUED` off and disarms it in one step | reports what it polled just before |
 //!
+//! The last two are taken under the scan lock if time can make the watch ready: whoever finds nothing there plans it (see `planning`).
+//!
 //! `head` is moved past a slot of the last two kinds by whoever gets there. So a thread stopped anywhere in here keeps nothing from the others:
 //! it has at most one event in its hands, and a level it has taken is seen again by the next refill.
 //!
@@ -48,6 +50,7 @@ pub(crate) const MOST_ENTRIES: usize = 1 << 20;
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot {
+    /// With [`PLANNED`].
     watch: AtomicPtr<Watch>,
     /// The state word with which it was put here, or changed here.
     state: AtomicU64,
@@ -60,6 +63,8 @@ struct Slot {
 #[derive(Clone, Copy)]
 struct Entry {
     watch: *mut Watch,
+    /// Time can make it ready.
+    planned: bool,
     state: State,
     data: u64,
     source: *const dyn Source,
@@ -152,6 +157,8 @@ enum Taken {
     Event(Event, u64),
     /// The slot held nothing that is ready, or another thread was faster.
     Nothing,
+    /// The slot's event is to be taken under the scan lock.
+    Planned,
     Empty,
 }
 
@@ -206,14 +213,16 @@ impl RingCore {
         let state = State(slot.state.load(Ordering::Acquire));
         let data = slot.data.load(Ordering::Acquire);
         let source = [slot.source[0].load(Ordering::Acquire), slot.source[1].load(Ordering::Acquire)];
-        Entry { watch: slot.watch.load(Ordering::Acquire), state, data, source: whole(source) }
+        let watch = slot.watch.load(Ordering::Acquire);
+        let planned = watch.addr() & PLANNED != 0;
+        Entry { watch: watch.map_addr(|address| address & !PLANNED), planned, state, data, source: whole(source) }
     }
 
     /// By the holder of the scan lock. Release: who reads any of it also sees `head` where we saw it, past this slot's last use.
     fn write(&self, at: u64, entry: Entry) {
         let slot = self.slot(at);
         let source = halves(entry.source);
-        slot.watch.store(entry.watch, Ordering::Release);
+        slot.watch.store(entry.watch.map_addr(|address| address | usize::from(entry.planned)), Ordering::Release);
         slot.source[0].store(source[0], Ordering::Release);
         slot.source[1].store(source[1], Ordering::Release);
         slot.data.store(entry.data, Ordering::Release);
@@ -310,7 +319,7 @@ impl SetCore {
         let mut told = false;
         // Levels that were taken before are to be looked at again.
         let levels = ring.last_level.load(Ordering::Relaxed) > ring.reclaimed.load(Ordering::Relaxed);
-        let more = || levels || !self.incoming.is_empty() || ring.behind.load(Ordering::Relaxed) > 0;
+        let more = || levels || !self.incoming.is_empty() || ring.behind.load(Ordering::Relaxed) > 0 || self.is_due();
         if (1..room as u64).contains(&ring.filled()) && more() {
             // Before anything is taken, so that nothing is taken twice in one call.
             let (swept, _) = self.refill(ring, room, report, None);
@@ -344,25 +353,68 @@ impl SetCore {
 
     /// Takes from what is in the ring.
     fn take_filled(&self, ring: &RingCore, room: usize, report: &mut impl FnMut(Event, u64)) -> usize {
-        let _kept = self.keep_sources(ring);
         let (mut taken, mut levels) = (0, false);
         // What others put there meanwhile may be what we have just taken.
         let end = ring.tail.load(Ordering::Acquire);
+        let mut kept = Some(self.keep_sources(ring));
         while taken < room {
-            match ring.take_one(end, &mut levels) {
+            let one = match ring.take_one(end, &mut levels) {
+                Taken::Planned => {
+                    kept = None;
+                    self.take_planned(ring, end)
+                }
+                one => one,
+            };
+            match one {
                 Taken::Event(event, at) => {
                     report(event, at);
                     taken += 1;
                 }
-                Taken::Nothing => {}
+                Taken::Nothing | Taken::Planned => {}
                 Taken::Empty => break,
             }
+            if kept.is_none() {
+                kept = Some(self.keep_sources(ring));
+            }
         }
+        drop(kept);
         if levels && !mutant!("ring_levels_kick_nobody") {
             // As behind a harvest that has put a level back in line.
             self.sleepers.kick();
         }
         taken
+    }
+
+    /// Takes the first event in front of `end`, if it is one that has to be taken under the scan lock; for who does not hold it, and is in no section.
+    #[cold]
+    fn take_planned(&self, ring: &RingCore, end: u64) -> Taken {
+        let mut scan = self.scan.lock();
+        let at = ring.head.load(Ordering::SeqCst);
+        if at >= end {
+            return Taken::Empty;
+        }
+        let entry = ring.read(at);
+        // Slots are written by the holder of this lock.
+        if !entry.is_for_lock() || !State(entry.word().load(Ordering::SeqCst)).is_marked_like(entry.state) {
+            if entry.is_for_lock() {
+                ring.go_past(at);
+            }
+            return Taken::Nothing;
+        }
+        // SAFETY: we hold the scan lock.
+        let event = unsafe { entry.claim() };
+        ring.go_past(at);
+        // SAFETY: the mark was on, so it is a watch of this set; a source removes its watches, under this lock, before it goes.
+        if event.is_none() || unsafe { &*entry.source }.as_set().is_some() {
+            // As behind a harvest: what is not ready, and a set, which may have another edge to come.
+            self.plan(&mut scan, entry.watch);
+        }
+        let earlier = self.publish_deadline(&scan);
+        drop(scan);
+        if earlier {
+            self.mind_deadline();
+        }
+        event.map_or(Taken::Nothing, |event| Taken::Event(event, at))
     }
 
     /// [`take`](Self::take) for the only one who takes, and who hands on what he gets: levels from `kept` on, and those of this call, are not
@@ -400,7 +452,7 @@ impl SetCore {
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn has_news(&self, ring: &RingCore) -> bool {
         // In this order: what is taken off the list is in the pending queue when the lock is free again, and who leaves something there wakes.
-        !self.incoming.is_empty() || ring.behind.load(Ordering::SeqCst) > 0 || ring.filled() > 0
+        !self.incoming.is_empty() || ring.behind.load(Ordering::SeqCst) > 0 || ring.filled() > 0 || self.is_due()
     }
 
     fn keep_sources<'a>(&'a self, ring: &'a RingCore) -> Kept<'a> {
@@ -438,7 +490,11 @@ impl SetCore {
         scan.strangers = true;
         // What was taken before what has become ready since.
         let mut head = ring.reclaim(&mut scan, since);
-        let attention = self.collect(&mut scan);
+        let mut attention = self.collect(&mut scan);
+        if attention {
+            self.plan_in_hand(&mut scan);
+        }
+        attention |= self.queue_due(&mut scan);
         let (mut taken, mut again) = (0, attention && since.is_some());
         if attention && since.is_none() {
             // What is in the ring is marked and not pending, as what is in hand is: apart they are not told.
@@ -468,6 +524,7 @@ impl SetCore {
                 step!(refill_unqueued);
                 fence_after_rmw();
                 if poll(state).is_empty() {
+                    self.plan(&mut scan, watch);
                     continue;
                 }
                 let mark = mark_queued(word);
@@ -477,7 +534,7 @@ impl SetCore {
                 }
             }
             // SAFETY: off the pending queue, and marked.
-            unsafe { ring.put(watch) };
+            unsafe { ring.put(watch, scan.plans.has(watch)) };
             put = true;
         }
         // Also if others have taken all there was since we looked: a level among that is still to be seen. In this order: what is gone has moved `head`.
@@ -542,6 +599,9 @@ impl SetCore {
     }
 }
 
+/// Marks a slot's watch as one that time can make ready.
+const PLANNED: usize = 1;
+
 /// Marks a watch's link as its place in the ring. Watches are 64-byte aligned.
 const IN_RING: usize = 1;
 
@@ -554,7 +614,7 @@ impl RingCore {
     ///
     /// # Safety
     /// The caller holds the scan lock of its set and has just taken it off the pending queue; it is `QUEUED`.
-    unsafe fn put(&self, watch: *mut Watch) {
+    unsafe fn put(&self, watch: *mut Watch, planned: bool) {
         let at = self.tail.load(Ordering::Relaxed);
         // SAFETY: by the caller.
         let (word, fields) = unsafe { (&shared(watch).state, guarded(watch)) };
@@ -563,7 +623,7 @@ impl RingCore {
         let place = ptr::without_provenance_mut((at as usize) << 1 | IN_RING);
         // SAFETY: by the caller.
         unsafe { shared(watch) }.next.store(place, Ordering::Relaxed);
-        self.write(at, Entry { watch, state, data: fields.data, source: fields.source });
+        self.write(at, Entry { watch, planned, state, data: fields.data, source: fields.source });
         step!(slot_written);
         self.tail.store(at + 1, ordering!(Release, "tail_relaxed"));
         step!(slot_published);
@@ -629,6 +689,11 @@ impl RingCore {
         }
     }
 
+    /// Moves `head` past a slot; whether it was this call that did.
+    fn go_past(&self, at: u64) -> bool {
+        self.head.compare_exchange(at, at + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
     /// Takes one event in front of `end`, which has been the tail, inside a section. Notes in `levels` if it may be taken by others as well.
     fn take_one(&self, end: u64, levels: &mut bool) -> Taken {
         let at = self.head.load(Ordering::SeqCst);
@@ -641,16 +706,18 @@ impl RingCore {
         if self.head.load(Ordering::SeqCst) != at {
             return Taken::Nothing;
         }
-        let go_on = || self.head.compare_exchange(at, at + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         let level = is_level(entry.state);
-        if level && !go_on() {
+        if entry.is_for_lock() {
+            return Taken::Planned;
+        }
+        if level && !self.go_past(at) {
             return Taken::Nothing;
         }
         step!(slot_taken);
         // SAFETY: this is a section, and the slot was whole.
         let event = unsafe { if level { entry.look() } else { entry.claim() } };
         if !level {
-            go_on();
+            self.go_past(at);
         }
         step!(head_moved);
         match event {
@@ -669,6 +736,10 @@ impl RingCore {
 /// # Safety (of all methods)
 /// The entry was whole, and the caller is in a section or holds the scan lock, since before it looks at the state.
 impl Entry {
+    fn is_for_lock(&self) -> bool {
+        self.planned && !is_level(self.state)
+    }
+
     fn word(&self) -> &AtomicU64 {
         // SAFETY: watches are type-stable.
         &unsafe { &*self.watch }.state
