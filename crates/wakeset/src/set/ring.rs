@@ -229,6 +229,11 @@ impl RingCore {
         slot.state.store(entry.state.0, Ordering::Release);
     }
 
+    /// Behind the last slot that is filled.
+    fn tail(&self) -> u64 {
+        self.tail.load(Ordering::Acquire)
+    }
+
     /// How many slots are filled and not taken.
     #[inline]
     pub(super) fn filled(&self) -> u64 {
@@ -322,9 +327,9 @@ impl SetCore {
         let more = || levels || !self.incoming.is_empty() || ring.behind.load(Ordering::Relaxed) > 0 || self.is_due();
         if (1..room as u64).contains(&ring.filled()) && more() {
             // Before anything is taken, so that nothing is taken twice in one call.
-            let (swept, _) = self.refill(ring, room, report, None);
+            let (swept, _, end) = self.refill(ring, room, report, None);
             if swept > 0 {
-                return swept;
+                return swept + self.take_filled(ring, room - swept, end, report);
             }
             told = true;
         }
@@ -335,7 +340,7 @@ impl SetCore {
                     // First: we may be stopped with ours in our hands.
                     self.sleepers.kick();
                 }
-                let taken = self.take_filled(ring, room, report);
+                let taken = self.take_filled(ring, room, ring.tail(), report);
                 if taken > 0 {
                     return taken;
                 }
@@ -343,19 +348,20 @@ impl SetCore {
             if !self.may_be_ready() {
                 return 0;
             }
-            let (swept, refilled) = self.refill(ring, room, report, None);
-            if swept > 0 || !refilled {
-                return swept;
+            let (swept, refilled, end) = self.refill(ring, room, report, None);
+            if swept > 0 {
+                return swept + self.take_filled(ring, room - swept, end, report);
+            }
+            if !refilled {
+                return 0;
             }
             told = true;
         }
     }
 
-    /// Takes from what is in the ring.
-    fn take_filled(&self, ring: &RingCore, room: usize, report: &mut impl FnMut(Event, u64)) -> usize {
+    /// Takes from what is in the ring in front of `end`: what others put there meanwhile may be what the caller has just taken.
+    fn take_filled(&self, ring: &RingCore, room: usize, end: u64, report: &mut impl FnMut(Event, u64)) -> usize {
         let (mut taken, mut levels) = (0, false);
-        // What others put there meanwhile may be what we have just taken.
-        let end = ring.tail.load(Ordering::Acquire);
         let mut kept = Some(self.keep_sources(ring));
         while taken < room {
             let one = match ring.take_one(end, &mut levels) {
@@ -434,12 +440,12 @@ impl SetCore {
         let mut levels = reclaimed < kept && ring.last_level.load(Ordering::Relaxed) > reclaimed;
         let mut taken = 0;
         while taken < room {
-            taken += self.take_filled(ring, room - taken, report);
+            taken += self.take_filled(ring, room - taken, ring.tail(), report);
             if taken == room || !(levels || self.has_news(ring)) {
                 break;
             }
             levels = false;
-            let (swept, refilled) = self.refill(ring, room - taken, report, (taken > 0).then_some(first));
+            let (swept, refilled, _) = self.refill(ring, room - taken, report, (taken > 0).then_some(first));
             taken += swept;
             if swept > 0 || !refilled {
                 break;
@@ -471,18 +477,18 @@ impl SetCore {
 
     /// Fills the ring from the ready list. What is in other hands (see `sweep`) goes straight to `report`, up to `room`. How many did, and whether
     /// anything was put into the ring or is there. `since`: from there on the caller has taken events in this call, which are not to come again
-    /// in it.
+    /// in it. The third is the end of what was put: in front of it is nothing that went straight to `report`.
     fn refill(
         &self,
         ring: &RingCore,
         room: usize,
         report: &mut impl FnMut(Event, u64),
         since: Option<u64>,
-    ) -> (usize, bool) {
+    ) -> (usize, bool, u64) {
         let mut scan = match self.scan.try_lock() {
             Some(scan) => scan,
             // Somebody else is filling it, and may be stopped at that: what is there can be taken.
-            None if ring.filled() > 0 => return (0, true),
+            None if ring.filled() > 0 => return (0, true, ring.tail()),
             None => self.scan.lock(),
         };
         step!(refill_begun);
@@ -537,12 +543,13 @@ impl SetCore {
             unsafe { ring.put(watch, scan.plans.has(watch)) };
             put = true;
         }
+        let end = ring.tail();
         // Also if others have taken all there was since we looked: a level among that is still to be seen. In this order: what is gone has moved `head`.
         let filled = ring.filled() > 0;
         let moved = ring.head.load(Ordering::SeqCst) != head && !mutant!("refill_misses_what_is_taken");
         put |= filled || since.is_none() && moved;
         self.end_scan_before(scan, again, if taken == 0 { room } else { 0 });
-        (taken, put)
+        (taken, put, end)
     }
 
     /// Where in the ring the watch is whose state is `state`, for the holder of the scan lock.
