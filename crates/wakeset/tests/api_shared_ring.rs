@@ -81,6 +81,30 @@ fn levels_come_again_when_they_have_been_taken_and_still_hold() {
     assert_eq!((writer.pump(), drain(&mut reader)), (Ok(0), vec![]));
 }
 
+/// A level that no longer held as its slot was taken: it is on the list, as far as a wake can see, and nobody has it.
+#[test]
+fn a_level_that_was_gone_for_a_moment_is_not_forgotten() {
+    let (set, counters) = watching(2, Events::IN);
+    // Larger than what the reader has.
+    set.make_ring(8).unwrap();
+    let mut writer = RingWriter::new(&set, 1).unwrap();
+    let mut reader = open(&writer);
+    for counter in &counters {
+        counter.write(1).unwrap();
+    }
+    assert_eq!(writer.pump(), Ok(1));
+    for counter in &counters {
+        counter.read().unwrap();
+    }
+    assert_eq!((drain(&mut reader), writer.pump()), (vec![0], Ok(0)));
+    for counter in counters.iter().rev() {
+        counter.write(1).unwrap();
+        assert_eq!(writer.pump(), Ok(1));
+        counter.read().unwrap();
+        assert_eq!((drain(&mut reader).len(), writer.pump()), (1, Ok(0)));
+    }
+}
+
 #[test]
 fn edges_and_shots_come_once() {
     for flags in [Events::ET, Events::ONESHOT, Events::ET | Events::ONESHOT] {

@@ -107,7 +107,7 @@ pub(crate) struct RingCore {
     tail: AtomicU64,
     /// How many watches were pending when the scan lock was last free. A hint.
     pub(super) behind: AtomicUsize,
-    /// Behind the last level that was taken. A hint.
+    /// Behind the last level that was taken, or looked at in vain. A hint.
     last_level: AtomicU64,
     /// From here on levels that were taken stay where they are: whoever took them is not through with them. Written by one taker.
     kept: AtomicU64,
@@ -434,13 +434,21 @@ impl SetCore {
         report: &mut impl FnMut(Event, u64),
     ) -> usize {
         let first = ring.head.load(Ordering::SeqCst);
-        let kept = kept.min(first);
-        ring.kept.store(kept, Ordering::Release);
-        let reclaimed = ring.reclaimed.load(Ordering::Relaxed);
-        let mut levels = reclaimed < kept && ring.last_level.load(Ordering::Relaxed) > reclaimed;
+        // Whether levels may go back in line that have been taken in front of there.
+        let keep_from = |at: u64| {
+            let kept = kept.min(at);
+            ring.kept.store(kept, Ordering::Release);
+            let reclaimed = ring.reclaimed.load(Ordering::Relaxed);
+            reclaimed < kept && ring.last_level.load(Ordering::Relaxed) > reclaimed
+        };
+        let mut levels = keep_from(first);
         let mut taken = 0;
         while taken < room {
             taken += self.take_filled(ring, room - taken, ring.tail(), report);
+            if taken == 0 {
+                // What did not hold is in nobody's hands; and no wake queues it, for it is marked.
+                levels |= keep_from(ring.head.load(Ordering::SeqCst));
+            }
             if taken == room || !(levels || self.has_news(ring)) {
                 break;
             }
@@ -727,12 +735,12 @@ impl RingCore {
             self.go_past(at);
         }
         step!(head_moved);
+        if level {
+            self.last_level.store(at + 1, Ordering::Relaxed);
+        }
         match event {
             Some(event) => {
-                if level {
-                    self.last_level.store(at + 1, Ordering::Relaxed);
-                    *levels = true;
-                }
+                *levels |= level;
                 Taken::Event(event, at)
             }
             None => Taken::Nothing,
