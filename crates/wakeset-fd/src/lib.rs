@@ -15,6 +15,7 @@
 //! | [`set`] | epoll_create1, epoll_ctl, epoll_wait, both halves of a set |
 //! | [`batch`], `uring` | several epoll_ctl in one call; the io_uring that hands them to the kernel |
 //! | `ring` | event rings: waits that take no lock |
+//! | [`shared_ring`] | rings in memory that another process shares |
 //! | `turns` | listeners in a set's kernel half |
 //! | [`bell`] | how a waker reaches a waiter that sleeps in the kernel half |
 //! | [`escape`] | moving objects into the kernel |
@@ -49,6 +50,7 @@ pub mod pipe;
 mod ring;
 pub mod section;
 pub mod set;
+pub mod shared_ring;
 pub mod stats;
 #[cfg(wakeset_steps)]
 #[doc(hidden)]

@@ -132,7 +132,7 @@ impl FdSet {
     }
 
     /// Whether a wait may sleep here and hears of everything.
-    fn is_pure(&self) -> bool {
+    pub(crate) fn is_pure(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
             || !self.has_kernel.load(Ordering::SeqCst) && !self.in_kernel.load(Ordering::SeqCst)
     }

@@ -339,11 +339,7 @@ impl<R: ReadyList> EventPoll<R> {
     pub fn sleep_once(&self, stay: impl Fn() -> bool, deadline: Option<Deadline>) -> Woken {
         let core = self.core();
         let slept = self.patience.asleep(|| core.sleep_unless(|| core.may_be_ready() || !stay(), deadline));
-        match slept {
-            Slept::Woken => Woken::Kicked,
-            Slept::TimedOut => Woken::TimedOut,
-            Slept::Interrupted => Woken::Interrupted,
-        }
+        slept.into()
     }
 
     /// One sleep on the set's futex and on a word in shared memory while that is `expected`, unless `ready`.
@@ -429,6 +425,16 @@ pub enum Woken {
     TimedOut,
     /// A signal handler ran.
     Interrupted,
+}
+
+impl From<Slept> for Woken {
+    fn from(slept: Slept) -> Self {
+        match slept {
+            Slept::Woken => Self::Kicked,
+            Slept::TimedOut => Self::TimedOut,
+            Slept::Interrupted => Self::Interrupted,
+        }
+    }
 }
 
 /// A set is a source: it is readable when one of its watches is ready.

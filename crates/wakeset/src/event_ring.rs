@@ -127,9 +127,13 @@ impl<R: ReadyList> EventRing<'_, R> {
     }
 
     /// [`take_with`](Self::take_with) for who hands events on: levels taken from `kept` on are not looked at again. Also told the place of each event.
-    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn take_keeping(&self, room: usize, kept: u64, mut report: impl FnMut(Event, u64)) -> usize {
         self.set.as_core().take_keeping(self.ring, room, kept, &mut report)
+    }
+
+    /// What [`take_keeping`](Self::take_keeping) has reported may be reported again by whoever takes.
+    pub(crate) fn keep_nothing(&self) {
+        self.ring.keep_nothing();
     }
 
     /// Whether [`take_keeping`](Self::take_keeping) may find something.

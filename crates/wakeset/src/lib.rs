@@ -39,7 +39,6 @@ mod pipe;
 mod pool;
 mod ready_list;
 mod set;
-#[cfg(not(any(loom, shuttle)))]
 mod shared_ring;
 mod sleepers;
 mod source;
@@ -86,7 +85,6 @@ pub use mutant::is_mutant;
 pub use pipe::{LONGEST_MESSAGE, LONGEST_WRITE, Look, PIPE_CAPACITY, Piece, Pipe, Room, Taken};
 pub use ready_list::{LockFree, ReadyList, RwLock, SpinLock};
 pub use set::{Leaving, SetCore};
-#[cfg(not(any(loom, shuttle)))]
 pub use shared_ring::{RingReader, RingWriter};
 pub use sleepers::Ring;
 pub use source::{Description, Source};

@@ -17,32 +17,27 @@
 //!
 //! The memory is a memfd(2) whose size is sealed, so that nobody can take it away from under the other.
 
+mod memory;
+
 use crate::error::Error;
-use crate::event_poll::EventPoll;
+use crate::event_poll::{EventPoll, Woken};
 use crate::event_ring::EventRing;
 use crate::events::{Event, Events};
 use crate::ready_list::{LockFree, ReadyList};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, Slept, fence_after_rmw};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, SharedFutex, Slept, fence_after_rmw};
 use crate::time::{Deadline, Timeout};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
-use core::ptr::NonNull;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use rustix::thread::futex::{self, Flags};
+use memory::Memory;
 
 /// The most slots of a ring.
 const MOST_ENTRIES: u32 = 1 << 20;
-/// The slots begin on a page of their own.
-const SLOTS_AT: usize = 4096;
 
 /// A line of the cache, and its neighbour, which is fetched with it.
 #[repr(C, align(128))]
 struct Line {
-    index: AtomicU32,
+    index: SharedFutex,
     sleeps: AtomicU32,
 }
 
@@ -60,53 +55,40 @@ struct Slot {
     data: AtomicU64,
 }
 
-/// The memory, as this process has it.
-struct Mapping {
-    memory: NonNull<u8>,
-    entries: u32,
-}
-
-// SAFETY: shared memory that is accessed through atomics only.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-fn refused(error: Errno) -> Error {
-    if error == Errno::NOMEM { Error::NoMemory } else { Error::Os(error.raw_os_error()) }
-}
-
-impl Mapping {
-    fn length(entries: u32) -> usize {
-        SLOTS_AT + entries as usize * size_of::<Slot>()
+impl Line {
+    /// Moves this side's index, and wakes the other side if it sleeps on it. Release: who sees the index sees what came before.
+    fn publish(&self, index: u32, other: &Self) {
+        self.index.word().swap(index, ordering!(SeqCst, "shared_index_relaxed"));
+        if !mutant!("shared_index_without_fence") {
+            fence_after_rmw();
+        }
+        if other.sleeps.load(Ordering::SeqCst) != 0 {
+            self.index.wake();
+        }
     }
 
-    /// Maps a file of that length, whose size is sealed.
-    fn new(file: BorrowedFd<'_>, entries: u32) -> Result<Self, Error> {
-        // SAFETY: a new mapping, at an address of the kernel's choice.
-        let memory = unsafe {
-            let access = ProtFlags::READ | ProtFlags::WRITE;
-            mmap(core::ptr::null_mut(), Self::length(entries), access, MapFlags::SHARED, file, 0)
-        };
-        let memory = NonNull::new(memory.map_err(refused)?.cast()).ok_or(Error::NoMemory)?;
-        Ok(Self { memory, entries })
-    }
-
-    fn header(&self) -> &Header {
-        // SAFETY: in the mapping, which is page-aligned and longer; any bits are a header.
-        unsafe { self.memory.cast().as_ref() }
-    }
-
-    fn slot(&self, at: u32) -> &Slot {
-        let index = (at & (self.entries - 1)) as usize;
-        // SAFETY: `entries` is a power of two, ours, and so many slots were mapped; any bits are a slot.
-        unsafe { self.memory.byte_add(SLOTS_AT).cast::<Slot>().add(index).as_ref() }
+    /// This side sleeps while the other one's index is `seen`. The futex compares it under the kernel's lock, behind the word that says
+    /// that we sleep.
+    fn sleep_on(&self, other: &Self, seen: u32, deadline: Option<Deadline>) -> Slept {
+        if !mutant!("shared_sleeper_is_silent") {
+            self.sleeps.swap(1, Ordering::SeqCst);
+        }
+        fence_after_rmw();
+        let slept = other.index.sleep(seen, deadline);
+        self.sleeps.store(0, Ordering::SeqCst);
+        slept
     }
 }
 
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: ours, and nobody uses it any more.
-        let _ = unsafe { munmap(self.memory.as_ptr().cast(), Self::length(self.entries)) };
+impl Slot {
+    fn store(&self, event: Event) {
+        self.data.store(event.data, Ordering::Relaxed);
+        self.bits.store(event.events.bits().into(), Ordering::Relaxed);
+    }
+
+    fn load(&self) -> Event {
+        let bits = self.bits.load(Ordering::Relaxed) as u32;
+        Event::new(Events::from_bits_retain(bits), self.data.load(Ordering::Relaxed))
     }
 }
 
@@ -117,10 +99,10 @@ impl Drop for Mapping {
 ///
 /// Nothing else should take events of the set ([`EventPoll::wait`], [`EventRing::take`]): it would get what the reader is owed.
 pub struct RingWriter<'a, R: ReadyList = LockFree> {
+    #[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "its sleeps are not modelled"))]
     set: &'a EventPoll<R>,
     ring: EventRing<'a, R>,
-    file: OwnedFd,
-    map: Mapping,
+    memory: Memory,
     /// Events written.
     tail: u32,
     /// Events taken, as far as the reader has said and it can be true.
@@ -145,22 +127,27 @@ impl<'a, R: ReadyList> RingWriter<'a, R> {
         let mut places = Vec::new();
         places.try_reserve_exact(entries as usize).map_err(|_| Error::NoMemory)?;
         places.resize(entries as usize, 0);
-        let file = memfd_create(c"wakeset-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(refused)?;
-        ftruncate(&file, Mapping::length(entries) as u64).map_err(refused)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(refused)?;
-        let map = Mapping::new(file.as_fd(), entries)?;
-        Ok(Self { set, ring, file, map, tail: 0, head: 0, places: places.into_boxed_slice() })
+        let memory = Memory::new(entries)?;
+        Ok(Self { set, ring, memory, tail: 0, head: 0, places: places.into_boxed_slice() })
     }
 
     /// The descriptor to pass to the other process (`SCM_RIGHTS`, or inherited), which opens it with [`RingReader::open`]. It is the writer's, and
     /// closed on exec.
+    #[cfg(not(any(loom, shuttle)))]
     pub fn fd(&self) -> i32 {
-        self.file.as_raw_fd()
+        self.memory.fd()
+    }
+
+    /// The other side, for a model: memory that is shared with a thread only.
+    #[cfg(any(loom, shuttle))]
+    #[doc(hidden)]
+    pub fn reader(&self) -> RingReader {
+        RingReader { memory: self.memory.clone(), head: 0 }
     }
 
     /// How many events it holds.
     pub fn capacity(&self) -> usize {
-        self.map.entries as usize
+        self.memory.entries() as usize
     }
 
     /// Writes what is ready and fits, without waiting; how many.
@@ -168,42 +155,102 @@ impl<'a, R: ReadyList> RingWriter<'a, R> {
     /// # Errors
     /// [`Error::BrokenPeer`] if what the reader says it has taken cannot be; nothing is written then, now or later.
     pub fn pump(&mut self) -> Result<usize, Error> {
-        let head = self.map.header().reader.index.load(Ordering::SeqCst);
-        let taken = head.wrapping_sub(self.head);
-        if taken > self.tail.wrapping_sub(self.head) {
-            return Err(Error::BrokenPeer);
-        }
-        self.head = head;
-        let mask = self.map.entries - 1;
+        self.look()?;
+        let mask = self.memory.entries() - 1;
         // Levels that the reader has not taken are not looked at.
-        let oldest = if head == self.tail { u64::MAX } else { self.places[(head & mask) as usize] };
-        let room = self.map.entries - self.tail.wrapping_sub(head);
-        let (map, places, tail) = (&self.map, &mut self.places, &mut self.tail);
+        let is_drained = self.head == self.tail || mutant!("shared_levels_are_not_kept");
+        let oldest = if is_drained { u64::MAX } else { self.places[(self.head & mask) as usize] };
+        let room = self.memory.entries() - self.tail.wrapping_sub(self.head);
+        let (memory, places, tail) = (&self.memory, &mut self.places, &mut self.tail);
         let before = *tail;
         self.ring.take_keeping(room as usize, oldest, |event, place| {
-            let slot = map.slot(*tail);
-            slot.data.store(event.data, Ordering::Relaxed);
-            slot.bits.store(event.events.bits().into(), Ordering::Relaxed);
+            memory.slot(*tail).store(event);
             places[(*tail & mask) as usize] = place;
             *tail = tail.wrapping_add(1);
         });
+        Ok(self.publish(before))
+    }
+
+    /// Looks how far the reader is.
+    fn look(&mut self) -> Result<(), Error> {
+        let head = self.memory.header().reader.index.word().load(ordering!(SeqCst, "shared_head_relaxed"));
+        if head.wrapping_sub(self.head) > self.tail.wrapping_sub(self.head) {
+            return Err(Error::BrokenPeer);
+        }
+        self.head = head;
+        Ok(())
+    }
+
+    /// Shows the reader what has been written behind `before`; how many.
+    fn publish(&mut self, before: u32) -> usize {
         let written = self.tail.wrapping_sub(before);
         if written > 0 {
-            let header = self.map.header();
-            // Release: who sees it sees the events.
-            header.writer.index.swap(self.tail, Ordering::SeqCst);
-            fence_after_rmw();
-            if header.reader.sleeps.load(Ordering::SeqCst) != 0 {
-                let _ = futex::wake(&header.writer.index, Flags::empty(), 1);
-            }
+            let header = self.memory.header();
+            header.writer.publish(self.tail, &header.reader);
         }
-        Ok(written as usize)
+        written as usize
+    }
+
+    /// Whether the reader has taken everything. Then levels that were written are the set's again, whoever takes from it.
+    ///
+    /// # Errors
+    /// As [`pump`](Self::pump).
+    #[doc(hidden)]
+    pub fn is_drained(&mut self) -> Result<bool, Error> {
+        self.look()?;
+        let is_drained = self.head == self.tail;
+        if is_drained {
+            self.ring.keep_nothing();
+        }
+        Ok(is_drained)
+    }
+
+    /// Writes events that the caller has of the set, as many as fit; how many.
+    ///
+    /// # Errors
+    /// As [`pump`](Self::pump).
+    #[doc(hidden)]
+    pub fn write(&mut self, events: impl Iterator<Item = Event>) -> Result<usize, Error> {
+        self.look()?;
+        let room = self.memory.entries() - self.tail.wrapping_sub(self.head);
+        let before = self.tail;
+        for event in events.take(room as usize) {
+            self.memory.slot(self.tail).store(event);
+            self.places[(self.tail & (self.memory.entries() - 1)) as usize] = u64::MAX;
+            self.tail = self.tail.wrapping_add(1);
+        }
+        Ok(self.publish(before))
+    }
+
+    /// One sleep until the reader has moved on from where it was last seen.
+    #[doc(hidden)]
+    pub fn sleep_for_reader(&self, deadline: Option<Deadline>) -> Woken {
+        let header = self.memory.header();
+        header.writer.sleep_on(&header.reader, self.head, deadline).into()
+    }
+
+    /// One sleep until there may be something to write and room for it, while `stay`; whoever makes that false kicks the set.
+    #[cfg(not(any(loom, shuttle)))]
+    #[doc(hidden)]
+    pub fn sleep_once(&self, stay: impl Fn() -> bool, deadline: Option<Deadline>) -> Woken {
+        let header = self.memory.header();
+        header.writer.sleeps.swap(1, Ordering::SeqCst);
+        fence_after_rmw();
+        let is_full = self.tail.wrapping_sub(self.head) == self.memory.entries();
+        let word = header.reader.index.word();
+        let moved = || word.load(Ordering::SeqCst) != self.head;
+        // While it is full, only the reader matters; else the set too.
+        let ready = || moved() || !stay() || !is_full && self.ring.has_news();
+        let slept = self.set.sleep_beside(ready, word, self.head, deadline);
+        header.writer.sleeps.store(0, Ordering::SeqCst);
+        slept.into()
     }
 
     /// [`pump`](Self::pump) that waits until there is something to write and room for it. Returns 0 when the time is up.
     ///
     /// # Errors
     /// As [`pump`](Self::pump); [`Error::Interrupted`] if a signal handler ran while it slept.
+    #[cfg(not(any(loom, shuttle)))]
     pub fn pump_waiting(&mut self, timeout: Timeout) -> Result<usize, Error> {
         let deadline = Deadline::of(timeout);
         loop {
@@ -211,23 +258,10 @@ impl<'a, R: ReadyList> RingWriter<'a, R> {
             if written > 0 || timeout == Timeout::Now {
                 return Ok(written);
             }
-            let header = self.map.header();
-            header.writer.sleeps.swap(1, Ordering::SeqCst);
-            fence_after_rmw();
-            let is_full = self.tail.wrapping_sub(self.head) == self.map.entries;
-            let moved = || header.reader.index.load(Ordering::SeqCst) != self.head;
-            // While it is full, only the reader matters; else the set too.
-            let slept = self.set.sleep_beside(
-                || moved() || !is_full && self.ring.has_news(),
-                &header.reader.index,
-                self.head,
-                deadline,
-            );
-            header.writer.sleeps.store(0, Ordering::SeqCst);
-            match slept {
-                Slept::Woken => {}
-                Slept::TimedOut => return self.pump(),
-                Slept::Interrupted => match self.pump()? {
+            match self.sleep_once(|| true, deadline) {
+                Woken::Kicked => {}
+                Woken::TimedOut => return self.pump(),
+                Woken::Interrupted => match self.pump()? {
                     0 => return Err(Error::Interrupted),
                     written => return Ok(written),
                 },
@@ -245,7 +279,7 @@ impl<R: ReadyList> fmt::Debug for RingWriter<'_, R> {
 
 /// The side that reads, usually in another process than the set.
 pub struct RingReader {
-    map: Mapping,
+    memory: Memory,
     /// Events taken.
     head: u32,
 }
@@ -260,28 +294,17 @@ impl RingReader {
     ///
     /// # Safety
     /// `fd` is open, and stays so for the call.
+    #[cfg(not(any(loom, shuttle)))]
     pub unsafe fn open(fd: i32) -> Result<Self, Error> {
         // SAFETY: the caller's contract.
-        let file = unsafe { BorrowedFd::borrow_raw(fd) };
-        let seals = fcntl_get_seals(file).map_err(|_| Error::Invalid)?;
-        if !seals.contains(SealFlags::SHRINK) {
-            return Err(Error::Invalid);
-        }
-        // From here on it does not get shorter.
-        let size = fstat(file).map_err(refused)?.st_size;
-        let slots = usize::try_from(size).ok().and_then(|size| size.checked_sub(SLOTS_AT)).ok_or(Error::Invalid)?;
-        let entries = u32::try_from(slots / size_of::<Slot>()).map_err(|_| Error::Invalid)?;
-        if !entries.is_power_of_two() || entries > MOST_ENTRIES || Mapping::length(entries) as i64 != size {
-            return Err(Error::Invalid);
-        }
-        let map = Mapping::new(file, entries)?;
-        let head = map.header().reader.index.load(Ordering::SeqCst);
-        Ok(Self { map, head })
+        let memory = unsafe { Memory::open(fd) }?;
+        let head = memory.header().reader.index.word().load(Ordering::SeqCst);
+        Ok(Self { memory, head })
     }
 
     /// How many events the ring holds.
     pub fn capacity(&self) -> usize {
-        self.map.entries as usize
+        self.memory.entries() as usize
     }
 
     /// Takes events without waiting; how many. Makes no system call unless the writer sleeps.
@@ -289,28 +312,25 @@ impl RingReader {
     /// # Errors
     /// [`Error::BrokenPeer`] if what the writer says it has written cannot be; nothing is taken then, now or later.
     pub fn take(&mut self, events: &mut [Event]) -> Result<usize, Error> {
-        let header = self.map.header();
-        let tail = header.writer.index.load(Ordering::SeqCst);
+        let header = self.memory.header();
+        let tail = header.writer.index.word().load(ordering!(SeqCst, "shared_tail_relaxed"));
         let filled = tail.wrapping_sub(self.head);
-        if filled > self.map.entries {
+        if filled > self.memory.entries() {
             return Err(Error::BrokenPeer);
         }
         let n = events.len().min(filled as usize);
         if n == 0 {
             return Ok(0);
         }
+        if mutant!("shared_head_before_slots") {
+            header.reader.publish(self.head.wrapping_add(n as u32), &header.writer);
+        }
         for event in &mut events[..n] {
-            let slot = self.map.slot(self.head);
-            let bits = slot.bits.load(Ordering::Relaxed) as u32;
-            *event = Event::new(Events::from_bits_retain(bits), slot.data.load(Ordering::Relaxed));
+            *event = self.memory.slot(self.head).load();
             self.head = self.head.wrapping_add(1);
         }
-        // Release: the slots have been read.
-        header.reader.index.swap(self.head, Ordering::SeqCst);
-        fence_after_rmw();
-        if header.writer.sleeps.load(Ordering::SeqCst) != 0 {
-            let _ = futex::wake(&header.reader.index, Flags::empty(), 1);
-        }
+        // The slots have been read.
+        header.reader.publish(self.head, &header.writer);
         Ok(n)
     }
 
@@ -328,25 +348,14 @@ impl RingReader {
             if taken > 0 || timeout == Timeout::Now {
                 return Ok(taken);
             }
-            let header = self.map.header();
-            header.reader.sleeps.swap(1, Ordering::SeqCst);
-            // FUTEX_WAIT compares the index under the kernel's lock, behind the word that says that we sleep.
-            let limit = deadline.unwrap_or(Deadline::FAR).to_timespec();
-            let slept = futex::wait_bitset(
-                &header.writer.index,
-                Flags::empty(),
-                self.head,
-                Some(&limit),
-                core::num::NonZeroU32::MAX,
-            );
-            header.reader.sleeps.store(0, Ordering::SeqCst);
-            match slept {
-                Err(Errno::TIMEDOUT) => return self.take(events),
-                Err(Errno::INTR) => match self.take(events)? {
+            let header = self.memory.header();
+            match header.reader.sleep_on(&header.writer, self.head, deadline) {
+                Slept::Woken => {}
+                Slept::TimedOut => return self.take(events),
+                Slept::Interrupted => match self.take(events)? {
                     0 => return Err(Error::Interrupted),
                     taken => return Ok(taken),
                 },
-                Ok(()) | Err(_) => {}
             }
         }
     }

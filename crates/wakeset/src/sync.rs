@@ -186,7 +186,7 @@ impl AtomicPair {
     }
 }
 
-pub(crate) use futex::{Futex, LockWord};
+pub(crate) use futex::{Futex, LockWord, SharedFutex};
 
 #[cfg(not(any(loom, shuttle)))]
 mod futex {
@@ -282,6 +282,32 @@ mod futex {
                 // EAGAIN: one of them had changed.
                 Ok(_) | Err(_) => Slept::Woken,
             }
+        }
+    }
+
+    /// A word in memory shared with other processes, on which the other side of that memory sleeps until it changes.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(crate) struct SharedFutex(AtomicU32);
+
+    impl SharedFutex {
+        pub(crate) fn word(&self) -> &AtomicU32 {
+            &self.0
+        }
+
+        /// Sleeps while the word is `expected`, at most until `deadline`.
+        pub(crate) fn sleep(&self, expected: u32, deadline: Option<Deadline>) -> Slept {
+            let limit = deadline.unwrap_or(Deadline::FAR).to_timespec();
+            match futex::wait_bitset(&self.0, Flags::empty(), expected, Some(&limit), NonZeroU32::MAX) {
+                Err(Errno::TIMEDOUT) => Slept::TimedOut,
+                Err(Errno::INTR) => Slept::Interrupted,
+                Ok(()) | Err(_) => Slept::Woken,
+            }
+        }
+
+        /// Wakes who sleeps on it.
+        pub(crate) fn wake(&self) {
+            let _ = futex::wake(&self.0, Flags::empty(), 1);
         }
     }
 
@@ -444,6 +470,28 @@ mod futex {
                 self.woken[index(classes)].notify_one();
             }
             chosen as usize
+        }
+    }
+
+    /// The same for two sides that are threads of the model.
+    #[derive(Debug)]
+    pub(crate) struct SharedFutex(Futex);
+
+    impl SharedFutex {
+        pub(crate) fn new(value: u32) -> Self {
+            Self(Futex::new(value))
+        }
+
+        pub(crate) fn word(&self) -> &AtomicU32 {
+            self.0.word()
+        }
+
+        pub(crate) fn sleep(&self, expected: u32, deadline: Option<Deadline>) -> Slept {
+            self.0.sleep(expected, deadline, NonZeroU32::MAX)
+        }
+
+        pub(crate) fn wake(&self) {
+            self.0.wake(1, NonZeroU32::MAX);
         }
     }
 

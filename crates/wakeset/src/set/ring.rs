@@ -247,6 +247,11 @@ impl RingCore {
         self.in_use() >= self.capacity()
     }
 
+    /// From now on all that was taken goes back in line.
+    pub(crate) fn keep_nothing(&self) {
+        self.kept.store(u64::MAX, Ordering::Release);
+    }
+
     /// How many slots there are in use, for the holder of the scan lock.
     pub(super) fn in_use(&self) -> usize {
         self.tail.load(Ordering::Relaxed).saturating_sub(self.reclaimed.load(Ordering::Relaxed)) as usize
@@ -425,7 +430,6 @@ impl SetCore {
 
     /// [`take`](Self::take) for the only one who takes, and who hands on what he gets: levels from `kept` on, and those of this call, are not
     /// looked at again before the next call.
-    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn take_keeping(
         &self,
         ring: &RingCore,
@@ -463,7 +467,6 @@ impl SetCore {
     }
 
     /// Whether such a take may find more than levels that are kept.
-    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn has_news(&self, ring: &RingCore) -> bool {
         // In this order: what is taken off the list is in the pending queue when the lock is free again, and who leaves something there wakes.
         !self.incoming.is_empty() || ring.behind.load(Ordering::SeqCst) > 0 || ring.filled() > 0 || self.is_due()
