@@ -246,6 +246,50 @@ int ws_holders_wait(ws_holders *holders, const struct timespec *timeout);
 /* Frees them; NULL is none. Not after the set is closed. MT-one. */
 void ws_holders_free(ws_holders *holders);
 
+/* ---- Event rings ---- */
+
+/* Gives a set an event ring of `entries` slots, from 1 to 2^20, rounded up to a power of two, unless it has one: 1, or 0 if the set is the kernel's, where nothing
+ * changes. From then on the waits of this set take in-process events from the ring, at most as many as it has slots in one call: the same events,
+ * without a lock that the set's threads share, and where there are any without a system call. Removals and closes wait for threads that are taking at that
+ * moment. Errors: EBADF, EINVAL (not a set; entries), ENOMEM. MT. epoll_wait(2), io_uring(7) */
+int ws_ring_setup(int epfd, size_t entries);
+
+/* A set's events, written into memory that another process reads. Neither side trusts the other: a peer that crashes or lies can stop the flow, or put
+ * nonsense into the events of this ring, and nothing else. Level-triggered watches are written again when the reader has taken their last event and they
+ * still hold. What has been written is not taken back by EPOLL_CTL_DEL, as what ws_epoll_wait() has returned is not. */
+typedef struct ws_ring_writer ws_ring_writer;
+
+/* The side that reads, usually in another process. */
+typedef struct ws_ring_reader ws_ring_reader;
+
+/* Shared memory for `entries` events of the set `epfd`, from 1 to 2^20, rounded up to a power of two. Nobody else takes events of that set from now on. It
+ * belongs to the process: a forked child may only destroy it. A fork leaves the set to the kernel, where the writer finds its events too, with system
+ * calls. Errors: EBADF, EINVAL, EMFILE, ENFILE, ENOMEM, EOPNOTSUPP (no set, or one that lives in the kernel). MT. memfd_create(2) */
+ws_ring_writer *ws_ring_writer_create(int epfd, unsigned int entries);
+
+/* The descriptor to pass to the other process (SCM_RIGHTS, or inherited). It is the writer's, and close-on-exec. Errors: EINVAL (NULL). MT. unix(7) */
+int ws_ring_writer_fd(const ws_ring_writer *writer);
+
+/* Writes what is ready and fits; how many. If that is none, waits until there is something, and room for it: 0 if the time is up; NULL is no time limit, and
+ * one of 0 only looks. Errors: EBADF (the set's number was closed, or this is a forked child), EINTR, EINVAL, ENOMEM; EPROTO: the reader says that it has
+ * taken what there never was, and nothing more is written. MT-one. epoll_wait(2) */
+ssize_t ws_ring_writer_pump(ws_ring_writer *writer, const struct timespec *timeout);
+
+/* Ends the writer, before its set is closed; NULL is none. The reader can still take what is there, and is not told. MT-one. */
+void ws_ring_writer_destroy(ws_ring_writer *writer);
+
+/* Maps the memory behind a descriptor that another process has passed on; the descriptor may be closed afterwards. One reader for a ring; after
+ * fork(2) parent or child may go on with it, not both. Errors: EBADF, EINVAL (it is no such memory), ENOMEM. MT. mmap(2) */
+ws_ring_reader *ws_ring_reader_open(int fd);
+
+/* Takes events; how many, at most `maxevents`. If there are none, waits for one: 0 if the time is up; NULL is no time limit, and one of 0 only looks. Makes no
+ * system call unless it, or the writer, sleeps. A writer that is gone is not noticed: give a limit, or watch a socket to it.
+ * Errors: EINTR, EINVAL; EPROTO: the writer says that it has written what cannot be, and nothing more is taken. MT-one. epoll_wait(2) */
+int ws_ring_reader_take(ws_ring_reader *reader, struct epoll_event *events, int maxevents, const struct timespec *timeout);
+
+/* Unmaps the memory; NULL is none. MT-one. */
+void ws_ring_reader_destroy(ws_ring_reader *reader);
+
 /* ---- Who is woken next ---- */
 
 #define WS_ORDER_FIFO 0   /* who has been idle longest: the work is spread evenly */

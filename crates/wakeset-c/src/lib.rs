@@ -11,6 +11,7 @@
 //! | `timer` | `ws_timerfd_*` |
 //! | `batch` | `ws_epoll_ctl_batch` |
 //! | `hand` | `ws_hand_*`, `ws_epoll_del_telling`, `ws_holders_*` |
+//! | `ring` | `ws_ring_*` |
 //! | `source` | `ws_source_*`, `ws_epoll_ctl_source` |
 //! | `listener` | `ws_listener_*` |
 //! | `fault` | `ws_fault_pool_*` |
@@ -44,5 +45,6 @@ pub mod hand;
 pub mod io;
 pub mod listener;
 pub mod outcome;
+pub mod ring;
 pub mod source;
 pub mod timer;

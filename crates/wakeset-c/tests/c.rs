@@ -185,6 +185,11 @@ fn example_source() {
 }
 
 #[test]
+fn example_shared() {
+    example("shared", |said| assert_eq!(said, "100000 units seen in another process\n"));
+}
+
+#[test]
 fn example_prefork() {
     example("prefork", |said| assert!(said.starts_with("fifo: 400 connections:"), "{said}"));
     let source = here("examples/c/prefork.c");
@@ -213,6 +218,11 @@ fn sources_of_the_program() {
 #[test]
 fn what_linux_does_not_have() {
     both("extensions");
+}
+
+#[test]
+fn rings() {
+    both("rings");
 }
 
 #[test]
@@ -360,6 +370,8 @@ fn rust_type(c: &str) -> String {
         ["ws_fault_pool"] => "FaultPool",
         ["ws_hand"] => "Hand",
         ["ws_holders"] => "Holders",
+        ["ws_ring_writer"] => "SharedWriter",
+        ["ws_ring_reader"] => "SharedReader",
         ["ws_epoll_ctl_cmd"] => "Command",
         ["uffd_msg"] => "Message",
         [other] => other,

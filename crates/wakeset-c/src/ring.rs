@@ -1,0 +1,158 @@
+//! Event rings: of a set, and shared with another process.
+
+use crate::fork::{generation, watch_forks};
+use crate::listener::{boxed, limit_of, unboxed};
+use crate::outcome::{fail, returned};
+use core::ffi::{c_int, c_uint};
+use core::ptr;
+use libc::{epoll_event, size_t, ssize_t, timespec};
+use wakeset::{Deadline, Error, Event, RingReader, Timeout};
+use wakeset_fd::shared_ring::{Writer, open_reader};
+
+/// `ws_ring_writer` of the header.
+#[derive(Debug)]
+pub struct SharedWriter {
+    /// A forked child has a copy of the memory, and no use for it.
+    generation: u32,
+    writer: Writer,
+}
+
+/// `ws_ring_reader` of the header.
+#[derive(Debug)]
+pub struct SharedReader(RingReader);
+
+/// Events that are converted at a time.
+const BATCH: usize = 64;
+
+/// Gives a set an event ring.
+#[unsafe(no_mangle)]
+pub extern "C" fn ws_ring_setup(epfd: c_int, entries: size_t) -> c_int {
+    returned(wakeset_fd::ring_setup(epfd, entries).map(isize::from)) as c_int
+}
+
+/// Shares a set's events with another process.
+#[unsafe(no_mangle)]
+pub extern "C" fn ws_ring_writer_create(epfd: c_int, entries: c_uint) -> *mut SharedWriter {
+    watch_forks();
+    match Writer::new(epfd, entries) {
+        Ok(writer) => boxed(SharedWriter { generation: generation(), writer }),
+        Err(error) => {
+            fail(error.into_raw());
+            ptr::null_mut()
+        }
+    }
+}
+
+/// The descriptor to pass on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_ring_writer_fd(writer: *const SharedWriter) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { writer.as_ref() }.map_or_else(|| fail(libc::EINVAL) as c_int, |writer| writer.writer.fd())
+}
+
+/// Writes what is ready and fits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_ring_writer_pump(writer: *mut SharedWriter, limit: *const timespec) -> ssize_t {
+    // SAFETY: the caller's contract, here and below.
+    let (Some(writer), Some(limit)) = (unsafe { writer.as_mut() }, unsafe { limit_of(limit) }) else {
+        return fail(libc::EINVAL);
+    };
+    if writer.generation != generation() {
+        return fail(libc::EBADF);
+    }
+    returned(writer.writer.pump_waiting(Timeout::from(limit)))
+}
+
+/// Ends the writer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_ring_writer_destroy(writer: *mut SharedWriter) {
+    // SAFETY: the caller's contract.
+    let Some((ours, fd)) =
+        (unsafe { writer.as_ref() }).map(|writer| (writer.generation == generation(), writer.writer.fd()))
+    else {
+        return;
+    };
+    if ours {
+        // SAFETY: the caller's contract: nobody uses it any more.
+        unsafe { unboxed(writer) };
+    } else {
+        // In a forked child its locks may be held by threads that do not exist: the memory stays.
+        // SAFETY: this process's copy of the descriptor.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Maps what was passed on.
+#[unsafe(no_mangle)]
+pub extern "C" fn ws_ring_reader_open(fd: c_int) -> *mut SharedReader {
+    match open_reader(fd) {
+        Ok(reader) => boxed(SharedReader(reader)),
+        Err(error) => {
+            fail(error.into_raw());
+            ptr::null_mut()
+        }
+    }
+}
+
+/// Takes events.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_ring_reader_take(
+    reader: *mut SharedReader,
+    events: *mut epoll_event,
+    room: c_int,
+    limit: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's contract, here and below.
+    let (Some(reader), Some(limit)) = (unsafe { reader.as_mut() }, unsafe { limit_of(limit) }) else {
+        return fail(libc::EINVAL) as c_int;
+    };
+    let room = usize::try_from(room).unwrap_or(0);
+    if room == 0 || events.is_null() {
+        return fail(libc::EINVAL) as c_int;
+    }
+    // SAFETY: memory for `room` events.
+    match take(&mut reader.0, room, Timeout::from(limit), |at, event| unsafe {
+        let event = epoll_event { events: event.events.bits(), u64: event.data };
+        events.add(at).write_unaligned(event);
+    }) {
+        Ok(taken) => c_int::try_from(taken).unwrap_or(c_int::MAX),
+        Err(error) => fail(error.errno()) as c_int,
+    }
+}
+
+/// Hands up to `room` events to `store`, with their places; waits for the first.
+fn take(
+    reader: &mut RingReader,
+    room: usize,
+    timeout: Timeout,
+    mut store: impl FnMut(usize, Event),
+) -> Result<usize, Error> {
+    let deadline = Deadline::of(timeout);
+    let mut events = [Event::default(); BATCH];
+    let mut taken = 0;
+    while taken < room {
+        let part = &mut events[..BATCH.min(room - taken)];
+        let n = match (reader.take(part), taken) {
+            (Ok(0), 0) if timeout != Timeout::Now => reader.wait(part, deadline.map(Deadline::remaining).into())?,
+            (Err(error), 0) => return Err(error),
+            // What has been taken comes first; the next call says it again.
+            (Err(_), _) => 0,
+            (Ok(n), _) => n,
+        };
+        for (event, at) in part[..n].iter().zip(taken..) {
+            store(at, *event);
+        }
+        taken += n;
+        if n < part.len() {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
+/// Unmaps it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_ring_reader_destroy(reader: *mut SharedReader) {
+    // SAFETY: the caller's contract.
+    unsafe { unboxed(reader) };
+}
