@@ -346,6 +346,9 @@ impl SetCore {
         step!(hint_before);
         // First the hint, then the take; `may_be_ready` looks in the other order and finds one of them.
         self.pending_hint.fetch_add(1, Ordering::SeqCst);
+        if let Some(ring) = self.ring() {
+            ring.behind.store(1, Ordering::SeqCst);
+        }
         step!(hinted);
         let (mut newest, attention) = self.incoming.locked_by_harvester(self.policy(), || self.incoming.take());
         // Reverse: last pushed is first on the stack.
@@ -807,8 +810,14 @@ impl SetCore {
         let word = &unsafe { shared(watch) }.state;
         scan.plans.remove(watch);
         self.leave_ring(watch);
-        if State(word.load(Ordering::SeqCst)).is_queued() && self.collect(scan) && !mutant!("removal_takes_attention") {
-            self.incoming.call_attention();
+        if State(word.load(Ordering::SeqCst)).is_queued() {
+            if let Some(ring) = self.ring() {
+                // What was taken before what has become ready since.
+                ring.reclaim(scan, None);
+            }
+            if self.collect(scan) && !mutant!("removal_takes_attention") {
+                self.incoming.call_attention();
+            }
         }
         // SAFETY: as above.
         if unsafe { scan.pending.contains(watch) } {

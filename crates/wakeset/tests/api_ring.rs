@@ -61,6 +61,19 @@ fn levels_are_reported_until_they_are_drained() {
     assert_eq!(ring.pop(), None);
 }
 
+/// A removal takes what has become ready off the list, behind what was taken before.
+#[test]
+fn a_removal_leaves_the_others_in_line() {
+    let (set, counters) = watching(3, Events::IN);
+    let ring = set.make_ring(1).unwrap();
+    counters[2].write(1).unwrap();
+    assert_eq!(drain(&set), [2]);
+    counters[0].write(1).unwrap();
+    counters[1].write(1).unwrap();
+    set.remove(1, &counters[1]).unwrap();
+    assert_eq!([(); 4].map(|()| ring.pop().map(|event| event.data)), [2, 0, 2, 0].map(Some));
+}
+
 #[test]
 fn an_edge_is_reported_once_for_each_change_seen() {
     let (set, counters) = watching(2, Events::IN | Events::ET);

@@ -105,6 +105,20 @@ fn a_level_that_was_gone_for_a_moment_is_not_forgotten() {
     }
 }
 
+/// A removal looks at the ready list, and puts what it finds there elsewhere.
+#[test]
+fn what_is_ready_is_written_after_another_watch_is_removed() {
+    for flags in [Events::empty(), Events::ET, Events::ONESHOT] {
+        let (set, counters) = watching(2, Events::IN | flags);
+        let mut writer = RingWriter::new(&set, 4).unwrap();
+        for counter in &counters {
+            counter.write(1).unwrap();
+        }
+        set.remove(1, &counters[1]).unwrap();
+        assert_eq!(writer.pump(), Ok(1), "{flags:?}");
+    }
+}
+
 #[test]
 fn edges_and_shots_come_once() {
     for flags in [Events::ET, Events::ONESHOT, Events::ET | Events::ONESHOT] {
