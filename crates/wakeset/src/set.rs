@@ -641,7 +641,7 @@ impl SetCore {
 
     /// Takes the scan lock for changes of the interest list.
     pub(crate) fn begin_changes(&self) -> Changing<'_> {
-        Changing { set: self, scan: self.scan.lock(), quiet: Quiet(None), newly_ready: false }
+        Changing { set: self, scan: self.scan.lock(), quiet: Quiet(None), newly_ready: false, in_ring: false }
     }
 
     /// Adds a watch. `attached` runs once the watch is in the source's queue and may refuse it.
@@ -932,6 +932,8 @@ pub(crate) struct Changing<'a> {
     quiet: Quiet<'a>,
     /// Whether one of the changes made a watch ready that was not on the ready list.
     newly_ready: NewlyReady,
+    /// Whether one of them was of a watch in the ring.
+    in_ring: bool,
 }
 
 impl Changing<'_> {
@@ -975,11 +977,13 @@ impl Changing<'_> {
         step!(modify_before_state);
         let in_ring = self.set.change_interest(watch, asked(event.events), event.data);
         step!(modified);
-        // In the ring it is marked as it is on the list; but a taker may have gone past it meanwhile, so somebody has to look.
+        // In the ring it is marked as it is on the list, so the sets around this one hear nothing of it. But a taker may have gone past it
+        // meanwhile, so somebody has to look.
         if in_ring {
             self.set.plan_by(&mut self.scan, watch, SetCore::earliest);
         }
-        self.newly_ready |= in_ring || self.set.queue_if_ready(&mut self.scan, watch);
+        self.in_ring |= in_ring;
+        self.newly_ready |= !in_ring && self.set.queue_if_ready(&mut self.scan, watch);
         Ok(())
     }
 
@@ -1030,7 +1034,7 @@ impl Changing<'_> {
 
     /// Unlocks, and tells a waiter and the outer sets if something was made ready.
     pub(crate) fn end(self) {
-        let Self { set, scan, quiet, newly_ready } = self;
+        let Self { set, scan, quiet, newly_ready, in_ring } = self;
         let earlier = set.publish_deadline(&scan);
         drop(scan);
         drop(quiet);
@@ -1039,11 +1043,13 @@ impl Changing<'_> {
             set.mind_deadline();
             set.wake_outer();
         }
-        if newly_ready && !mutant!("changes_kick_nobody") {
+        if (newly_ready || in_ring) && !mutant!("changes_kick_nobody") {
             // One for all: a waiter that leaves something over wakes the next.
             set.sleepers.kick();
             step!(change_kicked);
-            set.wake_outer();
+            if newly_ready {
+                set.wake_outer();
+            }
         }
     }
 }

@@ -74,6 +74,25 @@ fn a_removal_leaves_the_others_in_line() {
     assert_eq!([(); 4].map(|()| ring.pop().map(|event| event.data)), [2, 0, 2, 0].map(Some));
 }
 
+/// As on the ready list: a change of what is there already is no edge for a set around.
+#[test]
+fn a_change_in_the_ring_is_no_news_outside() {
+    let engine = Engine::new();
+    let (outer, inner) =
+        (EventPoll::new(&engine).unwrap(), Description::new(&engine, EventPoll::new(&engine).unwrap()));
+    let counter = open(&engine);
+    inner.make_ring(1).unwrap();
+    inner.add(1, &counter, Event::new(Events::OUT, 1)).unwrap();
+    outer.add(2, &inner, Event::new(Events::IN | Events::ET, 2)).unwrap();
+    let mut events = [Event::default(); 2];
+    assert_eq!(outer.wait(&mut events, Timeout::Now), Ok(1));
+    assert_eq!(drain(&inner), [1]);
+    counter.write(1).unwrap();
+    inner.modify(1, &counter, Event::new(Events::IN, 3)).unwrap();
+    assert_eq!(outer.wait(&mut events, Timeout::Now), Ok(0));
+    assert_eq!(drain(&inner), [3]);
+}
+
 #[test]
 fn an_edge_is_reported_once_for_each_change_seen() {
     let (set, counters) = watching(2, Events::IN | Events::ET);

@@ -656,7 +656,7 @@ impl RingCore {
         let to = (from..head).find(is_kept).unwrap_or(head);
         for at in from..to {
             let watch = self.read(at).watch;
-            if self.take_back(at) {
+            if self.take_back(at) && !mutant!("ring_forgets_levels") {
                 // SAFETY: it is of this life, so of this set; marked, ours and not pending.
                 unsafe { scan.pending.push_back(watch) };
             }
