@@ -173,7 +173,7 @@ impl<'a, R: ReadyList> RingWriter<'a, R> {
 
     /// Looks how far the reader is.
     fn look(&mut self) -> Result<(), Error> {
-        let head = self.memory.header().reader.index.word().load(ordering!(SeqCst, "shared_head_relaxed"));
+        let head = self.memory.header().reader.index.word().load(Ordering::SeqCst);
         if head.wrapping_sub(self.head) > self.tail.wrapping_sub(self.head) {
             return Err(Error::BrokenPeer);
         }

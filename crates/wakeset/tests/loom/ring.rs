@@ -212,3 +212,85 @@ fn a_level_shows_while_another_takes_it() {
         assert_eq!(other.join().unwrap(), Some(1));
     });
 }
+
+/// The ring in shared memory: the writer on one thread, the reader on another.
+mod shared {
+    use super::*;
+    use wakeset::{RingReader, RingWriter, Woken};
+
+    /// Takes what there is, waiting for it; the data.
+    fn take_waiting(reader: &mut RingReader) -> u64 {
+        let mut event = [Event::default()];
+        assert_eq!(reader.wait(&mut event, Timeout::Never), Ok(1));
+        event[0].data
+    }
+
+    /// Writes all that is ready, sleeping while the ring is full.
+    fn pump(writer: &mut RingWriter<'_>, mut left: usize) {
+        while left > 0 {
+            match writer.pump().unwrap() {
+                0 => assert_eq!(writer.sleep_for_reader(None), Woken::Kicked),
+                written => left -= written,
+            }
+        }
+    }
+
+    fn with_two(events: Events) -> (Arc<World>, Description<Counter>) {
+        let world = World::watching(events);
+        let other = open(&world.engine);
+        world.set.add(2, &other, Event::new(events, 2)).unwrap();
+        world.counter.write(1).unwrap();
+        other.write(1).unwrap();
+        (world, other)
+    }
+
+    /// Catches a slot that is read before it is written, and one side that sleeps though the other has moved on.
+    #[test]
+    fn each_event_comes_once_and_whole() {
+        explore(3, || {
+            let (world, _other) = with_two(Events::IN | Events::ET);
+            let mut writer = RingWriter::new(&world.set, 2).unwrap();
+            let mut reader = writer.reader();
+            let taken = thread::spawn(move || [take_waiting(&mut reader), take_waiting(&mut reader)]);
+            pump(&mut writer, 2);
+            assert_eq!(taken.join().unwrap(), [1, 2]);
+        });
+    }
+
+    /// The same with a single slot: catches one that is written again before it has been read.
+    #[test]
+    fn a_full_ring_waits_for_its_reader() {
+        explore(3, || {
+            let (world, _other) = with_two(Events::IN | Events::ET);
+            let mut writer = RingWriter::new(&world.set, 1).unwrap();
+            let mut reader = writer.reader();
+            let taken = thread::spawn(move || [take_waiting(&mut reader), take_waiting(&mut reader)]);
+            pump(&mut writer, 2);
+            assert_eq!(taken.join().unwrap(), [1, 2]);
+        });
+    }
+
+    /// Catches a level that is written again before it has been taken, and one that is not afterwards.
+    #[test]
+    fn a_level_comes_again_once_it_has_been_taken() {
+        explore(3, || {
+            let world = World::watching(Events::IN);
+            world.counter.write(1).unwrap();
+            let mut writer = RingWriter::new(&world.set, 2).unwrap();
+            let mut reader = writer.reader();
+            assert_eq!(writer.pump(), Ok(1));
+            let taker = thread::spawn(move || {
+                let mut events = [Event::default(); 2];
+                assert_eq!(reader.wait(&mut events, Timeout::Never), Ok(1));
+                reader
+            });
+            let early = writer.pump().unwrap();
+            let mut reader = taker.join().unwrap();
+            let mut events = [Event::default(); 2];
+            assert_eq!(reader.take(&mut events), Ok(early), "not taken yet, or written once");
+            assert_eq!(writer.pump(), Ok(1), "it still holds");
+            world.counter.read().unwrap();
+            assert_eq!((reader.take(&mut events), writer.pump()), (Ok(1), Ok(0)));
+        });
+    }
+}
