@@ -50,9 +50,10 @@ enum Call {
     Shutdown,
     Fork,
     SetTimer,
+    Ring,
 }
 
-const CALLS: [Call; 14] = [
+const CALLS: [Call; 15] = [
     Call::Write,
     Call::Read,
     Call::Wait,
@@ -67,6 +68,7 @@ const CALLS: [Call; 14] = [
     Call::Shutdown,
     Call::Fork,
     Call::SetTimer,
+    Call::Ring,
 ];
 
 /// What this program uses.
@@ -80,6 +82,7 @@ struct Style {
     odd: u32,
     sets: bool,
     timers: bool,
+    rings: bool,
     kernel: bool,
     small_rooms: bool,
     sleeps: bool,
@@ -122,10 +125,14 @@ impl Style {
         let has = |bit: u32| swarm & 1 << bit != 0;
         let moves = everything && has(0) && has(1);
         let kernel = everything && has(2);
-        let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let timers = has(13) && has(14);
         if timers {
             weights[Call::SetTimer as usize] = 16;
+        }
+        let rings = has(15);
+        if rings {
+            weights[Call::Ring as usize] = 1;
         }
         if has(3) {
             weights[Call::Make as usize] = 5;
@@ -166,6 +173,7 @@ impl Style {
             odd: if has(10) { 12 } else { 0 },
             sets: has(11),
             timers,
+            rings,
             kernel,
             small_rooms: has(12),
             sleeps: swarm >> 40 & 0x1ff == 0,
@@ -216,7 +224,16 @@ impl<C: Choices> Generator<'_, C> {
         ops.push(Op::Set { slot, flags });
         if flags & !libc::EPOLL_CLOEXEC == 0 {
             self.put(slot, Slot::Set);
+            if self.style.rings && self.choices.once_in(2) {
+                self.ring(slot, ops);
+            }
         }
+    }
+
+    /// Mostly one that is soon full.
+    fn ring(&mut self, set: u8, ops: &mut Vec<Op>) {
+        let entries = self.choices.one_of(&[1, 1, 2, 2, 4, 8, 32, 32]);
+        ops.push(Op::Ring { set, entries });
     }
 
     fn make_source(&mut self, ops: &mut Vec<Op>) {
@@ -376,6 +393,10 @@ impl<C: Choices> Generator<'_, C> {
                 ops.push(Op::Shutdown { slot, how });
             }
             Call::Fork => ops.push(Op::Fork),
+            Call::Ring => {
+                let set = self.of_kind(&[Slot::Set]);
+                self.ring(set, ops);
+            }
             Call::SetTimer => {
                 let slot = self.of_kind(&[Slot::Timer]);
                 let time = match self.choices.below(8) {

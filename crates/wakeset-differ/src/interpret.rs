@@ -1,7 +1,7 @@
 //! Runs a program on one side, call by call, and tells a [`Sink`] every outcome.
 
 use crate::generate::Profile;
-use crate::model::{Kind, Model, Order};
+use crate::model::{Gathering, Kind, Model, Order};
 use crate::program::{At, BAD_NUMBERS, Duplication, Mask, Op, Patience, Program, SLOTS, Time, WaitCall};
 use crate::world::{self, Sysno, World};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event, timespec};
@@ -425,7 +425,7 @@ impl<W: World> Interpreter<W> {
                     }
                 }
                 let events = self.model.asked(target, events);
-                let event = epoll_event { events, u64: self.model.data(target, data) };
+                let event = epoll_event { events, u64: self.model.data(target, events, data) };
                 beside = event.u64;
                 let place = match at {
                     // A page that can be read only would do as well, if what is there could be told apart.
@@ -449,7 +449,7 @@ impl<W: World> Interpreter<W> {
                 let mut batch = commands.map(|command| {
                     let target = self.number(command.target);
                     let (events, data) = (self.model.asked(target, command.events), command.data);
-                    world::Command::new(command.op, target, events, self.model.data(target, data))
+                    world::Command::new(command.op, target, events, self.model.data(target, events, data))
                 });
                 for command in &batch {
                     if command.op == EPOLL_CTL_ADD {
@@ -478,6 +478,13 @@ impl<W: World> Interpreter<W> {
                 }
                 self.model.batch_ended();
                 batch.iter().filter(|command| command.result == 0).count() as isize
+            }
+            Op::Ring { set, entries } => {
+                let set = self.number(set);
+                self.no_bell(set)?;
+                self.model.ringed(set, entries);
+                self.world.ring(set, entries.into());
+                0
             }
             Op::Wait { set, room, patience, call, at } => {
                 if at == At::High && is_right(room, patience, call) {
@@ -632,7 +639,7 @@ impl<W: World> Interpreter<W> {
     /// Arms the watches anew whose edges a move may have doubled.
     fn rearm(&mut self, sink: &mut impl Sink) {
         while let Some((set, watch)) = self.model.next_to_rearm() {
-            let event = epoll_event { events: watch.events, u64: self.model.data(watch.number, 0xed9e) };
+            let event = epoll_event { events: watch.events, u64: self.model.data(watch.number, watch.events, 0xed9e) };
             let place = self.memory.put(2048, event);
             let ops: &[c_int] = if watch.is_exclusive() { &[EPOLL_CTL_DEL, EPOLL_CTL_ADD] } else { &[EPOLL_CTL_MOD] };
             for &op in ops {
@@ -775,16 +782,65 @@ impl<W: World> Interpreter<W> {
         up
     }
 
+    /// Puts `found` events behind the reports.
+    fn report(&mut self, events: usize, found: isize) {
+        for i in 0..found.max(0) as usize {
+            let event: epoll_event = self.memory.get(events + i * size_of::<epoll_event>());
+            self.reports.push(((event.u64, event.events), self.model.is_of_in_process(event.u64)));
+        }
+    }
+
+    /// Waits on, without waiting; how many there are then.
+    fn gather(&mut self, set: c_int, events: usize, room: i32, gathering: Gathering) -> isize {
+        loop {
+            let before = self.reports.len();
+            let room = if gathering == Gathering::Count { room.min(GATHERED - before as i32) } else { room };
+            if room == 0 {
+                break;
+            }
+            let found = self.call(Sysno::epoll_wait, &[set as usize, events, room as usize, 0]);
+            if found <= 0 {
+                break;
+            }
+            self.report(events, found);
+            if gathering == Gathering::News {
+                let mut kept = before;
+                for i in before..self.reports.len() {
+                    let again =
+                        Model::is_of_level(self.reports[i].0.0) && self.reports[..kept].contains(&self.reports[i]);
+                    if !again {
+                        self.reports.swap(kept, i);
+                        kept += 1;
+                    }
+                }
+                self.reports.truncate(kept);
+                if kept == before || kept > MOST_GATHERED {
+                    break;
+                }
+            }
+        }
+        self.reports.len() as isize
+    }
+
     /// A wait; the events are in `reports`, in as canonical an order as is defined.
     fn wait(&mut self, set: c_int, room: i32, patience: Patience, call: WaitCall, at: At) -> (isize, Order) {
         let order = self.model.order(set);
         // Which events a small buffer gets, and which are looked at until one finds no memory, depends on the order of all.
-        let (room, at) = match order {
-            Order::Whole => (room, at),
+        // A wait on a ring may give fewer events than are ready (SEMANTICS.md, 65), so several are made, on all sides.
+        let gathering = if room > 0 { self.model.gathering(set) } else { Gathering::None };
+        let at = match at {
+            At::Before(n) if gathering != Gathering::None && n > 0 => At::Good,
+            at => at,
+        };
+        let (room, at) = match (gathering, order) {
+            (Gathering::Room, _) => (room.max(ROOM), at),
+            (Gathering::Count, _) => (room.min(GATHERED), at),
+            (Gathering::None, Order::Whole) => (room, at),
             _ if room <= 0 => (room, at),
             _ if at == At::High => (room.max(ROOM), at),
             _ => (room.max(ROOM), At::Good),
         };
+        let order = if gathering == Gathering::News { Order::None } else { order };
         let events = self.memory.place(at, size_of::<epoll_event>());
         let certain = self.model.is_certainly_ready(set);
         let (milliseconds, limit) = match patience {
@@ -811,10 +867,11 @@ impl<W: World> Interpreter<W> {
         };
         let result = self.call(number, &[set as usize, events, room as usize, limit, mask, 8]);
         self.reports.clear();
-        for i in 0..result.max(0) as usize {
-            let event: epoll_event = self.memory.get(events + i * size_of::<epoll_event>());
-            self.reports.push(((event.u64, event.events), self.model.is_of_in_process(event.u64)));
-        }
+        self.report(events, result);
+        let result = match gathering {
+            Gathering::Count | Gathering::News if result > 0 => self.gather(set, events, room, gathering),
+            _ => result,
+        };
         match order {
             Order::Whole => {}
             // Stable.
@@ -824,6 +881,12 @@ impl<W: World> Interpreter<W> {
         (result, order)
     }
 }
+
+/// Events of a set with a ring that are compared in order: more than there can be watches, so that each is looked at. (A ring is filled with what holds,
+/// also beyond the room of a wait. The kernel does not look at what it has no room for; it keeps its place, whether it holds or not.)
+const GATHERED: i32 = 30;
+/// Where gathering ends that finds edges again and again.
+const MOST_GATHERED: usize = 200;
 
 /// Whether nothing but the buffer can be wrong with a wait.
 fn is_right(room: i32, patience: Patience, call: WaitCall) -> bool {

@@ -41,6 +41,19 @@ pub enum Order {
     None,
 }
 
+/// How the events of a set that has an event ring are compared: a wait may give fewer than are ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gathering {
+    /// It has none.
+    None,
+    /// One wait, with room for all there can be.
+    Room,
+    /// Waits until there are so many that each watch has been looked at; in order.
+    Count,
+    /// Waits until there is nothing new; which events, each level once.
+    News,
+}
+
 /// A watch that a move may make report once more (known difference 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
@@ -77,6 +90,8 @@ struct Description {
     kernel_edges: bool,
     /// Of a set: watches have moved.
     scrambled: bool,
+    /// Of a set: the slots of its event ring, where the side has such a thing; 0 for none.
+    ring: u8,
     watches: Vec<Watch>,
 }
 
@@ -93,6 +108,7 @@ impl Description {
             has_kernel: false,
             kernel_edges: false,
             scrambled: false,
+            ring: 0,
             watches: Vec::new(),
         }
     }
@@ -452,9 +468,11 @@ impl Model {
     }
 
     /// A change of a watch that is on the ready list already is no news to the sets around its set. Whether it is depends, after a
-    /// move, on the order in which the watches went: so those sets' edges are armed anew.
+    /// move or with a ring, on the order in which the watches went: so those sets' edges are armed anew.
     fn tell_outer(&mut self, inner: usize) {
-        if !self.moves || !self.descriptions[inner].moved || !self.descriptions[inner].scrambled {
+        let it = &self.descriptions[inner];
+        let moved = self.moves && it.moved;
+        if !it.scrambled || !moved && it.ring == 0 {
             return;
         }
         for set in bits(self.live) {
@@ -494,9 +512,46 @@ impl Model {
         }
     }
 
-    /// Data that tells which watch an event is of: the description in the low byte.
-    pub fn data(&self, number: i32, rest: u64) -> u64 {
-        rest << 8 | self.at(number).map_or(u64::from(NOBODY), |place| place as u64)
+    /// A set is about to have an event ring.
+    pub fn ringed(&mut self, epfd: i32, entries: u8) {
+        if let Some(set) = self.at(epfd).filter(|set| self.is_set(*set)) {
+            let it = &mut self.descriptions[set];
+            it.ring = if it.ring == 0 { entries } else { it.ring };
+            self.gathering(epfd);
+        }
+    }
+
+    /// How the events of a set are compared that has one. A ring is filled when it is empty, from what is ready then: so what becomes ready later comes behind
+    /// levels that were taken meanwhile (SEMANTICS.md, 66).
+    pub fn gathering(&mut self, epfd: i32) -> Gathering {
+        let gathering = self.gathering_by_size(epfd);
+        if let (Gathering::News, Some(set)) = (gathering, self.at(epfd)) {
+            // Levels go round a different number of times.
+            self.scramble(set);
+        }
+        gathering
+    }
+
+    fn gathering_by_size(&self, epfd: i32) -> Gathering {
+        match self.at(epfd).map_or(0, |set| self.descriptions[set].ring) {
+            0 => Gathering::None,
+            1 if self.order(epfd) == Order::Whole => Gathering::Count,
+            // All that there can be goes in at once, and comes out.
+            ring if usize::from(ring) > WATCHES => Gathering::Room,
+            _ => Gathering::News,
+        }
+    }
+
+    /// Data that tells which watch an event is of: the description in the low byte; and whether it is a level, in the bit above.
+    pub fn data(&self, number: i32, events: u32, rest: u64) -> u64 {
+        rest << 9
+            | u64::from(events & (ET | ONESHOT) == 0) << 8
+            | self.at(number).map_or(u64::from(NOBODY), |place| place as u64)
+    }
+
+    /// Whether an event with such data is of a level, which comes again.
+    pub fn is_of_level(data: u64) -> bool {
+        data & 1 << 8 != 0
     }
 
     /// Whether an event with such data is of the in-process half.

@@ -106,6 +106,7 @@ fn plainer(op: Op) -> Vec<Op> {
             });
             alone.chain([Op::Batch { set, stop: false, commands }]).chain(fewer).collect()
         }
+        Op::Ring { set, .. } => vec![Op::Ring { set, entries: 1 }, Op::Ring { set, entries: 32 }],
         Op::Wait { set, room, patience, call, at } => vec![
             Op::Wait { set, room: 64, patience: none, call: WaitCall::Wait, at: good },
             Op::Wait { set, room, patience: none, call: WaitCall::Wait, at: good },

@@ -50,7 +50,7 @@ impl Sink for Digest {
 }
 
 const ERRNOS: usize = 134;
-const KINDS: usize = 26;
+const KINDS: usize = 27;
 
 /// What was done how often: a digest that also counts.
 #[derive(Clone, Debug)]
@@ -107,6 +107,7 @@ impl Op {
             Op::Batch { .. } => (23, "a batch of epoll_ctl"),
             Op::Timer { .. } => (24, "timerfd_create"),
             Op::SetTimer { .. } => (25, "timerfd_settime"),
+            Op::Ring { .. } => (26, "an event ring"),
         }
     }
 }
@@ -291,6 +292,7 @@ fn all_kinds() -> impl Iterator<Item = Op> {
         Op::Batch { set: 0, stop: false, commands: [command; BATCH] },
         Op::Timer { slot: 0, flags: 0 },
         Op::SetTimer { slot: 0, time: crate::program::Time::Past, at },
+        Op::Ring { set: 0, entries: 0 },
     ]
     .into_iter()
 }
@@ -402,7 +404,7 @@ impl Op {
             Op::Batch { set, commands, .. } => {
                 commands.iter().map(|command| command.target).chain([set]).rev().collect()
             }
-            Op::Wait { set, .. } => vec![set],
+            Op::Wait { set, .. } | Op::Ring { set, .. } => vec![set],
             Op::Poll { slots, .. } => slots.to_vec(),
             Op::Splice { from, to } => vec![from, to],
             _ => Vec::new(),

@@ -79,6 +79,11 @@ pub trait World {
         }
     }
 
+    /// Gives a set an event ring, if the side has such a thing.
+    fn ring(&mut self, set: i32, entries: usize) {
+        let _ = (set, entries);
+    }
+
     /// A program begins. `by_number`: by way of syscall(2), if there is a choice.
     fn begin(&mut self, by_number: bool) {
         let _ = by_number;

@@ -122,6 +122,10 @@ impl World for Api {
         assert_eq!(succeeded, Ok(commands.iter().filter(|command| command.result == 0).count()));
     }
 
+    fn ring(&mut self, set: c_int, entries: usize) {
+        let _ = wakeset_fd::ring_setup(set, entries);
+    }
+
     fn fork(&mut self) {
         // What a fork does to the parent's objects, without the expense of a child.
         escape::everything(Stat::MovedFork);

@@ -167,6 +167,20 @@ impl<R: ReadyList + 'static> Rust<R> {
         }
         let set = self.set(epfd)?;
         let mut place = events;
+        if let Some(ring) = set.ring() {
+            let mut taken = [Event::default(); 64];
+            let room = taken.len().min(room as usize);
+            let n = ring.wait(&mut taken[..room], Timeout::from_millis(milliseconds)).map_err(errno)?;
+            for event in &taken[..n] {
+                let event = epoll_event { events: event.events.bits(), u64: event.data };
+                // SAFETY: the caller gives memory for what there is.
+                unsafe {
+                    place.write_unaligned(event);
+                    place = place.add(1);
+                }
+            }
+            return Ok(n as isize);
+        }
         let found = set.wait_with(room as usize, Timeout::from_millis(milliseconds), &mut |event| {
             let event = epoll_event { events: event.events.bits(), u64: event.data };
             // SAFETY: the caller gives memory for what there is.
@@ -247,6 +261,12 @@ impl<R: ReadyList + 'static> World for Rust<R> {
             }
         };
         outcome.unwrap_or_else(|errno| -(errno as isize))
+    }
+
+    fn ring(&mut self, epfd: c_int, entries: usize) {
+        if let Ok(set) = self.set(epfd as usize) {
+            let _ = set.make_ring(entries);
+        }
     }
 
     fn batch(&mut self, epfd: c_int, stop: bool, commands: &mut [Command]) {

@@ -5,7 +5,7 @@ use super::kernel::raw;
 use super::{Sysno, World};
 use libc::{c_int, c_long, c_void, epoll_event, ssize_t};
 use std::sync::Once;
-use wakeset_c::{descriptor, epoll, eventfd, io};
+use wakeset_c::{descriptor, epoll, eventfd, io, timer};
 
 /// The C library, in this process.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ impl World for Library {
         unsafe {
             match number {
                 Sysno::eventfd2 => int(eventfd::ws_eventfd(a as u32, b as c_int)),
+                Sysno::timerfd_create => int(timer::ws_timerfd_create(fd, b as c_int)),
+                Sysno::timerfd_settime => int(timer::ws_timerfd_settime(fd, b as c_int, c as *const _, d as *mut _)),
                 Sysno::epoll_create1 => int(epoll::ws_epoll_create1(fd)),
                 Sysno::epoll_ctl => int(epoll::ws_epoll_ctl(fd, b as c_int, c as c_int, d as *mut _)),
                 Sysno::epoll_wait => int(epoll::ws_epoll_wait(fd, events, room, d as c_int)),
@@ -85,6 +87,10 @@ impl World for Library {
                 _ => raw(number, arguments),
             }
         }
+    }
+
+    fn ring(&mut self, set: c_int, entries: usize) {
+        wakeset_c::ring::ws_ring_setup(set, entries);
     }
 
     fn fork(&mut self) {

@@ -200,6 +200,10 @@ impl<W: World> World for Wrong<W> {
         }
     }
 
+    fn ring(&mut self, set: c_int, entries: usize) {
+        self.side.ring(set, entries);
+    }
+
     fn fork(&mut self) {
         self.side.fork();
     }
