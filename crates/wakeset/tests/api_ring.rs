@@ -93,6 +93,19 @@ fn a_change_in_the_ring_is_no_news_outside() {
     assert_eq!(drain(&inner), [3]);
 }
 
+/// Which Linux has the other way round: there the level went back in line before the other became ready.
+#[test]
+fn what_comes_later_is_behind_levels_taken_since_the_ring_was_filled() {
+    let (set, counters) = watching(3, Events::IN);
+    let ring = set.make_ring(4).unwrap();
+    counters[0].write(1).unwrap();
+    counters[1].write(1).unwrap();
+    let pop = || ring.pop().map(|event| event.data);
+    assert_eq!(pop(), Some(0));
+    counters[2].write(1).unwrap();
+    assert_eq!([(); 4].map(|()| pop()), [1, 0, 1, 2].map(Some));
+}
+
 #[test]
 fn an_edge_is_reported_once_for_each_change_seen() {
     let (set, counters) = watching(2, Events::IN | Events::ET);
