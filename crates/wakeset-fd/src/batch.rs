@@ -198,7 +198,7 @@ impl Batch {
             }
             Entry::Kernel => {
                 let edges = command.asked().events.intersects(Events::ET | Events::ONESHOT);
-                let plain = !set.turns.any() && listeners::order().is_none();
+                let plain = !set.turns.any() && !set.polls.are_active() && listeners::order().is_none();
                 if has_kernel && plain && (!edges || set.kernel_edges.load(Ordering::SeqCst)) {
                     By::Kernel
                 } else {

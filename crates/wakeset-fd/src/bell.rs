@@ -7,6 +7,7 @@
 
 use crate::escape;
 use crate::listeners;
+use crate::polls;
 use crate::section::Section;
 use crate::set::FdSet;
 use crate::stats::Stat;
@@ -264,12 +265,14 @@ pub(crate) fn make_way(old: c_int, fd: c_int) {
             }
         }
         listeners::renumber(fd, -1);
+        polls::renumber(fd, -1);
         table::forget_bell(fd);
         give(fd, old);
         return;
     };
     table::renumber_bell(fd, new);
     listeners::renumber(fd, new);
+    polls::renumber(fd, new);
     for number in table::numbers() {
         if let table::Entry::Set(set) = table::get(number)
             && set.bell.compare_exchange(fd, new, Ordering::SeqCst, Ordering::SeqCst).is_ok()

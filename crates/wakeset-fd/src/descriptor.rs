@@ -17,7 +17,12 @@ use libc::{cmsghdr, msghdr};
 /// close(2) as far as it concerns in-process objects: forgets the object, so that the kernel may close the number.
 pub fn close(fd: c_int) -> Verdict<()> {
     match table::get(fd) {
-        Entry::Kernel => return Kernel,
+        Entry::Kernel => {
+            if crate::polls::any() && !crate::fork::is_foreign() {
+                crate::polls::before_close(fd);
+            }
+            return Kernel;
+        }
         // To the program the number is closed.
         Entry::Bell => return Done(Err(Errno::EBADF)),
         // The number may come to stand for something else there, to which a pipe's owner does not write.
@@ -46,7 +51,11 @@ fn forget(fd: c_int) {
             escape::fd(fd, Stat::Closed);
             return;
         }
-        Entry::Kernel | Entry::Bell => return,
+        Entry::Kernel => {
+            crate::polls::before_close(fd);
+            return;
+        }
+        Entry::Bell => return,
     };
     // Vacant first: from here on calls with this number go to the kernel object, which is closed next.
     if !table::vacate(fd, slot) {
@@ -80,7 +89,7 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     if flags & CLOEXEC != 0 || crate::fork::is_foreign() {
         return Kernel;
     }
-    let ours = table::numbers();
+    let ours = 0..table::numbers().end.max(crate::polls::numbers_end());
     let begin = c_int::try_from(first).unwrap_or(c_int::MAX).max(ours.start);
     let end = c_int::try_from(last).unwrap_or(c_int::MAX).saturating_add(1).min(ours.end);
     let mut next = first;
@@ -140,6 +149,7 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
     let foreign = crate::fork::is_foreign();
     if !foreign {
         bell::make_way(old, new);
+        crate::polls::before_close(new);
         if matches!(table::get(new), Entry::Set(set) if set.is_fixed()) {
             forget(new);
         }

@@ -263,6 +263,7 @@ fn begin_set(fd: c_int, slot: &'static FdSet, sets: &mut Moving<FdSet>, fixed: &
     } else if !slot.in_kernel.load(Ordering::SeqCst) && sets.begin(fd, slot) {
         // Adds to this set wait for us from here on.
         slot.in_kernel.store(true, Ordering::SeqCst);
+        crate::polls::give_up_held(slot);
     }
 }
 

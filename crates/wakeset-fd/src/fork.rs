@@ -89,6 +89,7 @@ fn begin_anew() {
     bell::forget_all();
     listeners::forget_private();
     table::forget_all();
+    crate::polls::forget_in_child();
     engine::abandon();
     escape::replace_lock();
     escape::reset_gate();

@@ -16,6 +16,7 @@
 //! | [`batch`], `uring` | several epoll_ctl in one call; the io_uring that hands them to the kernel |
 //! | `ring` | event rings: waits that take no lock |
 //! | [`shared_ring`] | rings in memory that another process shares |
+//! | `polls` | kernel descriptors watched through an io_uring |
 //! | `turns` | listeners in a set's kernel half |
 //! | [`bell`] | how a waker reaches a waiter that sleeps in the kernel half |
 //! | [`escape`] | moving objects into the kernel |
@@ -47,6 +48,7 @@ mod memory;
 mod moving;
 pub mod own;
 pub mod pipe;
+mod polls;
 mod ring;
 pub mod section;
 pub mod set;
@@ -70,6 +72,6 @@ pub use calls::{
     bytes_in, close, dup, epoll_create1, epoll_ctl, epoll_pwait2, epoll_wait, eventfd, pipe2, read, recv, send,
     set_nonblocking, shutdown, socketpair, timerfd_create, timerfd_gettime, timerfd_settime, write,
 };
-pub use ring::ring_setup;
+pub use ring::{RING_POLL, ring_setup, ring_setup_with};
 pub use sys::{Errno, Sysno};
 pub use verdict::Verdict;

@@ -4,6 +4,7 @@
 //! still comes from epoll_wait(2). An io_uring poll in its place would hold the watched file open: close(2) would no longer end a connection,
 //! nor take the watch away.
 
+use crate::polls;
 use crate::section::Section;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Using};
@@ -25,6 +26,34 @@ const PAGE: usize = 4096;
 /// # Errors
 /// EBADF for a number that is not open; EINVAL for one that is no set, and unless `entries` is from 1 to 2^20; ENOMEM.
 pub fn ring_setup(epfd: c_int, entries: usize) -> Result<bool, Errno> {
+    ring_setup_with(epfd, entries, 0)
+}
+
+/// Flag of [`ring_setup_with`]: watch sockets through an io_uring.
+pub const RING_POLL: c_int = 1;
+
+/// [`ring_setup`] with flags.
+///
+/// With [`RING_POLL`] sockets that are added from now on are watched through an io_uring, where that is allowed, so that a wait takes what hundreds of them have in two system
+/// calls, and none if there is nothing. It reports the same events. That an io_uring holds a watched file open makes two conditions:
+///
+/// - a watched number is closed by [`close`](crate::close), or the C library's under the preload library, or replaced by a call that comes
+///   by here, or its watch is removed before. Until then neither the connection nor the watch ends;
+/// - closing a number ends its watch, also where another number stands for the same file. Linux keeps it as long as that.
+///
+/// The io_uring serves the thread that makes this call. When another waits in the set or changes it, closes a watched number, or forks, or the set is
+/// duplicated, put into another or handed out, what it watches goes to the set's kernel epoll, for good; that takes some tens of
+/// milliseconds if it is another thread's doing, and may end a system call of this thread with EINTR, other than a wait in the set.
+///
+/// `EPOLLONESHOT`, `EPOLLEXCLUSIVE` and `EPOLLWAKEUP`, listeners, what is no socket, and more watches than `entries` (64 to 4,096) are the kernel epoll's
+/// as before. Needs Linux 6.1; elsewhere, and where io_uring is not allowed, everything is.
+///
+/// # Errors
+/// As [`ring_setup`]; EINVAL for other flags.
+pub fn ring_setup_with(epfd: c_int, entries: usize, flags: c_int) -> Result<bool, Errno> {
+    if flags & !RING_POLL != 0 {
+        return Err(Errno::EINVAL);
+    }
     loop {
         let set = match table::get(epfd) {
             Entry::Set(set) => set,
@@ -36,9 +65,14 @@ pub fn ring_setup(epfd: c_int, entries: usize) -> Result<bool, Errno> {
             }
         };
         let _section = Section::enter();
-        let Some(set) = Using::begin(epfd, set) else { continue };
-        return match set.set.make_ring(entries) {
-            Ok(_) => Ok(true),
+        let Some(using) = Using::begin(epfd, set) else { continue };
+        return match using.set.make_ring(entries) {
+            Ok(_) => {
+                if flags & RING_POLL != 0 {
+                    polls::ask_for(&using, entries);
+                }
+                Ok(true)
+            }
             Err(error) => Err(Errno::new(error.errno())),
         };
     }

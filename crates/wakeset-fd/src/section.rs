@@ -19,6 +19,7 @@ use wakeset::RawLock;
 /// | `deferred` | a signal waits for the end | a handler on the thread; the thread |
 /// | `busy` | the thread is in a [`Moment`] | the thread |
 /// | `stripe` | the thread's statistics stripe plus one, 0 for none yet | the thread |
+/// | `owner` | the thread's name as an owner of polls, 0 for none yet | the thread |
 mod thread_words {
     #[cfg(target_arch = "x86_64")]
     core::arch::global_asm!(
@@ -27,9 +28,9 @@ mod thread_words {
         ".hidden wakeset_thread_words",
         ".globl wakeset_thread_words",
         ".type wakeset_thread_words,@object",
-        ".size wakeset_thread_words,16",
+        ".size wakeset_thread_words,24",
         "wakeset_thread_words:",
-        ".zero 16",
+        ".zero 24",
         ".previous",
     );
 
@@ -127,7 +128,7 @@ mod thread_words {
     mod portable {
         extern crate std;
         use core::cell::Cell;
-        std::thread_local! { static WORDS: [Cell<u32>; 4] = const { [const { Cell::new(0) }; 4] }; }
+        std::thread_local! { static WORDS: [Cell<u32>; 5] = const { [const { Cell::new(0) }; 5] }; }
 
         pub(in super::super) fn load(offset: usize) -> u32 {
             WORDS.with(|words| words[offset / 4].get())
@@ -155,6 +156,7 @@ mod thread_words {
 const DEFERRED: usize = 4;
 const STRIPE: usize = 8;
 const BUSY: usize = 12;
+const OWNER: usize = 16;
 
 /// What runs when a section ends in which a signal was deferred: a `fn()` as an address, 0 for none.
 static FLUSH: AtomicUsize = AtomicUsize::new(0);
@@ -274,6 +276,16 @@ impl Drop for Masked {
 /// This thread's statistics stripe.
 pub(crate) fn stripe() -> Option<usize> {
     (thread_words::load(STRIPE) as usize).checked_sub(1)
+}
+
+/// This thread's name as an owner of polls, 0 for none.
+#[inline(always)]
+pub(crate) fn owner() -> u32 {
+    thread_words::load(OWNER)
+}
+
+pub(crate) fn set_owner(owner: u32) {
+    thread_words::store(OWNER, owner);
 }
 
 pub(crate) fn set_stripe(stripe: Option<usize>) {

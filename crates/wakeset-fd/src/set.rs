@@ -6,6 +6,7 @@ use crate::count::count;
 use crate::engine;
 use crate::escape;
 use crate::listeners;
+use crate::polls::{self, Polls};
 use crate::ring;
 use crate::section::Section;
 use crate::stats::Stat;
@@ -52,6 +53,10 @@ pub(crate) struct FdSet {
     pub(crate) bell: AtomicI32,
     /// The listeners in the kernel half.
     pub(crate) turns: Turns,
+    /// What an io_uring watches in its place.
+    pub(crate) polls: Polls,
+    /// The kernel half has no watch of the program's, only the io_uring has.
+    pub(crate) only_polls: AtomicBool,
     /// Counts the waits that had both halves to look at.
     turn: AtomicU32,
     /// The number tells whoever polls it of both halves; see [`hand_out`].
@@ -81,6 +86,8 @@ unsafe impl Slot for FdSet {
             next_touched: AtomicUsize::new(0),
             bell: AtomicI32::new(-1),
             turns: Turns::new(),
+            polls: Polls::new(),
+            only_polls: AtomicBool::new(false),
             turn: AtomicU32::new(0),
             handed_out: AtomicBool::new(false),
             fixed: AtomicBool::new(false),
@@ -93,6 +100,7 @@ unsafe impl Slot for FdSet {
         self.closed.store(true, Ordering::SeqCst);
         // Whoever moves a watch of this set to the number does it under the scan lock, and looks at the mark first.
         self.set.pass_through();
+        polls::forget(self);
         bell::remove(self);
     }
 
@@ -117,6 +125,7 @@ impl FdSet {
 
     /// Notes that the kernel half has something to say from now on, and sends sleeping waiters there.
     pub(crate) fn note_kernel_watch(&self) {
+        self.only_polls.store(false, Ordering::SeqCst);
         if !self.has_kernel.swap(true, Ordering::SeqCst) {
             self.set.kick_all();
         }
@@ -188,6 +197,8 @@ fn begin(fd: c_int, holds_watches: bool) -> bool {
     slot.has_kernel.store(holds_watches, Ordering::SeqCst);
     slot.kernel_edges.store(holds_watches, Ordering::SeqCst);
     slot.turns.clear();
+    polls::begin_without(slot);
+    slot.only_polls.store(false, Ordering::SeqCst);
     slot.turn.store(0, Ordering::Relaxed);
     slot.fixed.store(false, Ordering::SeqCst);
     bell::begin_without(slot);
@@ -263,6 +274,7 @@ pub fn hand_out(epfd: c_int) -> Result<(), Errno> {
 /// bell.
 pub(crate) fn hand_out_held(set: &FdSet) -> Result<(), Errno> {
     crate::timer::leave_to_kernel_held();
+    polls::give_up_held(set);
     let bell = bell::install_held(set);
     if bell != Ok(true) && !set.is_fixed() {
         return Err(bell.err().unwrap_or(Errno::EMFILE));
@@ -428,6 +440,12 @@ pub(crate) fn has_moved(fd: c_int, source: &dyn Source) -> bool {
 
 /// epoll_ctl on a descriptor of the kernel's. `None`: the set has moved, look again.
 fn add_kernel_watch(set: &FdSet, op: c_int, fd: c_int, event: *const epoll_event, asked: Event) -> Option<Verdict<()>> {
+    if let Some(result) = polls::epoll_ctl(set, op, fd, asked) {
+        return Some(Done(result));
+    }
+    if op == EPOLL_CTL_ADD {
+        set.only_polls.store(false, Ordering::SeqCst);
+    }
     if asked.events.intersects(Events::ET | Events::ONESHOT) && !set.kernel_edges.load(Ordering::SeqCst) {
         // Not while a move is taking reports out of the kernel half.
         let _moving = escape::hold_moves();
@@ -678,6 +696,9 @@ struct Wait<'a> {
 impl Wait<'_> {
     fn run(&self) -> Result<c_int, Errno> {
         let set = self.set;
+        if set.polls.are_active() && !polls::are_for_me(set) {
+            polls::give_up(set);
+        }
         // The usual case first: in-process watches only, and something ready.
         if set.is_pure() {
             let n = self.harvest(0);
@@ -721,7 +742,7 @@ impl Wait<'_> {
             set.turns.rescue_if_due(set);
             let both = set.has_kernel.load(Ordering::SeqCst) && !closed;
             if both && set.set.is_empty() && self.timeout == Timeout::Now {
-                return self.look_at_kernel(0);
+                return self.look_outside(0);
             }
             let outcome =
                 if both || !self.mask.set.is_null() { self.step_mixed(until()) } else { self.step_here(&mut deadline) };
@@ -788,7 +809,7 @@ impl Wait<'_> {
     /// One round with both halves, or with a signal mask, which only the kernel can put in place and sleep at once.
     fn step_mixed(&self, until: Until) -> Option<Result<c_int, Errno>> {
         let set = self.set;
-        if self.timeout == Timeout::Now || set.set.may_be_ready() {
+        if self.timeout == Timeout::Now || set.set.may_be_ready() || polls::have_news(set) {
             let kernel_first = set.turn.fetch_add(1, Ordering::Relaxed) % STARVATION_BOUND == STARVATION_BOUND - 1;
             let mut n = 0;
             for kernel in [kernel_first, !kernel_first] {
@@ -798,7 +819,7 @@ impl Wait<'_> {
                 if !kernel {
                     n += self.harvest(n);
                 } else if set.has_kernel.load(Ordering::SeqCst) {
-                    match self.look_at_kernel(n) {
+                    match self.look_outside(n) {
                         Ok(found) => n += found,
                         Err(error) if n == 0 => return Some(Err(error)),
                         Err(_) => {}
@@ -830,6 +851,7 @@ impl Wait<'_> {
         // After the count: what was added or pushed before is seen here, what comes later rings.
         let led = Cell::new(None);
         let result = if set.set.may_be_ready()
+            || polls::have_news(set)
             || set.in_kernel.load(Ordering::SeqCst)
             || (!bounded && !set.set.is_empty() && set.bell.load(Ordering::SeqCst) < 0)
         {
@@ -871,6 +893,7 @@ impl Wait<'_> {
             return Ok(from_kernel);
         }
         let from_kernel = from_kernel + self.report_missing(from_kernel);
+        let from_kernel = from_kernel + self.take_from_polls(from_kernel);
         match from_kernel + self.harvest(from_kernel) {
             0 => result.map(|_| 0),
             total => Ok(total),
@@ -880,6 +903,46 @@ impl Wait<'_> {
     /// What listeners have that are not watched for lack of memory, behind the first `filled` events; how many.
     fn report_missing(&self, filled: c_int) -> c_int {
         self.set.turns.report_missing(self.events.wrapping_add(filled as usize), self.room - filled)
+    }
+
+    /// What is ready outside of this process's memory, behind the first `filled` events; how many.
+    fn look_outside(&self, filled: c_int) -> Result<c_int, Errno> {
+        let set = self.set;
+        if !set.polls.are_active() {
+            return self.look_at_kernel(filled);
+        }
+        if set.only_polls.load(Ordering::SeqCst) {
+            let taken = self.take_from_polls(filled);
+            if set.only_polls.load(Ordering::SeqCst) || taken > 0 {
+                return Ok(taken);
+            }
+            return self.look_at_kernel(filled);
+        }
+        let mut n = 0;
+        let polls_first = polls::take_turn(set);
+        for polls in [polls_first, !polls_first] {
+            if filled + n == self.room {
+                break;
+            }
+            if polls {
+                n += self.take_from_polls(filled + n);
+            } else {
+                match self.look_at_kernel(filled + n) {
+                    Ok(found) => n += found,
+                    Err(error) if n == 0 => return Err(error),
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(n)
+    }
+
+    /// What the io_uring knows of, behind the first `filled` events; how many.
+    fn take_from_polls(&self, filled: c_int) -> c_int {
+        let room = (self.room - filled) as usize;
+        let taken = polls::take(self.set, self.events.wrapping_add(filled as usize), room, || self.faulted.set(true));
+        count(Stat::EventsFromKernel, taken);
+        taken as c_int
     }
 
     /// What is ready in the kernel half now, behind the first `filled` events; how many.

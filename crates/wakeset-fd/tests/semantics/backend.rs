@@ -16,6 +16,9 @@ pub type KernelSigset = u64;
 /// # Safety of the unsafe ones
 /// Pointers are what the calls ask for, or an address that cannot be reached, which is EFAULT.
 pub trait Backend: Sized + Send + Sync + 'static {
+    /// Whether a watch lives as long as the file, as epoll(7) says, even when its number has been closed.
+    const WATCHES_FILES: bool = true;
+
     fn epoll_create1(flags: c_int) -> Result<c_int, Errno>;
     unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno>;
     unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno>;
@@ -289,16 +292,22 @@ impl Streams for Wakeset {
     }
 }
 
-/// Wakeset with an event ring in every set.
-pub struct Ringed;
+/// Wakeset with an event ring in every set, made with `FLAGS`.
+pub struct RingedWith<const FLAGS: c_int>;
+
+pub type Ringed = RingedWith<0>;
+/// Sockets are the kernel's here, and watched through an io_uring.
+pub type Polled = RingedWith<{ wakeset_fd::RING_POLL }>;
 
 /// More than any test has ready at once: a wait reports no more than this.
 const SLOTS: usize = 1024;
 
-impl Backend for Ringed {
+impl<const FLAGS: c_int> Backend for RingedWith<FLAGS> {
+    const WATCHES_FILES: bool = FLAGS & wakeset_fd::RING_POLL == 0;
+
     fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
         let set = Wakeset::epoll_create1(flags)?;
-        assert_eq!(wakeset_fd::ring_setup(set, SLOTS), Ok(wakeset_fd::descriptor::is_in_process(set)));
+        assert_eq!(wakeset_fd::ring_setup_with(set, SLOTS, FLAGS), Ok(wakeset_fd::descriptor::is_in_process(set)));
         Ok(set)
     }
 
@@ -354,13 +363,13 @@ impl Backend for Ringed {
     }
 }
 
-impl Streams for Ringed {
+impl<const FLAGS: c_int> Streams for RingedWith<FLAGS> {
     fn pipe2(flags: c_int) -> Result<[c_int; 2], Errno> {
         Wakeset::pipe2(flags)
     }
 
     fn socketpair(flags: c_int) -> Result<[c_int; 2], Errno> {
-        Wakeset::socketpair(flags)
+        if FLAGS == 0 { Wakeset::socketpair(flags) } else { Kernel::socketpair(flags) }
     }
 
     unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno> {

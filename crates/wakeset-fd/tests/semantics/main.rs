@@ -1,7 +1,7 @@
 //! What epoll, eventfd and timerfd do, each statement a test whose body runs on the kernel and on Wakeset.
 //!
-//! A body is generic over [`Backend`](backend::Backend); [`on_both!`] makes three tests of it, `kernel::name`,
-//! `wakeset::name` and `ringed::name`, where each set has an event ring. A wrong expectation fails on both, so what these tests say about Linux is what the
+//! A body is generic over [`Backend`](backend::Backend); [`on_both!`] makes four tests of it, `kernel::name`,
+//! `wakeset::name`, `ringed::name`, where each set has an event ring, and `polled::name`, where it watches sockets through an io_uring. A wrong expectation fails on both, so what these tests say about Linux is what the
 //! running kernel does, and what they say about Wakeset is the same. The statements are those of
 //! epoll(7), epoll_ctl(2), epoll_wait(2), eventfd(2) and timerfd_create(2), and of the kernel where those are silent.
 //!
@@ -20,6 +20,9 @@ macro_rules! on_both {
         }
         mod ringed {
             $(#[test] fn $name() { super::$name::<crate::backend::Ringed>(); })+
+        }
+        mod polled {
+            $(#[test] fn $name() { super::$name::<crate::backend::Polled>(); })+
         }
     };
 }

@@ -636,7 +636,8 @@ fn the_same_pipe_under_two_numbers<B: Backend>() {
     drop(here);
     let mut got = set.ready();
     got.sort_unstable();
-    assert_eq!(got, [(1, IN), (2, OUT)], "the description is still open");
+    let rest = if B::WATCHES_FILES { &[(1, IN), (2, OUT)][..] } else { &[(2, OUT)] };
+    assert_eq!(got, rest, "the description is still open");
     drop(same);
     assert_eq!(set.ready(), []);
 }

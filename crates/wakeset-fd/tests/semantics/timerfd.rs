@@ -3,7 +3,7 @@
 //! What a timer answers depends on the moment. So each answer is held against the two moments around the call: it has to be what is
 //! right at some moment between them. A number of expirations or the time that is left is exact to the nanosecond in this way.
 
-use crate::backend::{Errno, Kernel, Ringed, Wakeset, check, number};
+use crate::backend::{Errno, Kernel, RingedWith, Wakeset, check, number};
 use crate::objects::{Counter, ET, EXCLUSIVE, Fd, IN, LONG, ONESHOT, OUT, Set, pipe};
 use crate::task::Task;
 use crate::{objects, signals};
@@ -133,7 +133,7 @@ impl Backend for Wakeset {
     }
 }
 
-impl Backend for Ringed {
+impl<const FLAGS: libc::c_int> Backend for RingedWith<FLAGS> {
     fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
         <Wakeset as Backend>::timerfd_create(clock, flags)
     }
