@@ -260,7 +260,19 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Name::Nest => measure("nest", nest::points(threads), options),
         Name::Close => measure("close", close::points(threads), options),
         Name::Timer => measure("timer", timer::points(), options),
-        Name::Ring => measure("ring", ring::points(threads), options),
+        Name::Ring => {
+            let mut report = Report::new("ring", options.json.as_deref())?;
+            measure_into(&mut report, "ring", &ring::points(threads), options)?;
+            let limit = kernel::raise_descriptor_limit(ring::sockets::DESCRIPTORS);
+            if limit < ring::sockets::DESCRIPTORS {
+                report
+                    .note(format!("The sockets need more descriptors than the {limit} allowed (ulimit -n): not run."));
+            } else {
+                ring::sockets::measure(&mut report, Duration::from_secs_f64(options.secs))
+                    .map_err(|e| Failure::own(format!("ring failed at sockets: {e}")))?;
+            }
+            report.finish()
+        }
         Name::Policies => policies::policies(options),
         Name::Inversion => inversion::inversion(options),
         Name::Herd => herd::herd(options),
@@ -270,20 +282,30 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
 }
 
 fn measure<P: Point>(name: &str, points: Vec<P>, options: &Options) -> Result<(), Failure> {
+    let mut report = Report::new(name, options.json.as_deref())?;
+    measure_into(&mut report, name, &points, options)?;
+    report.finish()
+}
+
+fn measure_into<P: Point>(report: &mut Report, name: &str, points: &[P], options: &Options) -> Result<(), Failure> {
     match options.ready_list.unwrap_or(List::LockFree) {
-        List::LockFree => measure_on::<LockFree, P>(name, points, options),
-        List::Spinlock => measure_on::<SpinLock, P>(name, points, options),
-        List::Rwlock => measure_on::<RwLock, P>(name, points, options),
+        List::LockFree => measure_on::<LockFree, P>(report, name, points, options),
+        List::Spinlock => measure_on::<SpinLock, P>(report, name, points, options),
+        List::Rwlock => measure_on::<RwLock, P>(report, name, points, options),
     }
 }
 
-fn measure_on<R: ReadyList, P: Point>(name: &str, points: Vec<P>, options: &Options) -> Result<(), Failure> {
-    let mut report = Report::new(name, options.json.as_deref())?;
+fn measure_on<R: ReadyList, P: Point>(
+    report: &mut Report,
+    name: &str,
+    points: &[P],
+    options: &Options,
+) -> Result<(), Failure> {
     let need = points.iter().map(Point::descriptors).max().unwrap_or(0);
     let limit = kernel::raise_descriptor_limit(need);
     report.begin(points.iter().flat_map(Point::rows), points.first().map_or("", Point::unit));
     let progress = progress_bar(points.len() as u64 * u64::from(ROUNDS + 1));
-    for point in &points {
+    for point in points {
         let runner = Runner {
             point,
             engine: Wakeset::<R>::new(),
@@ -311,7 +333,7 @@ fn measure_on<R: ReadyList, P: Point>(name: &str, points: Vec<P>, options: &Opti
         }
     }
     progress.finish_and_clear();
-    report.finish()
+    Ok(())
 }
 
 /// Hidden by itself where stderr is no terminal.

@@ -2,6 +2,10 @@
 //! again. The rate is events per second over all threads, of the time from the first take to the last read: the writes are not in it.
 //!
 //! The kernel's side is epoll_wait(2) with no timeout and read(2), Wakeset's the event ring.
+//!
+//! Sockets, which are the kernel's, have rows of their own: [`sockets`].
+
+pub mod sockets;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
