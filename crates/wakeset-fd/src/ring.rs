@@ -1,8 +1,8 @@
 //! Event rings by descriptor number: a set's in-process events taken without its lock, by any number of threads at once.
 //!
 //! A set that has been given a ring takes from it in every wait; the calls and what they report stay the same. What is ready in the kernel half
-//! still comes from epoll_wait(2). An io_uring poll in its place would hold the watched file open: close(2) would no longer end a connection,
-//! nor take the watch away.
+//! still comes from epoll_wait(2), unless the program asks for an io_uring ([`polls`]) and undertakes what that needs: it holds the watched file
+//! open, so a close(2) that we do not see would neither end a connection nor take the watch away.
 
 use crate::polls;
 use crate::section::Section;
