@@ -90,6 +90,7 @@ fn begin_anew() {
     listeners::forget_private();
     table::forget_all();
     crate::polls::forget_in_child();
+    crate::uring::forget_in_child();
     engine::abandon();
     escape::replace_lock();
     escape::reset_gate();

@@ -400,7 +400,8 @@ fn me() -> u32 {
     section::owner()
 }
 
-fn name_me() -> u32 {
+/// The name of this thread, given now if need be.
+pub(crate) fn name_me() -> u32 {
     if me() == 0 {
         section::set_owner(LAST_OWNER.fetch_add(1, Ordering::Relaxed) + 1);
     }

@@ -444,3 +444,28 @@ fn batches_leave_no_descriptor_and_work_after_a_fork() {
     assert_eq!(numbers(), before);
     pipes.iter().chain([&set]).for_each(|fd| Side::Kernel.close(*fd));
 }
+
+/// Closing a ring ended a later sleep of the thread, without a signal.
+#[test]
+fn a_sleep_after_a_batch_is_not_interrupted() {
+    let _alone = alone();
+    // SAFETY: no pointers.
+    let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    let pipes: Vec<_> = (0..600).map(|_| pipe(false)).collect();
+    let fds: Vec<_> = pipes.iter().map(|ends| ends[0]).collect();
+    for _ in 0..4 {
+        assert_eq!(epoll_ctl_batch(set, 0, &mut adds(&fds)), Ok(fds.len()));
+        let mut event = epoll_event { events: 0, u64: 0 };
+        // SAFETY: room for one.
+        let waited = unsafe { libc::epoll_wait(set, &raw mut event, 1, 60) };
+        assert_eq!(waited, 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(epoll_ctl_batch(set, 0, &mut removals(&fds)), Ok(fds.len()));
+    }
+    // SAFETY: our own.
+    unsafe {
+        for end in pipes.iter().flatten() {
+            libc::close(*end);
+        }
+        libc::close(set);
+    }
+}
