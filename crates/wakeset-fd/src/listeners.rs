@@ -12,7 +12,8 @@ use crate::stats::ADDRESS_BYTES;
 pub use crate::stats::ListenerStat;
 use crate::sys;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use wakeset::Deadline;
 use wakeset_group::listener;
@@ -151,9 +152,18 @@ pub(crate) fn forget_places() {
 pub fn forget(fd: c_int) {
     if let Some(kind) = kind(fd)
         && kind.load(Ordering::Relaxed) != UNKNOWN
+        && kind.swap(UNKNOWN, Ordering::Relaxed) >= LISTENER
     {
-        kind.store(UNKNOWN, Ordering::Relaxed);
+        GENERATION.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// Counts up when a number may no longer be the listener that it was.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Changes when any number may no longer be the listener that it was.
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
 }
 
 /// [`forget`] for all numbers from `first` to `last`.
@@ -166,6 +176,65 @@ pub fn forget_range(first: u32, last: u32) {
 /// A number has come from accept(2): a connection does not listen.
 pub fn note_connection(fd: c_int) {
     remember(fd, OTHER);
+}
+
+/// The listeners that somebody takes turns on. A process shares this page with those that it forks, as a hint to threads that block in accept(2):
+/// these need not look for themselves if they are among themselves. Bits are only ever set, so no process that dies leaves anything behind, and one too many
+/// costs a few system calls.
+struct InTurn {
+    any: AtomicU64,
+    /// By inode.
+    listeners: [AtomicU64; IN_TURN_WORDS],
+}
+
+const IN_TURN_WORDS: usize = 4096 / 8 - 1;
+/// Null where there is no memory for it.
+static IN_TURN: AtomicPtr<InTurn> = AtomicPtr::new(ptr::null_mut());
+
+/// Before main: from here on forked processes know of each other's listeners.
+pub fn share_hint() {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    if let Ok(page) = sys::raw!(mmap, 0, size_of::<InTurn>(), protection, flags, -1_isize, 0) {
+        IN_TURN.store(ptr::with_exposed_provenance_mut(page), Ordering::Release);
+    }
+}
+
+impl InTurn {
+    fn shared() -> Option<&'static Self> {
+        // SAFETY: null, or a mapping of this size that stays; all zeros are valid.
+        unsafe { IN_TURN.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn place(&self, fd: c_int) -> Option<(&AtomicU64, u64)> {
+        let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
+        sys::raw!(fstat, fd, status.as_mut_ptr()).ok()?;
+        // SAFETY: the kernel has written it.
+        let inode = unsafe { status.assume_init() }.st_ino;
+        let word = self.listeners.get((inode / 64) as usize % IN_TURN_WORDS)?;
+        Some((word, 1 << (inode % 64)))
+    }
+}
+
+/// A listener is about to be watched with `EPOLLEXCLUSIVE`.
+pub fn note_in_turn(fd: c_int) {
+    if let Some(hint) = InTurn::shared()
+        && let Some((word, bit)) = hint.place(fd)
+    {
+        word.fetch_or(bit, Ordering::SeqCst);
+        hint.any.store(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether any listener has been watched in turn by this process or its relatives.
+#[inline]
+pub fn any_in_turn() -> bool {
+    InTurn::shared().is_some_and(|hint| hint.any.load(Ordering::Relaxed) != 0)
+}
+
+/// Whether this one may have been.
+pub fn is_in_turn(fd: c_int) -> bool {
+    let place = InTurn::shared().and_then(|hint| hint.place(fd));
+    place.is_some_and(|(word, bit)| word.load(Ordering::SeqCst) & bit != 0)
 }
 
 /// The sets that threads sleep in, by owner. The program does not see their numbers, which may change (`bell`).

@@ -256,6 +256,7 @@ pub(crate) fn epoll_ctl(
                     return result;
                 };
                 let mut note = note;
+                listeners::note_in_turn(fd);
                 match note.add(set.fd(), true) {
                     Ok(()) => {
                         *place = note;

@@ -2,6 +2,7 @@
  * Waits on listening sockets, alone and beside other descriptors: what select(2), poll(2), epoll(7) and accept(2) say has to
  * be the same whoever is woken for a connection.
  */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt */
 #include "listening.h"
 #include <sys/select.h>
 #include <sys/time.h>
@@ -798,6 +799,182 @@ static void show_stopped(enum way way, int signals)
 	}
 }
 
+/* Answers one question; it may take a signal or two. */
+static void answer_one(int listener)
+{
+	char byte;
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	if (fd < 0)
+		return;
+	must(read(fd, &byte, 1));
+	must(write(fd, "x", 1));
+	must(close(fd));
+}
+
+/* Workers that block in accept(2) beside one that polls, or has a set, and is stopped when it has been told of a connection: they have to
+ * get it. */
+static void show_stopped_beside_accept(enum way way)
+{
+	printf("-- workers in accept(2) beside one that is stopped, %s\n", way_names[way]);
+	int listener = listen_on(AF_INET), waits[2], go[2], answered = 0;
+	char byte;
+	pid_t children[3];
+	must(set_blocking(listener));
+	must(pipe2(waits, O_CLOEXEC));
+	must(pipe2(go, O_CLOEXEC | O_NONBLOCK));
+	children[0] = must(fork());
+	if (children[0] == 0) {
+		struct pollfd one = {listener, POLLIN, 0};
+		struct epoll_event event;
+		int set = must(epoll_create1(EPOLL_CLOEXEC));
+		if (way >= EPOLL)
+			must(watch_new(set, listener, EPOLLIN | (way == EDGE ? EPOLLET : 0), 'l'));
+		for (int limit = 1;; limit = -1) {
+			int found = must(way >= EPOLL ? epoll_wait(set, &event, 1, limit) : poll(&one, 1, limit));
+			if (limit > 0)
+				must(write(waits[1], "w", 1));
+			if (found && read(go[0], &byte, 1) == 1)
+				raise(SIGSTOP);
+			if (found)
+				answer_one(listener);
+		}
+	}
+	must(read(waits[0], &byte, 1));
+	for (int i = 1; i < 3; i++) {
+		children[i] = must(fork());
+		while (children[i] == 0)
+			answer_one(listener);
+	}
+	int64_t longest = 0;
+	for (int i = 0; i < 12; i++) {
+		/* Time for all to sleep again, so that each is woken in turn. */
+		sleep_ms(50);
+		if (i == 6)
+			must(write(go[1], "h", 1));
+		int64_t begin = now();
+		answered += ask(listener, '?');
+		if (now() - begin > longest)
+			longest = now() - begin;
+	}
+	number("answered", 12, answered);
+	yes("within the bound", longest < 1500 * 1000000LL);
+	for (int i = 0; i < 3; i++) {
+		must(kill(children[i], SIGKILL));
+		must(waitpid(children[i], NULL, 0));
+	}
+	must(close(listener));
+	for (int i = 0; i < 2; i++) {
+		must(close(waits[i]));
+		must(close(go[i]));
+	}
+}
+
+struct later {
+	struct thread thread;
+	pid_t sleeper;
+	int listener, signal;
+	void (*meanwhile)(int listener);
+	int client;
+};
+
+static void *do_later(void *argument)
+{
+	struct later *later = argument;
+	until_asleep(later->sleeper);
+	if (later->signal)
+		must((int)syscall(SYS_tgkill, getpid(), later->sleeper, later->signal));
+	if (later->meanwhile)
+		later->meanwhile(later->listener);
+	sleep_ms(30);
+	until_asleep(later->sleeper);
+	later->client = connect_to(later->listener);
+	return NULL;
+}
+
+static void set_nonblocking(int listener)
+{
+	must(fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) | O_NONBLOCK));
+}
+
+static void set_limit(int listener)
+{
+	struct timeval limit = {0, 1000};
+	must(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+}
+
+static void shut(int listener)
+{
+	must(shutdown(listener, SHUT_RD));
+}
+
+/* accept(2) that blocks on a listener that others poll: signals, limits, flags. */
+static void show_accept_beside_poll(int family)
+{
+	printf("-- accept(2) of a listener that is polled, too, %s\n", family_names[family]);
+	int listener = listen_on(families[family]);
+	struct pollfd one = {listener, POLLIN, 0};
+	struct deed deed;
+	must(set_blocking(listener));
+	number("nothing", 0, poll(&one, 1, 1));
+	begin_deed(&deed, listener, -1, 0);
+	CALL_FD("a connection", "fd", accept(listener, NULL, NULL));
+	end_deed(&deed);
+	handle(SIGUSR1, 0);
+	begin_deed(&deed, -1, -1, SIGUSR1);
+	CALL("a signal", "-1 EINTR", accept(listener, NULL, NULL));
+	end_deed(&deed);
+	struct later later = {.sleeper = (pid_t)syscall(SYS_gettid), .listener = listener, .signal = SIGUSR1};
+	for (int way = 0; way < 3; way++) {
+		handled = 0;
+		if (way == 0)
+			handle(SIGUSR1, SA_RESTART);
+		else if (way == 1)
+			signal(SIGUSR1, on_signal);
+		else {
+			handle(SIGUSR1, 0);
+			must(siginterrupt(SIGUSR1, 0));
+		}
+		start(&later.thread, do_later, &later);
+		CALL_FD("goes on after one that restarts", "fd", accept4(listener, NULL, NULL, SOCK_CLOEXEC));
+		finish(&later.thread);
+		number("handled", SIGUSR1, handled);
+		must(close(later.client));
+	}
+	must(siginterrupt(SIGUSR1, 1));
+	begin_deed(&deed, -1, -1, SIGUSR1);
+	CALL("siginterrupt(3)", "-1 EINTR", accept(listener, NULL, NULL));
+	end_deed(&deed);
+	must(siginterrupt(SIGUSR1, 0));
+	later.signal = 0;
+	later.meanwhile = set_nonblocking;
+	start(&later.thread, do_later, &later);
+	CALL_FD("O_NONBLOCK is set meanwhile", "fd", accept(listener, NULL, NULL));
+	finish(&later.thread);
+	must(close(later.client));
+	CALL("and holds for the next", "-1 EAGAIN", accept(listener, NULL, NULL));
+	must(set_blocking(listener));
+	later.meanwhile = set_limit;
+	start(&later.thread, do_later, &later);
+	CALL_FD("a limit is set meanwhile", "fd", accept(listener, NULL, NULL));
+	finish(&later.thread);
+	must(close(later.client));
+	int64_t begin = now();
+	CALL("and holds for the next", "-1 EAGAIN", accept(listener, NULL, NULL));
+	yes("soon", milliseconds_since(begin) < 900);
+	struct timeval none = {0, 0};
+	must(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none));
+	CALL("wrong flags", "-1 EINVAL", accept4(listener, NULL, NULL, 1));
+	pid_t child = must(fork());
+	if (child == 0) {
+		sleep_ms(100);
+		shut(listener);
+		_exit(0);
+	}
+	CALL("shut down", "-1 EINVAL", accept(listener, NULL, NULL));
+	must(waitpid(child, NULL, 0));
+	must(close(listener));
+}
+
 /* ---- what is left to the kernel ---- */
 
 static void show_left(void)
@@ -972,5 +1149,10 @@ int main(int count, char **arguments)
 		show_stopped(EPOLL, signals);
 		show_stopped(EDGE, signals);
 	}
+	show_stopped_beside_accept(POLL);
+	show_stopped_beside_accept(EPOLL);
+	show_stopped_beside_accept(EDGE);
+	for (int family = 0; family < 3; family++)
+		show_accept_beside_poll(family);
 	return verdict();
 }

@@ -141,6 +141,11 @@ impl Sleeper {
         known && due
     }
 
+    /// Whether the set watches this listener, as far as it knows.
+    pub fn has_listener(&self, fd: c_int) -> bool {
+        self.known().any(|watch| watch.wanted.fd == fd && watch.wanted.listener)
+    }
+
     /// The set has another number now.
     pub fn renumber(&mut self, set: c_int) {
         self.set = set;

@@ -14,8 +14,12 @@
 //! **accept(2)** that finds nothing is dear: the kernel makes a socket and a descriptor first. A thread that accepts until there is nothing
 //! left is answered by a look at the listener, once that has come out so often enough. So is one that a wait told of a connection, if
 //! others are often faster: a thread that is done with a request accepts once more before it waits, and finds what another was woken for.
+//!
+//! **accept(2) that blocks** is the kernel's, which wakes one thread for a connection, in order. But a thread that sleeps there cannot look for itself, so where
+//! others wait in turn ([`listeners::is_in_turn`]) it sleeps in its private set first, as a poll(2) would, and calls accept(2) when there is something. A
+//! call that would end by itself (`SO_RCVTIMEO`), or that another overtakes in that moment, blocks in the kernel.
 
-use super::signal;
+use super::{signal, uffd};
 use crate::outcome::fail;
 use crate::real::real;
 use core::cell::{Cell, UnsafeCell};
@@ -42,6 +46,8 @@ struct Waiter {
     emptied: Cell<u8>,
     /// How sure it is that what a wait reported is gone: see [`OFTEN`].
     overtaken: Cell<u8>,
+    /// A listener that does not block, and in which version of flags and listeners that was asked.
+    unblocking: Cell<(c_int, u32)>,
     /// When it last looked at what it waits for itself.
     looked: LastLook,
 }
@@ -56,6 +62,7 @@ thread_local! {
         reported: Cell::new(-1),
         emptied: Cell::new(0),
         overtaken: Cell::new(0),
+        unblocking: Cell::new((-1, 0)),
         looked: LastLook::never(),
     } };
 }
@@ -126,6 +133,11 @@ pub(super) trait Asked {
     /// Whether the last [`look`](Self::look) found this listener ready.
     fn is_ready(&self, fd: c_int) -> bool;
 
+    /// Flags of sigaction(2): a handler that was registered with one of them does not end the call.
+    fn outlasts(&self) -> c_int {
+        0
+    }
+
     /// Gives the result of a call that finds connections on these listeners and nothing else; `None` if that takes a
     /// [`look`](Self::look).
     fn tell(&mut self, listeners: &[c_int]) -> Option<Result<usize, Errno>>;
@@ -142,7 +154,7 @@ pub(super) fn wait(
     mask: *const u64,
     asked: &mut dyn Asked,
 ) -> Outcome {
-    let handled = signal::handled();
+    let handled = ending(asked.outlasts());
     // SAFETY: this thread's own.
     let before = unsafe { handled.read_volatile() };
     let deadline = wakeset::Deadline::of(wakeset::Timeout::from(limit));
@@ -171,7 +183,7 @@ pub(super) fn wait(
         match slept {
             Err(Errno::EINTR) => {
                 // SAFETY: as above.
-                if unsafe { handled.read_volatile() } != before || signal::may_have_foreign_handlers() {
+                if unsafe { handled.read_volatile() } != before || signal::may_have_foreign_handlers(asked.outlasts()) {
                     asked.interrupted();
                     return Outcome::Done(Err(Errno::EINTR));
                 }
@@ -217,6 +229,11 @@ pub(super) fn wait(
             prepared = false;
         }
     }
+}
+
+/// Where this thread counts the handled signals that end a call.
+fn ending(outlasts: c_int) -> *mut u32 {
+    if outlasts == 0 { signal::handled() } else { signal::not_restarting() }
 }
 
 /// The end of a wait with what a look has found. A filter that lets poll(2) pass and not the call that we look with leaves the wait to the kernel.
@@ -283,8 +300,12 @@ impl Waiter {
             Some(set) => sleeper.renumber(set),
             None => self.renew(sleeper)?,
         }
+        // Before it is watched, so that who blocks in accept(2) behind it knows.
+        let new = wanted.iter().filter(|wanted| wanted.listener && !sleeper.has_listener(wanted.fd));
+        new.for_each(|wanted| listeners::note_in_turn(wanted.fd));
         let mut result = sleeper.prepare(wanted, order, Numbers::Unknown);
         if result == Err(Obstacle::Stale) {
+            wanted.iter().filter(|wanted| wanted.listener).for_each(|wanted| listeners::note_in_turn(wanted.fd));
             self.renew(sleeper)?;
             result = sleeper.prepare(wanted, order, Numbers::Unknown);
         }
@@ -500,6 +521,103 @@ fn note_accept(fd: c_int, result: c_int) {
     });
 }
 
+/// A listener that is waited on by accept(2).
+struct Accepting {
+    fd: c_int,
+    found: bool,
+}
+
+impl Asked for Accepting {
+    fn look(&mut self) -> Result<usize, Errno> {
+        self.found = listeners::is_ready(self.fd);
+        Ok(usize::from(self.found))
+    }
+
+    fn interrupted(&mut self) {}
+
+    fn is_ready(&self, _: c_int) -> bool {
+        self.found
+    }
+
+    fn outlasts(&self) -> c_int {
+        libc::SA_RESTART
+    }
+
+    fn tell(&mut self, listeners: &[c_int]) -> Option<Result<usize, Errno>> {
+        Some(Ok(listeners.len()))
+    }
+}
+
+/// Whether accept(2) may block.
+fn blocks(fd: c_int) -> bool {
+    let version = uffd::flags_version().wrapping_add(listeners::generation());
+    if WAITER.with(|waiter| waiter.unblocking.get() == (fd, version)) {
+        return false;
+    }
+    // SAFETY: no memory is involved.
+    let flags = unsafe { syscall!(Sysno::fcntl, fd, libc::F_GETFL) };
+    let blocks = flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK == 0);
+    if !blocks {
+        WAITER.with(|waiter| waiter.unblocking.set((fd, version)));
+    }
+    blocks
+}
+
+/// Whether accept(2) blocks for as long as it takes.
+fn has_no_limit(fd: c_int) -> bool {
+    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut len = size_of_val(&limit) as socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
+    // SAFETY: a place for the limit and its length.
+    let asked = unsafe { syscall!(Sysno::getsockopt, fd, level, option, &raw mut limit, &raw mut len) };
+    asked.is_ok() && limit.tv_sec == 0 && limit.tv_usec == 0
+}
+
+/// `call`, an accept(2) on this listener. If it blocks beside others who wait in turn, it is not made before there is something.
+#[inline]
+fn accept_in_turn(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
+    let sleeps = listeners::any_in_turn() && listeners::is_listener(fd) && blocks(fd) && !listeners::is_ready(fd);
+    if sleeps && listeners::is_in_turn(fd) && has_no_limit(fd) {
+        return accept_beside_others(fd, call);
+    }
+    call()
+}
+
+#[cold]
+fn accept_beside_others(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
+    let mut asked = Accepting { fd, found: false };
+    let mut descriptors = Descriptors::none();
+    descriptors.add(fd, EPOLLIN as u32, true);
+    let ending = ending(asked.outlasts());
+    // SAFETY: this thread's own.
+    let ended = || unsafe { ending.read_volatile() };
+    let before = ended();
+    loop {
+        let mut may_wait = true;
+        if !listeners::is_ready(fd) {
+            let outcome = match listeners::order() {
+                Some(order) if descriptors.has_listeners() => wait(&descriptors, order, None, NO_MASK, &mut asked),
+                _ => Outcome::Unchanged,
+            };
+            match outcome {
+                Outcome::Done(Err(error)) => return fail(error.into_raw()) as c_int,
+                Outcome::Done(Ok(_)) => {}
+                Outcome::Unchanged | Outcome::Rest(_) => may_wait = false,
+            }
+        }
+        let result = call();
+        // SAFETY: this thread's errno.
+        let emptied = result == -1 && unsafe { *libc::__errno_location() } == libc::EAGAIN;
+        if !(emptied && may_wait) {
+            return result;
+        }
+        // It does not block any more. It did when the call began, and in Linux that is what counts.
+        if ended() != before {
+            return fail(libc::EINTR) as c_int;
+        }
+    }
+}
+
 /// accept(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
@@ -509,7 +627,7 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *
         return fail(libc::EAGAIN) as c_int;
     }
     // SAFETY: the caller's contract.
-    let result = unsafe { real!(accept: Accept)(fd, address, len) };
+    let result = accept_in_turn(fd, &mut || unsafe { real!(accept: Accept)(fd, address, len) });
     note_accept(fd, result);
     result
 }
@@ -518,12 +636,16 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
     type Accept = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
-    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) == 0 && is_empty(fd) {
+    // SAFETY: the caller's contract.
+    let mut call = || unsafe { real!(accept4: Accept)(fd, address, len, flags) };
+    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
+        return call();
+    }
+    if is_empty(fd) {
         note_nothing(fd);
         return fail(libc::EAGAIN) as c_int;
     }
-    // SAFETY: the caller's contract.
-    let result = unsafe { real!(accept4: Accept)(fd, address, len, flags) };
+    let result = accept_in_turn(fd, &mut call);
     note_accept(fd, result);
     result
 }
@@ -540,6 +662,7 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 /// Reads the order that `wakeset run` has put into the environment.
 pub(crate) fn start() {
+    listeners::share_hint();
     // SAFETY: a C string; the environment is only read.
     let value = unsafe { libc::getenv(c"WAKESET_ORDER".as_ptr()) };
     let order = if value.is_null() {

@@ -50,6 +50,8 @@ const NOTHING: Noted = Noted { signal: 0, info: MaybeUninit::uninit(), context: 
 thread_local! {
     /// Signals that this thread has handled.
     static HANDLED: Cell<u32> = const { Cell::new(0) };
+    /// Those of them whose handlers were registered without `SA_RESTART`.
+    static NOT_RESTARTING: Cell<u32> = const { Cell::new(0) };
     // No destructor and no lazy part: a plain block in the thread's static TLS, safe in a handler.
     static DEFERRED: Deferred = const { Deferred { noted: UnsafeCell::new([NOTHING; 3]), mask: Cell::new(0) } };
 }
@@ -266,21 +268,29 @@ pub(super) fn handled() -> *mut u32 {
     HANDLED.with(Cell::as_ptr)
 }
 
-/// Whether a handler may run that is not behind ours, because it was registered by a system call that does not come through libc.
+/// Where this thread counts those that end a call which `SA_RESTART` lets go on.
+pub(super) fn not_restarting() -> *mut u32 {
+    NOT_RESTARTING.with(Cell::as_ptr)
+}
+
+/// Whether a handler may run that is not behind ours, because it was registered by a system call that does not come through libc, and has none
+/// of these flags of sigaction(2).
 #[cold]
-pub(super) fn may_have_foreign_handlers() -> bool {
-    /// Up to the address, the kernel's struct is glibc's without the restorer's place.
+pub(super) fn may_have_foreign_handlers(without: c_int) -> bool {
+    /// The kernel's struct, which is not glibc's.
     #[repr(C)]
     struct KernelAction {
         handler: usize,
-        rest: [usize; 3],
+        flags: usize,
+        rest: [usize; 2],
     }
     // glibc keeps two for itself: for cancellation and for setuid(2) in all threads.
     (1..SIGNALS).filter(|signal| !matches!(signal, 32 | 33)).any(|signal| {
-        let mut action = KernelAction { handler: SIG_DFL, rest: [0; 3] };
+        let mut action = KernelAction { handler: SIG_DFL, flags: 0, rest: [0; 2] };
         // SAFETY: a place for the action, and the size of the kernel's signal set.
         let asked = unsafe { syscall!(Sysno::rt_sigaction, signal, 0, &raw mut action, 8) };
-        asked.is_ok() && is_handler(action.handler) && action.handler != ours()
+        let foreign = asked.is_ok() && is_handler(action.handler) && action.handler != ours();
+        foreign && action.flags as c_int & without == 0
     })
 }
 
@@ -290,6 +300,13 @@ pub(super) fn may_have_foreign_handlers() -> bool {
 /// As the kernel calls a handler.
 unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     HANDLED.with(|handled| handled.set(handled.get().wrapping_add(1)));
+    let flags = match is_fault(signal) {
+        true => FAULTS.with(signal, |action| action.sa_flags),
+        false => FLAGS[signal as usize % SIGNALS].load(Ordering::Acquire) as c_int,
+    };
+    if flags & libc::SA_RESTART == 0 {
+        NOT_RESTARTING.with(|count| count.set(count.get().wrapping_add(1)));
+    }
     super::uffd::before_handler();
     if is_fault(signal) {
         // SAFETY: as the caller's.
@@ -433,10 +450,13 @@ pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int
     type Interrupt = unsafe extern "C" fn(c_int, c_int) -> c_int;
     if (1..SIGNALS as c_int).contains(&signal) {
         let bit = 1 << (signal - 1);
+        let flags = &FLAGS[signal as usize];
         if interrupts == 0 {
             INTERRUPTING.fetch_and(!bit, Ordering::AcqRel);
+            flags.fetch_or(libc::SA_RESTART as usize, Ordering::AcqRel);
         } else {
             INTERRUPTING.fetch_or(bit, Ordering::AcqRel);
+            flags.fetch_and(!(libc::SA_RESTART as usize), Ordering::AcqRel);
         }
     }
     // SAFETY: the caller's contract. libc changes the flags of what is registered, which is ours.

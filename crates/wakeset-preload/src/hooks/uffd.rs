@@ -235,6 +235,11 @@ pub(crate) fn forget_flags() {
     FLAGS_VERSION.fetch_add(1, Ordering::SeqCst);
 }
 
+/// Changes when flags of any descriptor may have changed.
+pub(super) fn flags_version() -> u32 {
+    FLAGS_VERSION.load(Ordering::Relaxed)
+}
+
 /// Before a close: the number is no userfaultfd's any more.
 pub(crate) fn before_close(fd: c_int) {
     let Some(place) = find(fd) else { return };
