@@ -486,6 +486,62 @@ static void show_limits(void)
 	must(close(fd));
 }
 
+/* Polls again and again: signals, or its own limit, end its calls. */
+static void *poll_often(void *argument)
+{
+	struct poller *poller = argument;
+	struct pollfd wanted = {poller->fd, POLLIN, 0};
+	struct timespec limit = {poller->milliseconds / 1000, poller->milliseconds % 1000 * 1000000L};
+	int64_t begin = now();
+	int found;
+	do
+		found = poller->mask ? ppoll(&wanted, 1, &limit, poller->mask) : poll(&wanted, 1, poller->milliseconds);
+	while ((found == 0 || (found == -1 && errno == EINTR)) && now() - begin < 4000000000LL);
+	poller->took = now() - begin;
+	snprintf(poller->saw, sizeof poller->saw, "%s", outcome(found));
+	atomic_store(&poller->back, 1);
+	return NULL;
+}
+
+/* A message is told to somebody who does not read it: others are told of it, too, however short their calls are. */
+static void show_unread(void)
+{
+	heading("a message that is not read by who was told of it");
+	sigset_t none;
+	sigemptyset(&none);
+	on_signal(count, 0);
+	for (int way = 0; way < 4; way++) {
+		int fd = open_uffd(O_NONBLOCK, 0);
+		char *memory = map_pages(fd, 1);
+		struct toucher toucher;
+		struct poller poller = {.fd = fd, .milliseconds = way ? 20000 : 100, .mask = way == 1 ? &none : NULL};
+		struct pollfd wanted = {fd, POLLIN, 0};
+		start_touching(&toucher, memory, 0, 1);
+		number("told", 1, poll(&wanted, 1, -1));
+		start(&poller.thread, poll_often, &poller);
+		int again = 1;
+		for (int i = 0; way && i < 200 && !atomic_load(&poller.back); i++) {
+			sleep_ms(20);
+			if (i % 10 == 0)
+				/* It may be over. */
+				syscall(SYS_tgkill, getpid(), poller.thread.id, SIGUSR1);
+			/* Also if he asks again, and is told again. */
+			if (way == 3)
+				again &= poll(&wanted, 1, 5000) == 1;
+		}
+		yes("told again", again);
+		finish(&poller.thread);
+		show("told as well", "1", poller.saw);
+		yes("in time", poller.took < 1800000000LL);
+		struct uffd_msg message;
+		CALL("read at last", "32", read_message(fd, &message));
+		serve(fd, &message);
+		finish(&toucher.thread);
+		must(munmap(memory, (size_t)page_size));
+		must(close(fd));
+	}
+}
+
 static void *change_memory(void *argument)
 {
 	char *memory = argument;
@@ -714,6 +770,7 @@ int main(void)
 	show_closes();
 	show_polls();
 	show_limits();
+	show_unread();
 	show_events();
 	show_fork();
 	show_fork_events(0);

@@ -14,7 +14,7 @@
 //! page that another thread has to bring, read the same userfaultfd, or never come back (siglongjmp(3)).
 //!
 //! **Rescue.** A thread that was told of a message and does not read it (it died, or does something else) keeps the others waiting for
-//! [`RESCUE`] at most, or twice that if they slept already: then one takes the turn over.
+//! [`RESCUE`] at most: then one takes the turn over. The clock is the group's, so it goes on while their calls end and begin again.
 //!
 //! The groups lie in a page that a fork wipes (`MADV_WIPEONFORK`): a child has none of these threads. What two processes share they both wait
 //! for in the kernel.
@@ -31,14 +31,12 @@ use libc::{nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec};
 use syscalls::{Errno, Sysno, syscall as raw};
 use wakeset_fd::bell::{self, Lent};
 use wakeset_fd::count::count;
+use wakeset_fd::listeners::{LastLook, RESCUE};
 use wakeset_fd::section::Section;
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{fork, user};
 use wakeset_group::Order;
 use wakeset_group::turn::{Turns, Waiter, Woken};
-
-/// How long a turn may stay in one hand while others sleep.
-pub(crate) const RESCUE: Duration = Duration::from_secs(1);
 
 /// userfaultfds of a process that are known at a time; more are the kernel's.
 const MOST: usize = 64;
@@ -69,6 +67,8 @@ struct Group {
     users: AtomicU32,
     /// A duplicate, plus one, for calls that are under way when the number is closed: in Linux they have the file.
     after_close: AtomicI32,
+    /// When somebody was last told of a message that he had not been told of before.
+    told: LastLook,
 }
 
 /// What a fork wipes.
@@ -390,7 +390,11 @@ impl Using {
     /// Gives up the turn, unless a handler had to; keeps it in hand if the thread was told of a message.
     fn finish(&self, told: bool) {
         let _section = Section::enter();
-        let had = CALL.with(|call| !call.group.replace(ptr::null()).is_null());
+        let (had, again) = CALL.with(|call| (!call.group.replace(ptr::null()).is_null(), call.told.get()));
+        if told && !again {
+            // Before the turn is in the hand: see `Polling::sleep`.
+            self.group.told.note();
+        }
         match (had, told) {
             (true, true) => self.group.turns.hold(me(), order()),
             (true, false) => self.group.turns.pass(order()),
@@ -756,13 +760,18 @@ impl Polling<'_> {
         deadline: Option<Duration>,
     ) -> Slept {
         loop {
-            let begin = now();
-            let stamp = using.group.stamp();
-            let left = deadline.map(|deadline| deadline.saturating_sub(begin));
+            let left = deadline.map(|deadline| deadline.saturating_sub(now()));
             if left == Some(Duration::ZERO) {
                 return Slept::TimeUp;
             }
-            let limit = to_timespec(left.map_or(RESCUE, |left| left.min(RESCUE)));
+            // In this order: a hand that has got the turn since has another stamp.
+            let stamp = using.group.stamp();
+            let until = Some(using.group.told.until_next()).filter(|until| !until.is_zero());
+            if until.is_none() && using.rescue(waiter, stamp) {
+                return Slept::Rescued;
+            }
+            let until = until.unwrap_or(RESCUE);
+            let limit = to_timespec(left.map_or(until, |left| left.min(until)));
             let ended = match bell {
                 None => match waiter.sleep(Some(&limit)) {
                     Woken::Given => Some(Slept::Given),
@@ -774,9 +783,6 @@ impl Polling<'_> {
             };
             if let Some(ended) = ended {
                 return ended;
-            }
-            if now().saturating_sub(begin) >= RESCUE && using.rescue(waiter, stamp) {
-                return Slept::Rescued;
             }
         }
     }
