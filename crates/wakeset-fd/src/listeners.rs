@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, A
 use core::time::Duration;
 use wakeset::Deadline;
 use wakeset_group::listener;
-pub use wakeset_group::listener::{Fired, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted, is_ready};
+pub use wakeset_group::listener::{Fired, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted, inode, is_ready};
 
 /// As many as the table of objects has.
 const NUMBERS: usize = 1 << 20;
@@ -206,10 +206,7 @@ impl InTurn {
     }
 
     fn place(&self, fd: c_int) -> Option<(&AtomicU64, u64)> {
-        let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
-        sys::raw!(fstat, fd, status.as_mut_ptr()).ok()?;
-        // SAFETY: the kernel has written it.
-        let inode = unsafe { status.assume_init() }.st_ino;
+        let inode = inode(fd)?;
         let word = self.listeners.get((inode / 64) as usize % IN_TURN_WORDS)?;
         Some((word, 1 << (inode % 64)))
     }

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `EPOLLONESHOT`, `EPOLLRDHUP`, `EPOLLPRI`, `EPOLLOUT` and others | an exclusive watch cannot have them |
 //! | more than [`MOST`] listeners in a set | no room for notes |
+//! | one listener under two numbers, and what is added later | both are reported, and an exclusive watch would be passed over for the other |
 //!
 //! An edge-triggered watch that was reported keeps its place until the program has emptied the listener: adding it again would report the
 //! same connection twice.
@@ -48,9 +49,12 @@ struct Note {
     reports: u32,
     /// The kernel had no memory to add it again.
     missing: bool,
+    /// The listener's.
+    inode: Option<u64>,
 }
 
-const NO_NOTE: Note = Note { fd: -1, events: 0, data: 0, asked: false, due: false, reports: 0, missing: false };
+const NO_NOTE: Note =
+    Note { fd: -1, events: 0, data: 0, asked: false, due: false, reports: 0, missing: false, inode: None };
 
 impl Note {
     fn is_edge(&self) -> bool {
@@ -79,6 +83,26 @@ impl Note {
             *self = NO_NOTE;
         }
     }
+
+    /// Makes the watch what the program asked for, and forgets it.
+    fn make_plain(&mut self, set: &FdSet) {
+        let closed = set.closed.load(Ordering::SeqCst);
+        if (!self.asked || self.missing) && !closed && self.remove(set.fd()) {
+            let asked = self.asked;
+            // A moment later there may be memory.
+            let added = (0..100).any(|_| {
+                let result = self.add(set.fd(), asked);
+                if self.missing {
+                    sys::sched_yield();
+                }
+                !self.missing && result != Err(Errno::EINTR)
+            });
+            if !added {
+                escape::complain(set.fd(), self.fd, Errno::ENOMEM);
+            }
+        }
+        *self = NO_NOTE;
+    }
 }
 
 /// The listeners of one set.
@@ -89,6 +113,8 @@ pub(crate) struct Turns {
     /// Innermost: behind the moves lock.
     lock: SectionLock,
     notes: UnsafeCell<[Note; MOST]>,
+    /// One listener is, or was, watched under two numbers: no more take their turn. Changed with the lock held.
+    twins: AtomicBool,
     /// When a wait last looked at the listeners itself.
     pub(crate) looked: LastLook,
 }
@@ -99,7 +125,8 @@ unsafe impl Sync for Turns {}
 impl Turns {
     pub(crate) const fn new() -> Self {
         let (lock, notes) = (SectionLock::new(), UnsafeCell::new([NO_NOTE; MOST]));
-        Self { any: AtomicBool::new(false), lock, notes, looked: LastLook::never() }
+        let (any, twins) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { any, lock, notes, twins, looked: LastLook::never() }
     }
 
     /// Whether sleeps in this set are about listeners.
@@ -119,6 +146,7 @@ impl Turns {
 
     /// Forgets all: the set is new, or its number is gone.
     pub(crate) fn clear(&self) {
+        self.twins.store(false, Ordering::Relaxed);
         if self.any() {
             self.with(|notes| *notes = [NO_NOTE; MOST]);
         }
@@ -228,7 +256,10 @@ pub(crate) fn epoll_ctl(
     asked: Event,
 ) -> Result<(), Errno> {
     let call = || sys::epoll_ctl(set.fd(), op, fd, event);
-    let may_join = || can_take_turns(asked.events) && listeners::order().is_some() && listeners::confirm(fd);
+    let may_join = || {
+        let allowed = can_take_turns(asked.events) && listeners::order().is_some() && listeners::confirm(fd);
+        allowed && !set.turns.twins.load(Ordering::Relaxed)
+    };
     if !(set.turns.any() || op == EPOLL_CTL_ADD && may_join()) {
         return call();
     }
@@ -247,6 +278,13 @@ pub(crate) fn epoll_ctl(
         let known = notes.iter().position(|note| note.fd == fd);
         match op {
             EPOLL_CTL_ADD => {
+                let inode = listeners::inode(fd);
+                let is_twin = |note: &&mut Note| note.fd >= 0 && note.fd != fd && note.inode == inode;
+                if inode.is_some() && notes.iter_mut().any(|note| is_twin(&note)) {
+                    // Both are reported, so none may be passed over because of the other.
+                    set.turns.twins.store(true, Ordering::Relaxed);
+                    notes.iter_mut().filter(is_twin).for_each(|note| note.make_plain(set));
+                }
                 let place = known.or_else(|| notes.iter().position(|note| note.fd < 0)).filter(|_| may_join());
                 let Some(place) = place.and_then(|place| notes.get_mut(place)) else {
                     let result = call();
@@ -255,7 +293,7 @@ pub(crate) fn epoll_ctl(
                     }
                     return result;
                 };
-                let mut note = note;
+                let mut note = Note { inode, ..note };
                 listeners::note_in_turn(fd);
                 match note.add(set.fd(), true) {
                     Ok(()) => {
@@ -276,7 +314,7 @@ pub(crate) fn epoll_ctl(
                     *known = NO_NOTE;
                     return call();
                 }
-                *known = note;
+                *known = Note { inode: known.inode, ..note };
                 let stays = may_join();
                 match known.add(set.fd(), stays) {
                     Ok(()) if stays => {}
@@ -309,23 +347,6 @@ pub(crate) fn make_plain(set: &FdSet) {
         return;
     }
     set.turns.with(|notes| {
-        for note in notes.iter_mut().filter(|note| note.fd >= 0) {
-            let closed = set.closed.load(Ordering::SeqCst);
-            if (!note.asked || note.missing) && !closed && note.remove(set.fd()) {
-                let asked = note.asked;
-                // A moment later there may be memory.
-                let added = (0..100).any(|_| {
-                    let result = note.add(set.fd(), asked);
-                    if note.missing {
-                        sys::sched_yield();
-                    }
-                    !note.missing && result != Err(Errno::EINTR)
-                });
-                if !added {
-                    escape::complain(set.fd(), note.fd, Errno::ENOMEM);
-                }
-            }
-            *note = NO_NOTE;
-        }
+        notes.iter_mut().filter(|note| note.fd >= 0).for_each(|note| note.make_plain(set));
     });
 }

@@ -39,6 +39,11 @@ pub fn is_listening(fd: c_int) -> Result<bool, Errno> {
     kernel::is_listening(fd)
 }
 
+/// What two numbers of one socket have in common, and no other socket has.
+pub fn inode(fd: c_int) -> Option<u64> {
+    kernel::inode(fd)
+}
+
 /// Whether poll(2) has anything to say of a listener now: a connection, or its end.
 pub fn is_ready(fd: c_int) -> bool {
     kernel::is_ready(fd)

@@ -975,6 +975,68 @@ static void show_accept_beside_poll(int family)
 	must(close(listener));
 }
 
+/* One listener under two numbers, in one call or set: both are told of. */
+static void show_twins(void)
+{
+	heading("two numbers of one listener");
+	int listener = listen_on(AF_INET), other = listen_on(AF_UNIX), twin = must(fcntl(listener, F_DUPFD_CLOEXEC, 0));
+	struct pollfd fds[] = {{listener, POLLIN, 0}, {twin, POLLIN, 0}, {other, POLLIN, 0}};
+	struct deed deed;
+	for (int round = 0; round < 3; round++) {
+		begin_deed(&deed, listener, -1, 0);
+		show("poll", "2: IN IN -", poll_text(fds, 3, poll(fds, 3, -1)));
+		end_deed(&deed);
+		yes("taken", take_one(twin));
+		fd_set readable;
+		FD_ZERO(&readable);
+		FD_SET(listener, &readable);
+		FD_SET(twin, &readable);
+		begin_deed(&deed, listener, -1, 0);
+		number("select", 2, select(FD_SETSIZE, &readable, NULL, NULL, NULL));
+		end_deed(&deed);
+		yes("taken", take_one(twin));
+		begin_deed(&deed, other, -1, 0);
+		show("the other one", "1: - - IN", poll_text(fds, 3, poll(fds, 3, -1)));
+		end_deed(&deed);
+		yes("taken", take_one(other));
+	}
+	for (int way = 0; way < 4; way++) {
+		int set = must(epoll_create1(EPOLL_CLOEXEC));
+		CALL("ADD", "0", watch_new(set, listener, EPOLLIN | (way == 1 ? EPOLLET : 0), 'l'));
+		show("nothing", "none", ordered(set, 4, 1));
+		CALL("ADD of the twin", "0", watch_new(set, twin, EPOLLIN | (way == 2 ? EPOLLEXCLUSIVE : 0), 't'));
+		CALL("ADD of another", "0", watch_new(set, other, EPOLLIN, 'o'));
+		if (way == 3) {
+			CALL("MOD", "0", watch(set, EPOLL_CTL_MOD, listener, EPOLLIN, 'l'));
+			CALL("MOD of the twin", "0", watch(set, EPOLL_CTL_MOD, twin, EPOLLIN, 't'));
+		}
+		for (int round = 0; round < 3; round++) {
+			begin_deed(&deed, listener, -1, 0);
+			show("a connection", way == 2 ? "l=IN t=IN" : "t=IN l=IN", ordered(set, 4, -1));
+			end_deed(&deed);
+			yes("taken", take_one(twin));
+			begin_deed(&deed, other, -1, 0);
+			show("the other one", "o=IN", ordered(set, 4, -1));
+			end_deed(&deed);
+			yes("taken", take_one(other));
+		}
+		CALL("DEL", "0", watch(set, EPOLL_CTL_DEL, listener, 0, 0));
+		begin_deed(&deed, listener, -1, 0);
+		show("the twin alone", "t=IN", ordered(set, 4, -1));
+		end_deed(&deed);
+		yes("taken", take_one(twin));
+		must(close(set));
+	}
+	must(close(twin));
+	show("alone again", "0: -", poll_text(fds, 1, poll(fds, 1, 5)));
+	begin_deed(&deed, listener, -1, 0);
+	show("alone again", "1: IN", poll_text(fds, 1, poll(fds, 1, -1)));
+	end_deed(&deed);
+	yes("taken", take_one(listener));
+	must(close(other));
+	must(close(listener));
+}
+
 /* ---- what is left to the kernel ---- */
 
 static void show_left(void)
@@ -1134,6 +1196,7 @@ int main(int count, char **arguments)
 	show_shared_set();
 	show_no_memory(ENOSPC);
 	show_no_memory(ENOMEM);
+	show_twins();
 	show_left();
 	show_accepts();
 	for (int family = 0; family < 3; family++)

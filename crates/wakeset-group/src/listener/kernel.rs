@@ -84,6 +84,14 @@ pub(super) fn is_listening(fd: c_int) -> Result<bool, Errno> {
     Ok(listening != 0)
 }
 
+pub(super) fn inode(fd: c_int) -> Option<u64> {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a place for the answer.
+    unsafe { syscall!(Sysno::fstat, fd, status.as_mut_ptr()) }.ok()?;
+    // SAFETY: the kernel has written it.
+    Some(unsafe { status.assume_init() }.st_ino)
+}
+
 pub(super) fn close(fd: c_int) {
     // SAFETY: the caller's own descriptor.
     let _ = unsafe { syscall!(Sysno::close, fd) };

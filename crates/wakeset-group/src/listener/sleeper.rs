@@ -42,6 +42,8 @@ impl Wanted {
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     wanted: Wanted,
+    /// A listener's: under two numbers it has one.
+    inode: Option<u64>,
     /// Reports since the watch was last put at the end of the listener's queue.
     reports: u32,
 }
@@ -66,12 +68,14 @@ pub struct Fired {
     pub stale: bool,
     /// The timer: it is time for a look at the listeners, and to set it anew.
     pub timer: bool,
+    /// One listener may be watched under two numbers: an event says so of one of them, and it takes a look to tell.
+    pub twins: bool,
 }
 
 impl Fired {
-    /// Whether it was listeners and nothing else.
+    /// Whether it was listeners and nothing else, and their events say all.
     pub fn only_listeners(&self) -> bool {
-        self.listener && !(self.other || self.stale || self.timer)
+        self.listener && !(self.other || self.stale || self.timer || self.twins)
     }
 }
 
@@ -97,12 +101,15 @@ pub struct Sleeper {
     len: usize,
     /// A timer ends the sleeps in the set.
     timed: bool,
+    /// Two of the listeners are, or were, one.
+    twins: bool,
 }
 
 impl Sleeper {
     /// No set yet.
     pub const fn new() -> Self {
-        Self { set: -1, watches: [Watch { wanted: Wanted::NONE, reports: 0 }; MOST], len: 0, timed: false }
+        let none = Watch { wanted: Wanted::NONE, inode: None, reports: 0 };
+        Self { set: -1, watches: [none; MOST], len: 0, timed: false, twins: false }
     }
 
     /// Goes on with a new, empty set. The old one is the caller's to close.
@@ -110,6 +117,7 @@ impl Sleeper {
         self.set = set;
         self.len = 0;
         self.timed = false;
+        self.twins = false;
     }
 
     /// Lets a timerfd end the sleeps in the set that was adopted last. A timer that is set once spares every sleep a limit of its own, which
@@ -201,11 +209,11 @@ impl Sleeper {
     fn renew_listener(&mut self, place: usize, order: Order, numbers: Numbers) -> Result<(), Obstacle> {
         let Some(watch) = self.watches.get_mut(place) else { return Ok(()) };
         if order.ends_turn(watch.reports) {
-            let wanted = watch.wanted;
+            let Watch { wanted, inode, .. } = *watch;
             kernel::epoll_ctl(self.set, EPOLL_CTL_DEL, wanted.fd, 0, 0).map_err(|_| Obstacle::Stale)?;
             self.len -= 1;
             self.watches.swap(place, self.len);
-            return self.watch(wanted, LISTENING);
+            return self.watch(wanted, inode, LISTENING);
         }
         if numbers == Numbers::Same {
             return Ok(());
@@ -238,14 +246,19 @@ impl Sleeper {
         if wanted.listener && !kernel::is_listening(wanted.fd).map_err(Obstacle::Refused)? {
             return Err(Obstacle::Refused(Errno::EINVAL));
         }
-        self.watch(wanted, if wanted.listener { LISTENING } else { wanted.events })
+        if !wanted.listener {
+            return self.watch(wanted, None, wanted.events);
+        }
+        let inode = kernel::inode(wanted.fd);
+        self.twins |= inode.is_some() && self.known().any(|watch| watch.inode == inode);
+        self.watch(wanted, inode, LISTENING)
     }
 
-    fn watch(&mut self, wanted: Wanted, events: u32) -> Result<(), Obstacle> {
+    fn watch(&mut self, wanted: Wanted, inode: Option<u64>, events: u32) -> Result<(), Obstacle> {
         let Some(place) = self.watches.get_mut(self.len) else { return Err(Obstacle::Refused(Errno::E2BIG)) };
         match kernel::epoll_ctl(self.set, EPOLL_CTL_ADD, wanted.fd, events, wanted.data()) {
             Ok(()) => {
-                *place = Watch { wanted, reports: 0 };
+                *place = Watch { wanted, inode, reports: 0 };
                 self.len += 1;
                 Ok(())
             }
@@ -256,7 +269,7 @@ impl Sleeper {
 
     /// Says what a sleep has ended with.
     pub fn sort(&self, events: &[epoll_event]) -> Fired {
-        let mut fired = Fired::default();
+        let mut fired = Fired { twins: self.twins, ..Fired::default() };
         for event in events {
             let data = event.u64;
             match self.known().find(|watch| watch.wanted.data() == data) {
