@@ -258,6 +258,11 @@ impl LastLook {
         RESCUE.saturating_sub(since)
     }
 
+    /// As [`never`](Self::never).
+    fn forget(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
     /// It is now.
     pub fn note(&self) {
         self.0.store(Deadline::now().since_boot().as_nanos() as u64, Ordering::Relaxed);
@@ -268,17 +273,31 @@ impl LastLook {
 const SETS: usize = 256;
 static PRIVATE: [Private; SETS] = [const { Private { owner: AtomicI32::new(0), set: AtomicI32::new(-1) } }; SETS];
 
-/// This thread's place for a set, which it keeps; also one of a thread that is no more. `None` if all are taken.
+/// When a thread last found all places taken by threads that live, which takes a system call for each.
+static FULL: LastLook = LastLook::never();
+
+/// This thread's place for a set, which it keeps; also one of a thread that is no more. `None` if all are taken, or were a moment ago.
 pub fn claim_place() -> Option<usize> {
+    if !FULL.until_next().is_zero() {
+        return None;
+    }
     let own = sys::gettid();
-    let mine = PRIVATE.iter().position(|private| private.owner.load(Ordering::SeqCst) == own);
-    mine.or_else(|| {
+    let owned_by = |tid: c_int| PRIVATE.iter().position(|private| private.owner.load(Ordering::SeqCst) == tid);
+    let claim = |private: &Private, owner: c_int| {
+        private.owner.compare_exchange(owner, own, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    };
+    let free = || PRIVATE.iter().position(|private| claim(private, 0));
+    let left = || {
         PRIVATE.iter().position(|private| {
             let owner = private.owner.load(Ordering::SeqCst);
-            (owner == 0 || !sys::is_thread(owner))
-                && private.owner.compare_exchange(owner, own, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            !sys::is_thread(owner) && claim(private, owner)
         })
-    })
+    };
+    let place = owned_by(own).or_else(free).or_else(left);
+    if place.is_none() {
+        FULL.note();
+    }
+    place
 }
 
 /// The number of the set at a place.
@@ -312,8 +331,36 @@ pub(crate) fn renumber(old: c_int, new: c_int) {
 
 /// In a forked child, which has closed all hidden numbers.
 pub(crate) fn forget_private() {
+    FULL.forget();
     for private in &PRIVATE {
         private.owner.store(0, Ordering::SeqCst);
         private.set.store(-1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    extern crate std;
+
+    /// Every poll(2) of a thread without a place asked for each of 256 threads whether it lives.
+    #[test]
+    fn a_full_table_is_not_searched_again_at_once() {
+        // Not on the main thread, which has all the places here.
+        let claims = || {
+            PRIVATE.iter().for_each(|private| private.owner.store(sys::getpid(), Ordering::SeqCst));
+            assert_eq!(claim_place(), None);
+            // No thread has such a number.
+            PRIVATE[7].owner.store(c_int::MAX, Ordering::SeqCst);
+            assert_eq!(claim_place(), None, "it has looked");
+            FULL.forget();
+            assert_eq!(claim_place(), Some(7));
+            assert_eq!(claim_place(), Some(7), "its own");
+            FULL.note();
+            forget_private();
+            assert_eq!(claim_place(), Some(0), "in a forked child");
+            forget_private();
+        };
+        std::thread::scope(|scope| scope.spawn(claims).join()).unwrap();
     }
 }
