@@ -525,11 +525,11 @@ fn prefork() {
 }
 
 /// What a listener's waits counted, with `--order`.
-fn listener_counts(order: &str) -> Option<Vec<Value>> {
-    let program = compile("listeners", Build::Plain, &format!("listeners_{order}"))?;
-    let file = scratch(&format!("listeners_{order}.json"));
+fn listener_counts(order: &str, part: &str) -> Option<Vec<Value>> {
+    let program = compile("listeners", Build::Plain, &format!("listeners_{part}_{order}"))?;
+    let file = scratch(&format!("listeners_{part}_{order}.json"));
     // The program knows what it expects, so these need no plain run beside them.
-    let outcome = run(&program, &["unstopped"], Runner::Ordered(order, &file), PATIENCE);
+    let outcome = run(&program, &[part], Runner::Ordered(order, &file), PATIENCE);
     assert!(outcome.status.success(), "{order}, {}:\n{}{}", outcome.status, unexpected(&outcome), outcome.stderr);
     assert!(outcome.stderr.contains("busiest/least"), "{}", outcome.stderr);
     let counts: Value = serde_json::from_str(&fs::read_to_string(&file).expect("the counts")).expect("JSON");
@@ -540,7 +540,7 @@ fn listener_counts(order: &str) -> Option<Vec<Value>> {
 #[test]
 fn listeners_are_counted() {
     for order in ["fifo", "turns", "lifo"] {
-        let Some(listeners) = listener_counts(order) else {
+        let Some(listeners) = listener_counts(order, "unstopped") else {
             return;
         };
         // Those of a hundred questions to four processes: no other listener of the program has so many.
@@ -556,10 +556,26 @@ fn listeners_are_counted() {
     }
 }
 
+/// Threads of one process are told apart as well as processes.
+#[test]
+fn listeners_are_counted_by_thread() {
+    let Some(listeners) = listener_counts("fifo", "threads") else {
+        return;
+    };
+    assert_eq!(listeners.len(), 2, "{listeners:#?}");
+    for listener in listeners {
+        let workers = listener["workers"].as_array().expect("workers");
+        assert_eq!(workers.len(), 4, "{listener:#}");
+        assert_eq!(workers.iter().map(|worker| count(worker, "/connections")).sum::<u64>(), 100, "{listener:#}");
+        // Each takes its turn: nobody has all of them.
+        assert!(workers.iter().all(|worker| count(worker, "/connections") < 100), "{listener:#}");
+    }
+}
+
 /// With `--order kernel` nobody is woken in turn; accepted connections are counted still.
 #[test]
 fn the_kernels_order_is_left_alone() {
-    let Some(listeners) = listener_counts("kernel") else {
+    let Some(listeners) = listener_counts("kernel", "unstopped") else {
         return;
     };
     assert!(listeners.iter().any(|listener| count(listener, "/connections") == 100));

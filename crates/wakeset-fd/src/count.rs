@@ -35,12 +35,16 @@ pub fn count(stat: Stat, n: usize) {
 fn count_in(page: *mut Page, stat: Stat, n: usize) {
     // SAFETY: `set_page` stores pages that live as long as the process.
     let page = unsafe { &*page };
-    let stripe = section::stripe().unwrap_or_else(|| {
+    page.bump(stripe(page), stat, n as u64);
+}
+
+/// This thread's, from now on if it had none.
+fn stripe(page: &Page) -> usize {
+    section::stripe().unwrap_or_else(|| {
         let stripe = page.claim_stripe();
         section::set_stripe(Some(stripe));
         stripe
-    });
-    page.bump(stripe, stat, n as u64);
+    })
 }
 
 /// Counts for a listening socket, whose place in the page is `known` or asked for with its address.
@@ -56,7 +60,7 @@ pub(crate) fn count_listener(
     // SAFETY: as in `count_in`.
     let page = unsafe { &*page };
     let place = known.or_else(|| address(page))?;
-    page.bump_listener(place, stat);
+    page.bump_listener(place, stripe(page), stat);
     Some(place)
 }
 

@@ -78,6 +78,10 @@ struct Listener {
     /// How long the address is; 0: free; `TAKEN`: about to be filled in.
     len: AtomicU64,
     counts: [AtomicU64; 4],
+    /// Bit n: the thread of stripe n has waited on it.
+    waited: AtomicU64,
+    /// The connections that the thread of each stripe has accepted.
+    connections: [AtomicU64; STRIPES],
 }
 
 /// Room for any address of an internet or a unix socket.
@@ -217,6 +221,8 @@ impl Page {
                     address: [const { AtomicU64::new(0) }; ADDRESS_BYTES / 8],
                     len: AtomicU64::new(0),
                     counts: [const { AtomicU64::new(0) }; 4],
+                    waited: AtomicU64::new(0),
+                    connections: [const { AtomicU64::new(0) }; STRIPES],
                 }
             }; LISTENERS],
         }
@@ -320,10 +326,16 @@ impl Page {
         })
     }
 
-    /// Adds one to a count of the listening socket at `place`.
-    pub fn bump_listener(&self, place: usize, stat: ListenerStat) {
-        if let Some(count) = self.listeners.get(place).and_then(|listener| listener.counts.get(stat as usize)) {
-            count.fetch_add(1, Relaxed);
+    /// Adds one to a count of the listening socket at `place`. `stripe` is as for [`bump`](Self::bump): it says whose connection or wait
+    /// this is.
+    pub fn bump_listener(&self, place: usize, stripe: usize, stat: ListenerStat) {
+        let Some(listener) = self.listeners.get(place) else { return };
+        listener.counts[stat as usize].fetch_add(1, Relaxed);
+        let stripe = stripe.min(SHARED_STRIPE);
+        match stat {
+            ListenerStat::Waits => _ = listener.waited.fetch_or(1 << stripe, Relaxed),
+            ListenerStat::Connections => _ = listener.connections[stripe].fetch_add(1, Relaxed),
+            ListenerStat::Wakes | ListenerStat::SpuriousWakes => {}
         }
     }
 
@@ -348,6 +360,8 @@ pub struct ListenerSummary {
     address: [u8; ADDRESS_BYTES],
     len: usize,
     counts: [u64; 4],
+    waited: u64,
+    connections: [u64; STRIPES],
 }
 
 impl ListenerSummary {
@@ -365,10 +379,15 @@ impl ListenerSummary {
                 return None;
             }
             let at = start + offset_of!(Listener, address);
-            let mut summary = ListenerSummary { address: [0; ADDRESS_BYTES], len, counts: [0; 4] };
+            let waited = word(offset_of!(Listener, waited))?;
+            let (address, connections) = ([0; ADDRESS_BYTES], [0; STRIPES]);
+            let mut summary = ListenerSummary { address, len, counts: [0; 4], waited, connections };
             summary.address.copy_from_slice(bytes.get(at..at + ADDRESS_BYTES)?);
             for (i, count) in summary.counts.iter_mut().enumerate() {
                 *count = word(offset_of!(Listener, counts) + 8 * i)?;
+            }
+            for (i, count) in summary.connections.iter_mut().enumerate() {
+                *count = word(offset_of!(Listener, connections) + 8 * i)?;
             }
             Some(summary)
         })
@@ -382,6 +401,13 @@ impl ListenerSummary {
     /// One count.
     pub fn get(&self, stat: ListenerStat) -> u64 {
         self.counts[stat as usize]
+    }
+
+    /// The threads that have waited on it or accepted from it: the stripe of each, and its connections. Threads that share a stripe, at a time
+    /// or one after the other, are one.
+    pub fn threads(&self) -> impl Iterator<Item = (usize, u64)> {
+        let threads = self.connections.iter().copied().enumerate();
+        threads.filter(|(stripe, connections)| *connections > 0 || self.waited >> stripe & 1 != 0)
     }
 }
 
@@ -517,13 +543,20 @@ mod tests {
         assert_eq!(page.place_of_listener(&address(3)), Some(2));
         assert_eq!(page.place_of_listener(&address(99)), None);
         assert_eq!(page.place_of_listener(&[0; ADDRESS_BYTES + 1]), None);
-        page.bump_listener(2, ListenerStat::Wakes);
-        page.bump_listener(LISTENERS, ListenerStat::Wakes);
+        page.bump_listener(2, 0, ListenerStat::Wakes);
+        page.bump_listener(LISTENERS, 0, ListenerStat::Wakes);
+        page.bump_listener(4, 5, ListenerStat::Waits);
+        page.bump_listener(4, 7, ListenerStat::Connections);
+        page.bump_listener(4, SHARED_STRIPE, ListenerStat::Connections);
+        page.bump_listener(4, usize::MAX, ListenerStat::Connections);
+        page.bump_listener(4, SHARED_STRIPE, ListenerStat::Waits);
         let read: std::vec::Vec<_> = ListenerSummary::parse(bytes_of(&page)).collect();
         assert_eq!(read.len(), LISTENERS);
         assert_eq!(read[2].address(), address(3));
         assert_eq!(read.iter().map(|listener| listener.get(ListenerStat::Wakes)).sum::<u64>(), 1);
         assert_eq!(read[2].get(ListenerStat::Wakes), 1);
+        assert_eq!(read[2].threads().count(), 0);
+        assert_eq!(read[4].threads().collect::<std::vec::Vec<_>>(), [(5, 0), (7, 1), (SHARED_STRIPE, 2)]);
     }
 
     #[test]

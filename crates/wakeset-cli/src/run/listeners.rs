@@ -9,7 +9,7 @@ use wakeset_fd::stats::{ListenerStat, ListenerSummary};
 use crate::table;
 
 const HEADINGS: [&str; 8] =
-    ["listener", "workers", "connections", "wakes", "spurious", "least busy", "busiest", "busiest/least"];
+    ["listener", "threads", "connections", "wakes", "spurious", "least busy", "busiest", "busiest/least"];
 
 /// The listening sockets of a run, by address.
 #[derive(Default)]
@@ -20,8 +20,8 @@ struct Listener {
     connections: u64,
     wakes: u64,
     spurious: u64,
-    /// Connections of each process that waited on it or accepted from it.
-    workers: BTreeMap<u32, u64>,
+    /// Connections of each thread that waited on it or accepted from it, by process.
+    workers: BTreeMap<(u32, usize), u64>,
 }
 
 impl Listener {
@@ -31,7 +31,7 @@ impl Listener {
         (counts().min().unwrap_or(0), counts().max().unwrap_or(0))
     }
 
-    /// How uneven the spread was; `None` if somebody had nothing at all to do.
+    /// How uneven the spread over threads was; `None` if somebody had nothing at all to do.
     fn unevenness(&self) -> Option<f64> {
         let (least, most) = self.extremes();
         (least > 0).then(|| most as f64 / least as f64)
@@ -42,13 +42,12 @@ impl Listeners {
     /// Adds what one process counted.
     pub fn add(&mut self, pid: u32, counted: &[ListenerSummary]) {
         for summary in counted {
-            let connections = summary.get(ListenerStat::Connections);
             let listener = self.0.entry(name(summary.address())).or_default();
-            listener.connections += connections;
+            listener.connections += summary.get(ListenerStat::Connections);
             listener.wakes += summary.get(ListenerStat::Wakes);
             listener.spurious += summary.get(ListenerStat::SpuriousWakes);
-            if connections > 0 || summary.get(ListenerStat::Waits) > 0 {
-                *listener.workers.entry(pid).or_default() += connections;
+            for (thread, connections) in summary.threads() {
+                *listener.workers.entry((pid, thread)).or_default() += connections;
             }
         }
     }
@@ -77,7 +76,7 @@ impl Listeners {
             let workers: Vec<_> = listener
                 .workers
                 .iter()
-                .map(|(pid, connections)| json!({ "pid": pid, "connections": connections }))
+                .map(|((pid, thread), connections)| json!({ "pid": pid, "thread": thread, "connections": connections }))
                 .collect();
             json!({
                 "address": name,
