@@ -158,6 +158,14 @@ pub fn forget(fd: c_int) {
     }
 }
 
+/// A socket is about to be connected, and no listener afterwards.
+#[inline]
+pub fn forget_listener(fd: c_int) {
+    if kind(fd).is_some_and(|kind| kind.load(Ordering::Relaxed) >= LISTENER) {
+        forget(fd);
+    }
+}
+
 /// Counts up when a number may no longer be the listener that it was.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -306,20 +314,41 @@ pub fn private_set(place: usize) -> Option<c_int> {
     PRIVATE.get(place).map(|private| private.set.load(Ordering::SeqCst)).filter(|set| *set >= 0)
 }
 
-/// A new set for a place, which is this thread's; the old one is closed. The sleeper goes on with it.
+impl Private {
+    /// Closes the set, with the moves lock held; whether there was one.
+    fn close(&self) -> bool {
+        let set = self.set.swap(-1, Ordering::SeqCst);
+        if set >= 0 {
+            bell::disclose(set);
+            let _ = sys::close(set);
+        }
+        set >= 0
+    }
+}
+
+/// A new set for a place, which is this thread's; the old one is closed. The sleeper goes on with it. `None` if there is none to be had, or no number would be left.
 pub fn renew_private_set(place: usize, sleeper: &mut Sleeper) -> Option<()> {
     let private = PRIVATE.get(place)?;
     let _section = Section::enter();
     let _moving = escape::hold_moves();
-    let old = private.set.swap(-1, Ordering::SeqCst);
-    if old >= 0 {
-        bell::disclose(old);
-        let _ = sys::close(old);
-    }
+    private.close();
     let set = bell::hide(sys::epoll_create1(libc::EPOLL_CLOEXEC).ok()?);
     private.set.store(set, Ordering::SeqCst);
+    // The last number is the program's: it may be about to accept a connection.
+    let Ok(spare) = sys::fcntl(set, libc::F_DUPFD_CLOEXEC, 0) else {
+        private.close();
+        return None;
+    };
+    let _ = sys::close(spare);
     sleeper.adopt(set);
     Some(())
+}
+
+/// Closes the set at a place, which is this thread's; whether there was one.
+pub fn close_private_set(place: usize) -> bool {
+    let _section = Section::enter();
+    let _moving = escape::hold_moves();
+    PRIVATE.get(place).is_some_and(Private::close)
 }
 
 /// A set has got another number.

@@ -4,6 +4,7 @@
  */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt */
 #include "listening.h"
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -1037,6 +1038,78 @@ static void show_twins(void)
 	must(close(listener));
 }
 
+/* A listener that becomes a client. */
+static void show_client(void)
+{
+	heading("a listener that becomes a client");
+	int listener = listen_on(AF_INET), server = listen_on(AF_INET);
+	struct pollfd one = {listener, POLLIN | POLLRDHUP, 0};
+	struct sockaddr_in address;
+	socklen_t length = sizeof address;
+	for (int way = 0; way < 2; way++) {
+		show("nothing", "0: -", poll_text(&one, 1, poll(&one, 1, 5)));
+		struct sockaddr none = {.sa_family = AF_UNSPEC};
+		must(connect(listener, &none, sizeof none));
+		must(getsockname(server, (struct sockaddr *)&address, &length));
+		must(set_blocking(listener));
+		if (way)
+			must((int)syscall(SYS_connect, listener, &address, sizeof address));
+		else
+			must(connect(listener, (struct sockaddr *)&address, sizeof address));
+		int accepted = must(accept(server, NULL, NULL));
+		show("nothing", "0: -", poll_text(&one, 1, poll(&one, 1, 5)));
+		must(shutdown(accepted, SHUT_WR));
+		show("its peer has shut down", "1: IN|RDHUP", poll_text(&one, 1, poll(&one, 1, 1000)));
+		must(close(accepted));
+		/* And back again. */
+		must(connect(listener, &none, sizeof none));
+		must(listen(listener, 5));
+	}
+	must(close(server));
+	must(close(listener));
+}
+
+/* The last number that the limit allows is for the connection. */
+static void show_last_number(int before)
+{
+	printf("-- the last number, %s\n", before ? "polled before" : "not polled before");
+	pid_t child = must(fork());
+	if (child == 0) {
+		int listener = listen_on(AF_UNIX), client = must(socket(AF_UNIX, SOCK_STREAM, 0)), last = -1;
+		struct pollfd one = {listener, POLLIN, 0};
+		struct rlimit limit;
+		if (before)
+			must(poll(&one, 1, 1));
+		must(getrlimit(RLIMIT_NOFILE, &limit));
+		limit.rlim_cur = 64;
+		must(setrlimit(RLIMIT_NOFILE, &limit));
+		for (int fd; (fd = fcntl(listener, F_DUPFD_CLOEXEC, 0)) >= 0;)
+			last = fd;
+		must(close(last));
+		struct sockaddr_un address;
+		socklen_t length = sizeof address;
+		must(getsockname(listener, (struct sockaddr *)&address, &length));
+		for (int round = 0; round < 3; round++) {
+			show("nothing", "0: -", poll_text(&one, 1, poll(&one, 1, 5)));
+			must(connect(client, (struct sockaddr *)&address, length));
+			show("a connection", "1: IN", poll_text(&one, 1, poll(&one, 1, -1)));
+			CALL_FD("gets the last number", "fd", accept(listener, NULL, NULL));
+			/* Another client under the same number. */
+			must(close(client));
+			client = must(socket(AF_UNIX, SOCK_STREAM, 0));
+		}
+		must(connect(client, (struct sockaddr *)&address, length));
+		must(fcntl(listener, F_DUPFD_CLOEXEC, 0));
+		show("a connection", "1: IN", poll_text(&one, 1, poll(&one, 1, -1)));
+		CALL("there is none", "-1 EMFILE", accept(listener, NULL, NULL));
+		CALL("there is none", "-1 EMFILE", accept4(listener, NULL, NULL, SOCK_CLOEXEC));
+		exit(verdict());
+	}
+	int status;
+	must(waitpid(child, &status, 0));
+	number("status", 0, status);
+}
+
 /* ---- what is left to the kernel ---- */
 
 static void show_left(void)
@@ -1201,6 +1274,9 @@ int main(int count, char **arguments)
 	show_no_memory(ENOSPC);
 	show_no_memory(ENOMEM);
 	show_twins();
+	show_client();
+	show_last_number(0);
+	show_last_number(1);
 	show_left();
 	show_accepts();
 	for (int family = 0; family < 3; family++)

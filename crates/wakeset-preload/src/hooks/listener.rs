@@ -336,6 +336,12 @@ impl Waiter {
         self.place.set(None);
     }
 
+    /// Gives up the set, so that the program has its number; whether there was one.
+    fn give_up_set(&self) -> bool {
+        let place = self.place.get().filter(|_| self.process.get() == wakeset::process_id());
+        place.is_some_and(listeners::close_private_set)
+    }
+
     fn sort(&self, events: &[epoll_event]) -> Fired {
         let _section = Section::enter();
         // SAFETY: as in `has_something`.
@@ -580,7 +586,11 @@ fn accept_in_turn(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
     if sleeps && listeners::is_in_turn(fd) && has_no_limit(fd) {
         return accept_beside_others(fd, call);
     }
-    call()
+    let result = call();
+    // SAFETY: this thread's errno.
+    let full = result == -1 && unsafe { *libc::__errno_location() } == libc::EMFILE;
+    // The last number was ours.
+    if full && WAITER.with(Waiter::give_up_set) { call() } else { result }
 }
 
 #[cold]
@@ -658,6 +668,22 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let result = unsafe { real!(listen: Listen)(fd, backlog) };
     listeners::forget(fd);
     result
+}
+
+/// connect(2). A listener may become a client: connecting it to `AF_UNSPEC` ends its listening.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    type Connect = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    listeners::forget_listener(fd);
+    // SAFETY: the caller's contract.
+    unsafe { real!(connect: Connect)(fd, address, len) }
+}
+
+/// glibc's other name for connect(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { connect(fd, address, len) }
 }
 
 /// Reads the order that `wakeset run` has put into the environment.

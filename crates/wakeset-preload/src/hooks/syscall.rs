@@ -96,6 +96,7 @@ unsafe fn before(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Before {
     };
     match number {
         Sysno::close | Sysno::listen => listeners::forget(fd),
+        Sysno::connect => listeners::forget_listener(fd),
         Sysno::dup2 | Sysno::dup3 => listeners::forget(b as c_int),
         Sysno::close_range => listeners::forget_range(a as u32, b as u32),
         _ => {}
