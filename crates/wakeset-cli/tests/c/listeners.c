@@ -385,6 +385,60 @@ static void show_signals(void)
 	must(close(listener));
 }
 
+static atomic_int quiet;
+
+static void *keep_signalling(void *argument)
+{
+	pid_t to = *(pid_t *)argument;
+	while (!atomic_load(&quiet))
+		syscall(SYS_tgkill, getpid(), to, SIGUSR1);
+	return NULL;
+}
+
+/* Signals that the mask of a call blocks do not end it. */
+static void show_masked(void)
+{
+	heading("signals that a call blocks");
+	int listener = listen_on(AF_INET), set = must(epoll_create1(EPOLL_CLOEXEC)), ends[2];
+	struct pollfd fds[] = {{listener, POLLIN, 0}, {listener, POLLIN, 0}};
+	struct epoll_event event;
+	struct timespec limit = {0, 20000};
+	struct thread signaller;
+	pid_t me = (pid_t)syscall(SYS_gettid);
+	sigset_t usr1;
+	must(pipe2(ends, O_CLOEXEC));
+	must(watch_new(set, listener, EPOLLIN, 'l'));
+	sigemptyset(&usr1);
+	sigaddset(&usr1, SIGUSR1);
+	handle(SIGUSR1, SA_RESTART);
+	atomic_store(&quiet, 0);
+	start(&signaller, keep_signalling, &me);
+	for (int way = 0; way < 3; way++) {
+		int ended = 0;
+		handled = 0;
+		for (int i = 0; i < (way == 2 ? 200 : 4000); i++) {
+			fd_set readable;
+			FD_ZERO(&readable);
+			FD_SET(listener, &readable);
+			/* Another call each time, so that there is something to do before the sleep. */
+			fds[1].fd = i % 2 ? ends[0] : -1;
+			int found = way == 0   ? ppoll(fds, 2, &limit, &usr1)
+				    : way == 1 ? pselect(listener + 1, &readable, NULL, NULL, &limit, &usr1)
+					       : epoll_pwait(set, &event, 1, 1, &usr1);
+			ended += found != 0;
+		}
+		number("calls that ended early", 0, ended);
+		yes("handled between them", handled != 0);
+	}
+	atomic_store(&quiet, 1);
+	finish(&signaller);
+	handled = 0;
+	must(close(ends[0]));
+	must(close(ends[1]));
+	must(close(set));
+	must(close(listener));
+}
+
 /* ---- epoll sets ---- */
 
 static void show_sets(int family)
@@ -1268,6 +1322,7 @@ int main(int count, char **arguments)
 	}
 	show_several();
 	show_numbers();
+	show_masked();
 	if (count == 1)
 		show_signals();
 	show_shared_set();

@@ -1,11 +1,12 @@
 //! The epoll calls.
 
-use super::listener;
+use super::{listener, signal};
 use crate::outcome::{answered, answered_unit, fail, returned};
 use crate::real::real;
 use core::ffi::c_int;
 use libc::{epoll_event, sigset_t, timespec};
 use wakeset_fd::set::{self, Limit, Mask};
+use wakeset_fd::user;
 
 /// epoll_create(2).
 #[unsafe(no_mangle)]
@@ -59,6 +60,15 @@ fn mask_of(mask: *const sigset_t) -> Mask {
     Mask { set: mask.cast(), bytes: Mask::NONE.bytes }
 }
 
+/// What a mask blocks does not end the wait: see [`signal::Uncounted`].
+fn uncounted_in(mask: *const sigset_t) -> Option<signal::Uncounted> {
+    if mask.is_null() {
+        return None;
+    }
+    // SAFETY: any bits are a mask.
+    unsafe { user::load(mask.cast()) }.map(signal::Uncounted::begin)
+}
+
 /// epoll_pwait(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn epoll_pwait(
@@ -69,6 +79,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     type Wait = unsafe extern "C-unwind" fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
+    let _uncounted = uncounted_in(mask);
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_wait(epfd, events, room, Limit::Milliseconds(timeout), mask_of(mask)) };
     // SAFETY: as above.
@@ -92,6 +103,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     mask: *const sigset_t,
 ) -> c_int {
     type Wait = unsafe extern "C-unwind" fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int;
+    let _uncounted = uncounted_in(mask);
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_wait(epfd, events, room, Limit::Timespec(timeout), mask_of(mask)) };
     // SAFETY: as above.

@@ -154,6 +154,8 @@ pub(super) fn wait(
     mask: *const u64,
     asked: &mut dyn Asked,
 ) -> Outcome {
+    // SAFETY: null, or a copy of the program's.
+    let _uncounted = signal::Uncounted::begin(unsafe { mask.as_ref() }.copied().unwrap_or(0));
     let handled = ending(asked.outlasts());
     // SAFETY: this thread's own.
     let before = unsafe { handled.read_volatile() };

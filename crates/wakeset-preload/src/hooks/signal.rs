@@ -52,6 +52,8 @@ thread_local! {
     static HANDLED: Cell<u32> = const { Cell::new(0) };
     /// Those of them whose handlers were registered without `SA_RESTART`.
     static NOT_RESTARTING: Cell<u32> = const { Cell::new(0) };
+    /// Signals that are not counted: see [`Uncounted`].
+    static UNCOUNTED: Cell<u64> = const { Cell::new(0) };
     // No destructor and no lazy part: a plain block in the thread's static TLS, safe in a handler.
     static DEFERRED: Deferred = const { Deferred { noted: UnsafeCell::new([NOTHING; 3]), mask: Cell::new(0) } };
 }
@@ -263,6 +265,22 @@ unsafe extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, conte
     unsafe { handle(signal, info, context) };
 }
 
+/// While it lives, signals that the mask of the thread's call blocks are not counted: they cannot end it, though their handlers may run between two of the
+/// system calls that it consists of.
+pub(super) struct Uncounted(u64);
+
+impl Uncounted {
+    pub(super) fn begin(mask: u64) -> Self {
+        Self(UNCOUNTED.with(|uncounted| uncounted.replace(mask)))
+    }
+}
+
+impl Drop for Uncounted {
+    fn drop(&mut self) {
+        UNCOUNTED.with(|uncounted| uncounted.set(self.0));
+    }
+}
+
 /// Where this thread counts the signals that it handles.
 pub(super) fn handled() -> *mut u32 {
     HANDLED.with(Cell::as_ptr)
@@ -299,6 +317,17 @@ pub(super) fn may_have_foreign_handlers(without: c_int) -> bool {
 /// # Safety
 /// As the kernel calls a handler.
 unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // The handler may wait for itself, or jump away.
+    let uncounted = UNCOUNTED.with(|uncounted| uncounted.replace(0));
+    if uncounted >> (signal - 1) & 1 == 0 {
+        count_handled(signal);
+    }
+    // SAFETY: as the caller's.
+    unsafe { run_handler(signal, info, context) };
+    UNCOUNTED.with(|now| now.set(uncounted));
+}
+
+fn count_handled(signal: c_int) {
     HANDLED.with(|handled| handled.set(handled.get().wrapping_add(1)));
     let flags = match is_fault(signal) {
         true => FAULTS.with(signal, |action| action.sa_flags),
@@ -307,6 +336,13 @@ unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if flags & libc::SA_RESTART == 0 {
         NOT_RESTARTING.with(|count| count.set(count.get().wrapping_add(1)));
     }
+}
+
+/// [`handle`], but for the counts.
+///
+/// # Safety
+/// As the kernel calls a handler.
+unsafe fn run_handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     super::uffd::before_handler();
     if is_fault(signal) {
         // SAFETY: as the caller's.
