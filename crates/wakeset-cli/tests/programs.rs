@@ -305,6 +305,11 @@ fn timerfd() {
 }
 
 #[test]
+fn vfork() {
+    compare("vfork", Build::Plain, &[]);
+}
+
+#[test]
 fn threads() {
     compare("threads", Build::Plain, &[]);
 }

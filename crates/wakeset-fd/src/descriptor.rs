@@ -25,11 +25,7 @@ pub fn close(fd: c_int) -> Verdict<()> {
         }
         // To the program the number is closed.
         Entry::Bell => return Done(Err(Errno::EBADF)),
-        // The number may come to stand for something else there, to which a pipe's owner does not write.
-        Entry::Pipe(_) if crate::fork::is_foreign() => {
-            escape::fd(fd, Stat::MovedSpawn);
-            return Kernel;
-        }
+        // A number of the child's own table. Nothing can be moved by it: it may be another file here.
         _ if crate::fork::is_foreign() => return Kernel,
         _ => {}
     }
@@ -122,6 +118,8 @@ pub fn before_dup(fd: c_int) -> Verdict<c_int> {
         Entry::Bell => return Done(Err(Errno::EBADF)),
         // The other number would tell of its kernel half only.
         Entry::Set(set) if set.is_fixed() => return Done(Err(Errno::EBUSY)),
+        Entry::Kernel => return Kernel,
+        _ if crate::fork::is_foreign() => return Kernel,
         _ => {}
     }
     escape::fd(fd, Stat::MovedUnmodelled);
@@ -145,24 +143,27 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
     if matches!(table::get(old), Entry::Set(set) if set.is_fixed()) {
         return Done(Err(Errno::EBUSY));
     }
+    if crate::fork::is_foreign() {
+        // As for close(2).
+        return Kernel;
+    }
     escape::fd(old, Stat::MovedUnmodelled);
-    let foreign = crate::fork::is_foreign();
-    if !foreign {
-        bell::make_way(old, new);
-        crate::polls::before_close(new);
-        if matches!(table::get(new), Entry::Set(set) if set.is_fixed()) {
-            forget(new);
-        }
+    bell::make_way(old, new);
+    crate::polls::before_close(new);
+    if matches!(table::get(new), Entry::Set(set) if set.is_fixed()) {
+        forget(new);
     }
-    if !foreign || matches!(table::get(new), Entry::Pipe(_)) {
-        // Into the kernel, which closes it if it comes to that, and not if the call fails.
-        escape::fd(new, Stat::MovedUnmodelled);
-    }
+    // Into the kernel, which closes it if it comes to that, and not if the call fails.
+    escape::fd(new, Stat::MovedUnmodelled);
     Kernel
 }
 
 /// Before an exec or a spawn: moves what the new program inherits.
 pub fn before_exec(reason: Stat) {
+    if crate::fork::is_foreign() {
+        // The numbers of a vfork(2) child are not ours; everything moved before it began.
+        return;
+    }
     for fd in table::numbers() {
         let inherited = || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
         if table::get(fd).is_object() && inherited() {

@@ -46,6 +46,23 @@ impl Forking {
     }
 }
 
+/// Before a vfork(2): moves everything into the kernel and lets nothing new in until [`after_vfork`]. The child works on this memory with a descriptor table of
+/// its own. As soon as another thread of the parent closes a number and uses it again, that means one thing here and another there,
+/// so the child must find nothing to move, and nothing that would have to be.
+pub fn before_vfork() {
+    // In the child of a vfork there is nothing of ours that it could hand on.
+    if may_make_objects() {
+        escape::everything(Stat::MovedFork);
+    }
+}
+
+/// After a vfork(2), in the parent.
+pub fn after_vfork() {
+    if !is_foreign() {
+        escape::open_gate();
+    }
+}
+
 /// Whether this is a process that shares another's memory: a vfork(2) child before its exec. What it closes is not closed
 /// for the owner of the memory.
 pub fn is_foreign() -> bool {

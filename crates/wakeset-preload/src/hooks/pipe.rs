@@ -283,9 +283,17 @@ pub(super) fn before_fcntl(fd: c_int, command: c_int, argument: usize) {
 /// # Safety
 /// `path` is a C string, or the kernel will say EFAULT.
 pub(super) unsafe fn before_open(path: *const c_char) {
-    if !descriptor::any() {
-        return;
+    // SAFETY: the caller's contract.
+    if descriptor::any() && unsafe { names_descriptor(path) } {
+        escape::pipes(Stat::MovedUnmodelled);
     }
+}
+
+/// Whether a path may be a name of a descriptor.
+///
+/// # Safety
+/// As [`before_open`].
+pub(super) unsafe fn names_descriptor(path: *const c_char) -> bool {
     let mut name = [0_u8; 48];
     for i in 0..name.len() {
         // SAFETY: any byte is a part of a path.
@@ -294,15 +302,12 @@ pub(super) unsafe fn before_open(path: *const c_char) {
             Some(byte) => name[i] = byte,
         }
         if i == 5 && !name.starts_with(b"/dev/") && !name.starts_with(b"/proc/") {
-            return;
+            return false;
         }
     }
-    let names = name.starts_with(b"/dev/fd/")
+    name.starts_with(b"/dev/fd/")
         || name.starts_with(b"/dev/std")
-        || name.starts_with(b"/proc/") && name.windows(4).any(|part| part == b"/fd/");
-    if names {
-        escape::pipes(Stat::MovedUnmodelled);
-    }
+        || name.starts_with(b"/proc/") && name.windows(4).any(|part| part == b"/fd/")
 }
 
 /// Defines hooks for functions that open the file whose name is the argument at the given position.

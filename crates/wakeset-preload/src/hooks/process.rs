@@ -1,15 +1,17 @@
 //! fork, exec, spawn, and what else gives descriptors to another process or thread.
 //!
 //! fork(2) itself needs no hook: glibc runs the pthread_atfork(3) handlers of [`start`](crate::start) for it, also when
-//! daemon(3) or forkpty(3) forks. vfork(2) needs none either: until it execs, the child works on the same memory and the same
-//! kernel objects as the parent, and what it *closes* is told apart by its process id.
+//! daemon(3) or forkpty(3) forks. vfork(2) does: the child works on the same memory, but with a descriptor table of its own, so what it
+//! calls by a number may be something else in the parent by then. Everything moves before it.
 
+use crate::outcome::returned;
 use crate::real::real;
 use crate::start;
 use core::ffi::{c_char, c_int, c_long, c_void};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::pid_t;
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{descriptor, escape};
+use wakeset_fd::{Errno, descriptor, escape, fork};
 
 /// _Fork(3): fork without the handlers.
 #[unsafe(no_mangle)]
@@ -28,14 +30,60 @@ pub unsafe extern "C" fn _Fork() -> pid_t {
     }
 }
 
-/// Before a clone(2) with these flags: moves everything if the child does not share memory and descriptors with us. Whether
-/// the gate has to be opened again.
+extern "C" fn before_vfork() {
+    fork::before_vfork();
+}
+
+/// In the parent, with what the system call returned.
+extern "C" fn after_vfork(result: isize) -> pid_t {
+    fork::after_vfork();
+    returned(Errno::from_ret(result as usize).map(|pid| pid as isize)) as pid_t
+}
+
+/// vfork(2). The child returns first, on the parent's stack, and writes over what is below; so the return address waits in a register,
+/// and nothing else is kept.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vfork() -> pid_t {
+    core::arch::naked_asm!(
+        "endbr64",
+        "sub rsp, 8",
+        "call {before}",
+        "add rsp, 8",
+        "pop rdi",
+        "mov eax, {number}",
+        "syscall",
+        "push rdi",
+        "test rax, rax",
+        "jz 2f",
+        "mov rdi, rax",
+        "sub rsp, 8",
+        "call {after}",
+        "add rsp, 8",
+        "2: ret",
+        before = sym before_vfork,
+        after = sym after_vfork,
+        number = const libc::SYS_vfork,
+    )
+}
+
+/// glibc's other name for vfork(2).
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __vfork() -> pid_t {
+    core::arch::naked_asm!("endbr64", "jmp {vfork}", vfork = sym vfork)
+}
+
+/// Before a clone(2) with these flags: moves everything if the child does not share memory and descriptors with us, or lasts only until it
+/// execs. Whether the gate has to be opened again.
 pub(super) fn before_clone(flags: c_int) -> bool {
-    if flags & libc::CLONE_VM == 0 {
+    if flags & libc::CLONE_VM == 0 || flags & (libc::CLONE_FILES | libc::CLONE_VFORK) == libc::CLONE_VFORK {
         escape::everything(Stat::MovedFork);
         return true;
     }
-    if flags & (libc::CLONE_FILES | libc::CLONE_VFORK) == 0 {
+    if flags & libc::CLONE_FILES == 0 {
         // Two descriptor tables over one memory: numbers no longer mean one thing.
         super::uffd::leave_to_kernel();
         escape::everything_for_good(Stat::MovedUnmodelled);
@@ -115,23 +163,93 @@ before_new_program! {
     fexecve(fd: c_int, arguments: Words, environment: Words) -> c_int, MovedExec;
     /// execveat(2).
     execveat(directory: c_int, path: *const c_char, arguments: Words, environment: Words, flags: c_int) -> c_int, MovedExec;
-    /// posix_spawn(3).
-    posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Words, environment: Words) -> c_int, MovedSpawn;
-    /// posix_spawnp(3).
-    posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Words, environment: Words) -> c_int, MovedSpawn;
     /// system(3).
     system(command: *const c_char) -> c_int, MovedSpawn;
     /// popen(3).
     popen(command: *const c_char, mode: *const c_char) -> *mut c_void, MovedSpawn;
 }
 
+/// The numbers that file actions of posix_spawn(3) have ever named, and whether they have named a way to any. Actions are used as often as the program likes, also with
+/// what has its number from later on.
+static NAMED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+const NUMBERS: usize = 1 << 20;
+static NAMED_BY_PATH: AtomicBool = AtomicBool::new(false);
+
+/// Moves what the new program inherits, and what `actions` may give it.
+fn before_spawn(actions: *const c_void) {
+    descriptor::before_exec(Stat::MovedSpawn);
+    if actions.is_null() {
+        return;
+    }
+    for (i, word) in NAMED.iter().enumerate() {
+        let mut word = word.load(Ordering::Relaxed);
+        while word != 0 {
+            escape::fd((i * 64) as c_int + word.trailing_zeros() as c_int, Stat::MovedSpawn);
+            word &= word - 1;
+        }
+    }
+    if NAMED_BY_PATH.load(Ordering::Relaxed) {
+        escape::pipes(Stat::MovedSpawn);
+    }
+}
+
+type Spawn = unsafe extern "C" fn(*mut pid_t, *const c_char, *const c_void, *const c_void, Words, Words) -> c_int;
+
+/// posix_spawn(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawn(
+    pid: *mut pid_t,
+    path: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Words,
+    environment: Words,
+) -> c_int {
+    before_spawn(actions);
+    // SAFETY: the caller's contract.
+    unsafe { real!(posix_spawn: Spawn)(pid, path, actions, attributes, arguments, environment) }
+}
+
+/// posix_spawnp(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    pid: *mut pid_t,
+    file: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Words,
+    environment: Words,
+) -> c_int {
+    before_spawn(actions);
+    // SAFETY: the caller's contract.
+    unsafe { real!(posix_spawnp: Spawn)(pid, file, actions, attributes, arguments, environment) }
+}
+
 /// posix_spawn_file_actions_adddup2(3): the new program will have a descriptor without close-on-exec for this one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int {
     type Add = unsafe extern "C" fn(*mut c_void, c_int, c_int) -> c_int;
-    escape::fd(fd, Stat::MovedSpawn);
+    if let Some(word) = usize::try_from(fd).ok().and_then(|fd| NAMED.get(fd / 64)) {
+        word.fetch_or(1 << (fd % 64), Ordering::Relaxed);
+    }
     // SAFETY: the caller's contract.
     unsafe { real!(posix_spawn_file_actions_adddup2: Add)(actions, fd, new) }
+}
+
+/// posix_spawn_file_actions_addopen(3): a path may be a name of a descriptor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawn_file_actions_addopen(
+    actions: *mut c_void,
+    fd: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: libc::mode_t,
+) -> c_int {
+    type Add = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, libc::mode_t) -> c_int;
+    // SAFETY: the caller's contract.
+    if unsafe { super::pipe::names_descriptor(path) } {
+        NAMED_BY_PATH.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: as above.
+    unsafe { real!(posix_spawn_file_actions_addopen: Add)(actions, fd, path, flags, mode) }
 }

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{SIG_DFL, SIG_ERR, SIG_IGN, sigaction as Action, siginfo_t, ucontext_t};
 use syscalls::{Sysno, syscall};
 use wakeset_fd::section::{self, SectionLock};
-use wakeset_fd::user;
+use wakeset_fd::{fork, user};
 
 const SIGNALS: usize = 65;
 
@@ -375,6 +375,10 @@ fn is_handler(handler: usize) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, old: *mut Action) -> c_int {
     let call = real!(sigaction: Sigaction);
+    if fork::is_foreign() {
+        // SAFETY: the same contract.
+        return unsafe { sigaction_of_child(signal, action, old) };
+    }
     if is_fault(signal) {
         // SAFETY: any bits are an action to be looked at.
         let asked = if action.is_null() { None } else { unsafe { user::load(action) } };
@@ -430,6 +434,27 @@ pub unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, old: *m
     result
 }
 
+/// sigaction(2) in a vfork(2) child: its dispositions are its own, and what we note is its parent's. So its handlers run without ours before them.
+unsafe fn sigaction_of_child(signal: c_int, action: *const Action, old: *mut Action) -> c_int {
+    // SAFETY: the caller's contract.
+    let result = unsafe { real!(sigaction: Sigaction)(signal, action, old) };
+    // SAFETY: null or valid.
+    if let (0, Some(old)) = (result, unsafe { old.as_mut() })
+        && old.sa_sigaction == ours()
+    {
+        if is_fault(signal) {
+            *old = FAULTS.with(signal, |now| *now);
+        } else {
+            let place = signal as usize % SIGNALS;
+            old.sa_sigaction = HANDLERS[place].load(Ordering::Acquire);
+            if FLAGS[place].load(Ordering::Acquire) as c_int & libc::SA_SIGINFO == 0 {
+                old.sa_flags &= !libc::SA_SIGINFO;
+            }
+        }
+    }
+    result
+}
+
 /// glibc's other name for sigaction(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __sigaction(signal: c_int, action: *const Action, old: *mut Action) -> c_int {
@@ -444,7 +469,7 @@ const SIGSET: c_int = 0;
 unsafe fn register(signal: c_int, handler: usize, flags: c_int, call: Signal) -> usize {
     let place = signal as usize;
     // 2 is sigset's SIG_HOLD: a mask, not a handler.
-    let plain = !is_handler(handler) || handler == 2;
+    let plain = !is_handler(handler) || handler == 2 || fork::is_foreign();
     if plain && !is_fault(signal) || !(1..SIGNALS).contains(&place) || handler == SIG_ERR {
         let before = HANDLERS.get(place).map_or(0, |before| before.load(Ordering::Acquire));
         // SAFETY: the caller's contract.
@@ -484,7 +509,7 @@ static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     type Interrupt = unsafe extern "C" fn(c_int, c_int) -> c_int;
-    if (1..SIGNALS as c_int).contains(&signal) {
+    if (1..SIGNALS as c_int).contains(&signal) && !fork::is_foreign() {
         let bit = 1 << (signal - 1);
         let flags = &FLAGS[signal as usize];
         if interrupts == 0 {
