@@ -251,8 +251,14 @@ void ws_holders_free(ws_holders *holders);
 /* Gives a set an event ring of `entries` slots, from 1 to 2^20, rounded up to a power of two, unless it has one: 1, or 0 if the set is the kernel's, where nothing
  * changes. From then on the waits of this set take in-process events from the ring, at most as many as it has slots in one call: the same events,
  * without a lock that the set's threads share, and where there are any without a system call. Removals and closes wait for threads that are taking at that
- * moment. Errors: EBADF, EINVAL (not a set; entries), ENOMEM. MT. epoll_wait(2), io_uring(7) */
-int ws_ring_setup(int epfd, size_t entries);
+ * moment. `flags`: 0 or WS_RING_POLL. Errors: EBADF, EINVAL (not a set; entries; flags), ENOMEM. MT. epoll_wait(2), io_uring(7) */
+int ws_ring_setup(int epfd, size_t entries, int flags);
+
+/* Sockets that are added from now on are watched through an io_uring where that is allowed (Linux 6.1): a wait takes what hundreds of them have in two system calls,
+ * and in none if there is nothing; the same events. It serves the thread that makes the call: when another one uses the set, or the process forks, its watches
+ * go back to the kernel's epoll, for good. It holds watched files open, so a watched number is closed through ws_close() or ws_dup2(), or removed before;
+ * with close(2) neither the connection nor the watch would end. Closing a number ends its watch, also where another stands for the same file. */
+#define WS_RING_POLL 1
 
 /* A set's events, written into memory that another process reads. Neither side trusts the other: a peer that crashes or lies can stop the flow, or put
  * nonsense into the events of this ring, and nothing else. Level-triggered watches are written again when the reader has taken their last event and they

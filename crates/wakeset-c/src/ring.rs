@@ -26,8 +26,8 @@ const BATCH: usize = 64;
 
 /// Gives a set an event ring.
 #[unsafe(no_mangle)]
-pub extern "C" fn ws_ring_setup(epfd: c_int, entries: size_t) -> c_int {
-    returned(wakeset_fd::ring_setup(epfd, entries).map(isize::from)) as c_int
+pub extern "C" fn ws_ring_setup(epfd: c_int, entries: size_t, flags: c_int) -> c_int {
+    returned(wakeset_fd::ring_setup_with(epfd, entries, flags).map(isize::from)) as c_int
 }
 
 /// Shares a set's events with another process.

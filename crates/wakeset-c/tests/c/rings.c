@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <wakeset.h>
@@ -36,13 +37,14 @@ static void show_setup(void)
     enum { MANY = 20 };
     struct epoll_event events[MANY];
     int set = ws_epoll_create1(EPOLL_CLOEXEC), counters[MANY], times[MANY] = {0}, ends[2];
-    CHECK(ws_ring_setup(set, 0) == -1 && errno == EINVAL);
-    CHECK(ws_ring_setup(set, ((size_t)1 << 20) + 1) == -1 && errno == EINVAL);
-    CHECK(ws_ring_setup(-1, 8) == -1 && errno == EBADF);
+    CHECK(ws_ring_setup(set, 0, 0) == -1 && errno == EINVAL);
+    CHECK(ws_ring_setup(set, ((size_t)1 << 20) + 1, 0) == -1 && errno == EINVAL);
+    CHECK(ws_ring_setup(-1, 8, 0) == -1 && errno == EBADF);
+    CHECK(ws_ring_setup(set, 8, 2) == -1 && errno == EINVAL);
     for (int i = 0; i < MANY; i++)
         counters[i] = watched(set, EPOLLIN, (uint64_t)i, 1);
-    CHECK(ws_ring_setup(counters[0], 8) == -1 && errno == EINVAL);
-    CHECK(ws_ring_setup(set, 7) == 1 && ws_ring_setup(set, 3) == 1);
+    CHECK(ws_ring_setup(counters[0], 8, 0) == -1 && errno == EINVAL);
+    CHECK(ws_ring_setup(set, 7, 0) == 1 && ws_ring_setup(set, 3, 0) == 1);
     for (int i = 0; i < MANY; i++) {
         CHECK(ws_epoll_wait(set, events, MANY, 0) == 8);
         for (int j = 0; j < 8; j++)
@@ -54,9 +56,43 @@ static void show_setup(void)
     }
     CHECK(ws_epoll_wait(set, events, MANY, 0) == 0);
     /* The kernel's. */
-    CHECK(pipe(ends) == 0 && ws_ring_setup(ends[0], 8) == 0);
-    CHECK(ws_release(set) == 0 && ws_ring_setup(set, 8) == 0);
+    CHECK(pipe(ends) == 0 && ws_ring_setup(ends[0], 8, 0) == 0);
+    CHECK(ws_release(set) == 0 && ws_ring_setup(set, 8, 0) == 0);
     CHECK(ws_close(set) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+/* Sockets, watched through an io_uring where there is one. */
+static void show_sockets(void)
+{
+    enum { MANY = 40 };
+    struct epoll_event events[MANY];
+    int set = ws_epoll_create1(EPOLL_CLOEXEC), ends[MANY][2];
+    char byte = 'x';
+    CHECK(ws_ring_setup(set, 64, WS_RING_POLL) == 1);
+    for (int i = 0; i < MANY; i++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = (uint64_t)i};
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends[i]) == 0);
+        CHECK(ws_epoll_ctl(set, EPOLL_CTL_ADD, ends[i][0], &event) == 0);
+    }
+    CHECK(ws_epoll_wait(set, events, MANY, 0) == 0);
+    for (int round = 0; round < 3; round++) {
+        int times[MANY] = {0};
+        for (int i = 0; i < MANY; i++)
+            CHECK(write(ends[i][1], &byte, 1) == 1);
+        CHECK(ws_epoll_wait(set, events, MANY, -1) == MANY);
+        for (int i = 0; i < MANY; i++) {
+            CHECK(events[i].events == EPOLLIN);
+            times[events[i].data.u64]++;
+        }
+        for (int i = 0; i < MANY; i++)
+            CHECK(times[i] == 1 && read(ends[i][0], &byte, 1) == 1);
+        CHECK(ws_epoll_wait(set, events, MANY, 0) == 0);
+    }
+    for (int i = 0; i < MANY; i++) {
+        /* The connection ends, though it was watched. */
+        CHECK(ws_close(ends[i][0]) == 0 && read(ends[i][1], &byte, 1) == 0 && close(ends[i][1]) == 0);
+    }
+    CHECK(ws_close(set) == 0);
 }
 
 static void show_levels_and_edges(void)
@@ -200,6 +236,7 @@ static void show_processes(int made_after)
 int main(void)
 {
     show_setup();
+    show_sockets();
     show_levels_and_edges();
     show_errors();
     show_processes(0);

@@ -90,7 +90,7 @@ impl World for Library {
     }
 
     fn ring(&mut self, set: c_int, entries: usize) {
-        wakeset_c::ring::ws_ring_setup(set, entries);
+        wakeset_c::ring::ws_ring_setup(set, entries, 0);
     }
 
     fn fork(&mut self) {
