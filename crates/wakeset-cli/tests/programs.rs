@@ -634,7 +634,7 @@ fn uffd_messages_are_counted() {
         let read = if order == "kernel" { Some(0) } else { read.and_then(|read| read.parse().ok()) };
         assert_eq!(Some(counted("messages")), read, "{order}");
         // A thread that a busy machine keeps from reading for a second loses its turn to another, which then finds nothing.
-        assert!(counted("spurious_wakes") * 100 <= counted("messages"), "{order}: {counts}");
+        assert!(counted("spurious_wakes") <= 1, "{order}: {counts}");
         assert_eq!(counted("wakes") > 0, order != "kernel", "{order}");
         assert_eq!(outcome.stderr.contains("userfaultfds: "), order != "kernel", "{}", outcome.stderr);
     }
