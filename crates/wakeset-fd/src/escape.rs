@@ -498,6 +498,13 @@ pub(crate) fn complain_of_bytes(fd: c_int, error: Option<sys::Errno>) {
     say(format_args!("wakeset: descriptor {fd} lost bytes on their way into the kernel (errno {errno})"));
 }
 
+/// The same for a timer: the kernel's has not been set, and does not expire.
+#[cold]
+pub(crate) fn complain_of_timer(fd: c_int, error: sys::Errno) {
+    let errno = error.into_raw();
+    say(format_args!("wakeset: timer {fd} was not set on its way into the kernel (errno {errno})"));
+}
+
 fn say(what: core::fmt::Arguments<'_>) {
     use core::fmt::Write;
     struct Stderr;

@@ -39,6 +39,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::time::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 use rustix::io_uring::{
     IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringCqeFlags, IoringEnterFlags, IoringFeatureFlags, IoringOp,
@@ -318,8 +319,7 @@ impl Uring {
 
     /// Waits until the kernel has ended a closed one; for this the thread that it served must run, so not for ever.
     fn wait_until_gone(&mut self) {
-        const SECONDS: i64 = 1;
-        let _ = sys::poll_within(self.gone, 0, SECONDS);
+        let _ = sys::poll_within(self.gone, 0, Duration::from_secs(1));
         bell::disclose(self.gone);
         let _ = sys::close(self.gone);
     }

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 use core::ptr;
+use core::time::Duration;
 use libc::{epoll_event, itimerspec, timespec};
 pub use syscalls::{Errno, Sysno};
 
@@ -95,13 +96,13 @@ pub(crate) fn epoll_pwait2(
 
 /// What poll(2) says of one descriptor right now.
 pub(crate) fn poll_now(fd: c_int, events: i16) -> i16 {
-    poll_within(fd, events, 0)
+    poll_within(fd, events, Duration::ZERO)
 }
 
-/// The same within so many seconds.
-pub(crate) fn poll_within(fd: c_int, events: i16, seconds: i64) -> i16 {
+/// The same within this time; 0 if there was nothing.
+pub(crate) fn poll_within(fd: c_int, events: i16, limit: Duration) -> i16 {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
-    let limit = timespec { tv_sec: seconds, tv_nsec: 0 };
+    let limit = timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     match raw!(ppoll, &raw mut entry, 1, &raw const limit, ptr::null::<u8>(), SIGSET_BYTES) {
         Ok(_) => entry.revents,
         Err(_) => 0,

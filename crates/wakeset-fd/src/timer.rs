@@ -22,6 +22,9 @@ use core::time::Duration;
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, TFD_NONBLOCK, TFD_TIMER_ABSTIME, itimerspec, timespec};
 use wakeset::{Deadline, Error, Events, Expiry, Source, Timer, TimerFlags, TimerSpec, WaitQueue};
 
+/// How many nanoseconds a move waits for the kernel to show as expired a timer that was set to a time that is past. It takes some thousand.
+const PATIENCE: u64 = 5_000_000;
+
 /// A timerfd whose state lives here while only this process can reach it. Its number belongs to a real kernel timerfd, which is not
 /// set until the state moves there.
 #[derive(Debug)]
@@ -111,7 +114,9 @@ impl FdTimer {
     }
 
     /// The second part of a move: sets the kernel timer. Of several expirations the kernel then counts the first, as it would have, and the
-    /// rest when it is read: it reckons from when the timer was to expire, as we do. Returns when the kernel shows as expired what is.
+    /// rest when it is read: it reckons from when the timer was to expire, as we do. Returns when the kernel shows as expired what is, or
+    /// after [`PATIENCE`]: somebody else may have read it by then, and whoever holds the moves lock must not wait for what does not come.
+    /// If the kernel shows it later still, an edge that has been reported is reported again.
     pub(crate) fn set_kernel_timer(&self) {
         let expiry = self.carried();
         let mut value = time_of(expiry.next);
@@ -124,8 +129,15 @@ impl FdTimer {
             value = time_of(expiry.next.saturating_sub(now()).max(1));
         }
         let new = itimerspec { it_value: value, it_interval: time_of(expiry.interval) };
-        let _ = sys::timerfd_settime(self.fd(), flags, &raw const new, core::ptr::null_mut());
-        while self.carries_expiration() && sys::poll_within(self.fd(), libc::POLLIN, 1) == 0 {}
+        match sys::timerfd_settime(self.fd(), flags, &raw const new, core::ptr::null_mut()) {
+            Err(error) => escape::complain_of_timer(self.fd(), error),
+            Ok(()) if self.carries_expiration() => {
+                // Again, because a handler may end a call early.
+                let end = now() + PATIENCE;
+                while sys::poll_within(self.fd(), libc::POLLIN, Duration::from_millis(1)) == 0 && now() < end {}
+            }
+            Ok(()) => {}
+        }
     }
 
     /// Whether its state has left, or is leaving.

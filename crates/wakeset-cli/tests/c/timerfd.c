@@ -292,6 +292,26 @@ static void show_blocking(void)
 /* ---- moves under traffic ---- */
 
 enum { ROUNDS = 400 };
+/* A timer that has expired, and whose kernel object refuses to be set, must not hold up who moves it: for good, it was. */
+static void show_refusal(void)
+{
+	heading("a timer that cannot be set in the kernel");
+	pid_t child = must(fork());
+	if (child == 0) {
+		int fd = new_timer(TFD_NONBLOCK | TFD_CLOEXEC), null = must(open("/dev/null", O_WRONLY | O_CLOEXEC));
+		must(set_timer(fd, 0, 1000, 0));
+		sleep_ms(5);
+		must(dup2(null, 2));
+		alarm(10);
+		refuse(SYS_timerfd_settime, -1, EPERM);
+		must(dup(fd));
+		_exit(7);
+	}
+	int status;
+	must(waitpid(child, &status, 0));
+	number("duplicated", 7, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
 static atomic_int over;
 
 static void *fork_all_the_time(void *unused)
@@ -349,6 +369,7 @@ int main(void)
 	show_calls();
 	show_ways_out();
 	show_blocking();
+	show_refusal();
 	show_traffic();
 	return verdict();
 }
