@@ -16,6 +16,7 @@
  *   threads and forks           a byte lost or doubled while the process forks
  */
 #include "show.h"
+#include <execinfo.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/ioctl.h>
@@ -284,18 +285,22 @@ static void show_passed(void)
 	close_both(way);
 }
 
+/* glibc's other name for open(2), which its headers do not have. */
+extern int __open(const char *name, int flags, ...);
+
 static void show_names(void)
 {
 	int ends[2];
 	char name[64];
-	static const char *const names[] = {"/proc/self/fd/%d", "/dev/fd/%d"};
+	static const char *const names[] = {"/proc/self/fd/%d", "/dev/fd/%d",	     "//proc/self//fd/%d",
+					    "/./dev///fd/%d",	"/proc/./self/fd/%d", "/dev/./fd/%d"};
 	heading("names");
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 12; i++) {
 		make_pipe(ends, O_NONBLOCK);
 		put(ends[1], "by ");
-		snprintf(name, sizeof name, names[i % 2], ends[1]);
-		FILE *file = i < 2 ? NULL : fopen(name, "w");
-		int again = file ? fileno(file) : must(open(name, O_WRONLY | O_NONBLOCK));
+		snprintf(name, sizeof name, names[i % 6], ends[1]);
+		FILE *file = i < 6 ? NULL : fopen(name, "w");
+		int again = file ? fileno(file) : must((i % 2 ? open : __open)(name, O_WRONLY | O_NONBLOCK));
 		put(again, "name");
 		show("written", "by name", taken(ends[0]));
 		must(close(ends[1]));
@@ -308,6 +313,9 @@ static void show_names(void)
 		must(close(ends[0]));
 	}
 }
+
+/* Not in every libc, nor in its headers. */
+__attribute__((weak)) extern int pidfd_getfd(int process, int fd, unsigned flags);
 
 static void show_other_calls(void)
 {
@@ -353,6 +361,22 @@ static void show_other_calls(void)
 	FD_ZERO(&set);
 	FD_SET(ends[0], &set);
 	number("select", 1, select(ends[0] + 1, &set, NULL, NULL, &(struct timeval){0, 0}));
+	close_both(ends);
+	make_pipe(ends, O_NONBLOCK);
+	void *callers[1];
+	put(ends[1], "first ");
+	backtrace_symbols_fd(callers, backtrace(callers, 1), ends[1]);
+	put(ends[1], " last");
+	const char *trace = taken(ends[0]);
+	yes("a backtrace between", strncmp(trace, "first ", 6) == 0 && strlen(trace) > 14 && strstr(trace, "\n last"));
+	close_both(ends);
+	make_pipe(ends, O_NONBLOCK);
+	put(ends[1], "abc");
+	int self = must(syscall(SYS_pidfd_open, getpid(), 0));
+	int copy = must(pidfd_getfd ? pidfd_getfd(self, ends[0], 0) : syscall(SYS_pidfd_getfd, self, ends[0], 0));
+	show("by a copy of pidfd_getfd", "abc", taken(copy));
+	must(close(copy));
+	must(close(self));
 	close_both(ends);
 }
 

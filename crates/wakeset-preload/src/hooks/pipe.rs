@@ -294,17 +294,28 @@ pub(super) unsafe fn before_open(path: *const c_char) {
 /// # Safety
 /// As [`before_open`].
 pub(super) unsafe fn names_descriptor(path: *const c_char) -> bool {
-    let mut name = [0_u8; 48];
-    for i in 0..name.len() {
+    // Without what says nothing in a path: a second slash, and a component of one dot.
+    let (mut name, mut len) = ([0_u8; 48], 0);
+    for i in 0..libc::PATH_MAX as usize {
         // SAFETY: any byte is a part of a path.
-        match unsafe { user::load_u8(path.cast::<u8>().wrapping_add(i)) } {
-            None | Some(0) => break,
-            Some(byte) => name[i] = byte,
+        let byte = unsafe { user::load_u8(path.cast::<u8>().wrapping_add(i)) }.unwrap_or(0);
+        if byte == b'/' && name[..len].ends_with(b"/.") {
+            len -= 1;
         }
-        if i == 5 && !name.starts_with(b"/dev/") && !name.starts_with(b"/proc/") {
+        if byte == 0 || len == name.len() {
+            break;
+        }
+        if byte == b'/' && name[..len].ends_with(b"/") {
+            continue;
+        }
+        name[len] = byte;
+        len += 1;
+        // Most names are told by their beginning.
+        if len == 6 && byte != b'.' && !name.starts_with(b"/dev/") && !name.starts_with(b"/proc/") {
             return false;
         }
     }
+    let name = &name[..len];
     name.starts_with(b"/dev/fd/")
         || name.starts_with(b"/dev/std")
         || name.starts_with(b"/proc/") && name.windows(4).any(|part| part == b"/fd/")
@@ -331,6 +342,10 @@ opening! {
     open[0];
     /// open(2).
     open64[0];
+    /// glibc's other name for open(2).
+    __open[0];
+    /// glibc's other name for open(2).
+    __open64[0];
     /// open(2) with `_FORTIFY_SOURCE`.
     __open_2[0];
     /// open(2) with `_FORTIFY_SOURCE`.
@@ -351,6 +366,8 @@ opening! {
     fopen[0];
     /// fopen(3).
     fopen64[0];
+    /// glibc's other name for fopen(3).
+    _IO_fopen[0];
     /// freopen(3).
     freopen[0];
     /// freopen(3).

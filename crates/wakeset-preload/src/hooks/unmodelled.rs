@@ -70,6 +70,10 @@ moving! {
     vdprintf[0];
     /// vdprintf(3) with `_FORTIFY_SOURCE`.
     __vdprintf_chk[0];
+    /// backtrace_symbols_fd(3).
+    backtrace_symbols_fd[2];
+    /// pidfd_getfd(2): copies a descriptor out of a process, perhaps this one.
+    pidfd_getfd[1];
 }
 
 /// Defines hooks for POSIX asynchronous I/O, whose helper threads read and write without us.
