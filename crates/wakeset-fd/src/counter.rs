@@ -129,7 +129,7 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     }
     let fd = sys::eventfd(0, flags)?;
     let _section = crate::section::Section::enter();
-    let slot = if table::has_room(fd) { table::slot_for::<FdCounter>(fd) } else { None };
+    let slot = if table::has_room_for_bytes(fd) { table::slot_for::<FdCounter>(fd) } else { None };
     let Some(slot) = slot else {
         let value = u64::from(initial);
         if value > 0 {

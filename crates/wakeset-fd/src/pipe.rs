@@ -302,7 +302,7 @@ impl Source for FdPipe {
 /// Makes two descriptors an in-process pair, if there is memory and no fork since `gate`, which is from before they were made.
 fn adopt(fds: [c_int; 2], mode: u32, room: Room, gate: Gate) {
     let _section = Section::enter();
-    if !fds.iter().all(|fd| table::has_room(*fd)) {
+    if !fds.iter().all(|fd| table::has_room_for_bytes(*fd)) {
         return;
     }
     let Some(first) = table::slot_for::<FdPipe>(fds[0]) else { return };

@@ -109,9 +109,17 @@ impl Entry {
     }
 }
 
+/// The highest number of the standard streams, which libc reads and writes without calling anything that could be replaced.
+const LAST_STREAM: c_int = 2;
+
 /// Whether the number is one the table has room for.
 pub(crate) fn has_room(fd: c_int) -> bool {
     place(fd).is_some()
+}
+
+/// Whether what can be read or written may live here under this number.
+pub(crate) fn has_room_for_bytes(fd: c_int) -> bool {
+    fd > LAST_STREAM && has_room(fd)
 }
 
 fn put(fd: c_int, word: usize) {

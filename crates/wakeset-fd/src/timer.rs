@@ -228,7 +228,7 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
         && !LEFT_TO_KERNEL.load(Ordering::SeqCst);
     let gate = escape::look_at_gate();
     let fd = sys::timerfd_create(clock, flags)?;
-    if !may_be_ours || !gate.is_open || !table::has_room(fd) {
+    if !may_be_ours || !gate.is_open || !table::has_room_for_bytes(fd) {
         return Ok(fd);
     }
     let _section = Section::enter();

@@ -12,6 +12,7 @@
  *   streams, vectors, splices   bytes that these overtake
  *   options                     a socket whose options come too late
  *   by number                   calls by syscall(2) that go another way
+ *   the numbers of the …        what libc's own streams do not find in a pipe
  *   a handler that writes       a byte lost or a deadlock between a loop and the handler that interrupts it
  *   threads and forks           a byte lost or doubled while the process forks
  */
@@ -448,6 +449,34 @@ static void show_by_number(void)
 
 /* ---- a handler that writes ---- */
 
+/* libc's streams use the first three numbers without calling what a library can replace. */
+static void show_streams(void)
+{
+	heading("the numbers of the standard streams");
+	for (int way = 0; way < 3; way++) {
+		fflush(stdout);
+		pid_t child = must(fork());
+		if (child == 0) {
+			int ends[2] = {-1, -1};
+			char text[8] = "";
+			alarm(10);
+			must(close(way < 2 ? 0 : 1));
+			way == 1 ? make_sockets(ends, O_NONBLOCK) : make_pipe(ends, O_NONBLOCK);
+			if (way < 2) {
+				put(ends[1], "a\n");
+				_exit(ends[0] == 0 && fgets(text, sizeof text, stdin) && text[0] == 'a' ? 7 : 8);
+			}
+			/* Number 1 is the end to read from; the one to write to takes its place. */
+			int end = ends[0] == 1 ? must(dup(ends[0])) : -1;
+			must(dup2(ends[1], 1));
+			puts("a");
+			fflush(stdout);
+			_exit(read(end, text, 2) == 2 && text[0] == 'a' ? 7 : 8);
+		}
+		number("read", 7, finish_child(child));
+	}
+}
+
 static int handler_end = -1;
 static atomic_long raised;
 
@@ -557,6 +586,7 @@ int main(void)
 	show_other_calls();
 	show_options();
 	show_by_number();
+	show_streams();
 	show_handler();
 	heading("threads and forks");
 	show_threads(make_pipe, "a pipe");
