@@ -17,6 +17,7 @@ use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Slot, SlotHead, Using};
 use crate::user;
 use crate::verdict::Verdict::{self, Done, Kernel};
+use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -24,6 +25,10 @@ use libc::{AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOC
 use wakeset::{
     Error, Events, LONGEST_MESSAGE, LONGEST_WRITE, Look, PIPE_CAPACITY, Piece, Pipe, Room, Source, WaitQueue,
 };
+
+/// The longest write that is done here. Up to about this length two copies cost less than a system call and the kernel's two; a pipe
+/// that carries more at a time carries data, which is the kernel's business, and moves.
+const LONGEST_HERE: usize = 512;
 
 /// Where the truth about a pair is.
 mod whereabouts {
@@ -550,22 +555,21 @@ pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize, wait: bool) -> Ver
 unsafe fn write_from(bound: Bound, buffer: *const u8, len: usize) -> Result<(), Error> {
     const SHORT: usize = 64;
     match len {
-        1..=SHORT => {
-            let mut bytes = [0_u8; SHORT];
-            // SAFETY: the same contract.
-            unsafe { write_by_way_of(&mut bytes, bound, buffer, len) }
-        }
-        _ => {
-            let mut bytes = [0_u8; LONGEST_WRITE];
-            // SAFETY: the same contract.
-            unsafe { write_by_way_of(&mut bytes, bound, buffer, len) }
-        }
+        // SAFETY: the same contract.
+        1..=SHORT => unsafe { write_by_way_of::<SHORT>(bound, buffer, len) },
+        // SAFETY: the same contract.
+        _ if len <= LONGEST_HERE => unsafe { write_by_way_of::<LONGEST_HERE>(bound, buffer, len) },
+        _ => Err(Error::Unfit),
     }
 }
 
+/// By way of a copy that is on the stack no longer than this call lasts: a move needs room there too.
+///
 /// # Safety
 /// As [`write()`].
-unsafe fn write_by_way_of(bytes: &mut [u8], bound: Bound, buffer: *const u8, len: usize) -> Result<(), Error> {
+#[inline(never)]
+unsafe fn write_by_way_of<const N: usize>(bound: Bound, buffer: *const u8, len: usize) -> Result<(), Error> {
+    let mut bytes = [0_u8; N];
     let bytes = bytes.get_mut(..len).ok_or(Error::Unfit)?;
     // SAFETY: the same contract.
     if !sys::is_plausible(buffer, len) || !unsafe { user::load_bytes(buffer, bytes) } {
@@ -696,7 +700,7 @@ pub fn is_end(fd: c_int) -> bool {
 
 /// The steps of a move, for `escape`.
 impl FdPipe {
-    /// Takes everything out of the pair, once for both ends, and puts it into the kernel's.
+    /// Takes everything out of the pair, once for both ends, and puts it into the kernel's. The caller holds the moves lock.
     pub(crate) fn seal_and_carry(&self) {
         let Some(bound) = self.bound() else { return };
         let place = &bound.pair.place;
@@ -710,7 +714,8 @@ impl FdPipe {
         for (index, pipe) in bound.pair.pipes.iter().enumerate() {
             let (Some(reader), Some(writer)) = (bound.end(index), bound.end(1 - index)) else { continue };
             let start = bound.look(index).map_or(0, |look| look.place);
-            let mut carrier = Carrier::new(bound, reader.fd(), writer.fd(), start as usize);
+            // SAFETY: a move holds that lock, and the one before this is gone.
+            let mut carrier = unsafe { Carrier::new(bound, reader.fd(), writer.fd(), start as usize) };
             pipe.seal(bound.life, |piece| carrier.carry(piece));
             carrier.flush();
         }
@@ -738,21 +743,30 @@ impl FdPipe {
 
 /// Puts the bytes of a pipe into the kernel's, so that that counts them in the same way: pages begin where they began, messages are
 /// as many, and a message of which a part has been read counts for the whole.
+///
+/// The page to be written is not on the stack, which may be a small one. The moves lock guards it.
 struct Carrier {
     socket: bool,
     reader: c_int,
     writer: c_int,
-    /// A page to be written, and how much of it there is.
-    page: [u8; LONGEST_WRITE],
+    /// How much of the page there is.
     filled: usize,
     /// Of these, as many at the start are to be read at once.
     start: usize,
 }
 
+/// [`Carrier`]'s page.
+struct Page(UnsafeCell<[u8; LONGEST_WRITE]>);
+// SAFETY: whoever has a carrier holds the moves lock.
+unsafe impl Sync for Page {}
+static PAGE: Page = Page(UnsafeCell::new([0; LONGEST_WRITE]));
+
 impl Carrier {
-    fn new(bound: Bound, reader: c_int, writer: c_int, start: usize) -> Self {
+    /// # Safety
+    /// The caller holds the moves lock as long as it has the carrier, and has no other.
+    unsafe fn new(bound: Bound, reader: c_int, writer: c_int, start: usize) -> Self {
         let start = if bound.is_socket() { 0 } else { start };
-        Self { socket: bound.is_socket(), reader, writer, page: [0; LONGEST_WRITE], filled: start, start }
+        Self { socket: bound.is_socket(), reader, writer, filled: start, start }
     }
 
     fn carry(&mut self, piece: Piece<'_>) {
@@ -772,11 +786,12 @@ impl Carrier {
             (self.filled, self.start) = (read, read);
         }
         for byte in bytes {
-            if let Some(place) = self.page.get_mut(self.filled) {
+            // SAFETY: by the contract of `new`, and gone before the page is used otherwise.
+            if let Some(place) = unsafe { &mut *PAGE.0.get() }.get_mut(self.filled) {
                 *place = *byte;
                 self.filled += 1;
             }
-            if self.filled == self.page.len() {
+            if self.filled == LONGEST_WRITE {
                 self.flush();
             }
         }
@@ -792,7 +807,7 @@ impl Carrier {
         }
         step!(pipe_before_carry);
         let nowhere = ptr::null::<c_void>();
-        let page = self.page.as_mut_ptr();
+        let page = PAGE.0.get().cast::<u8>();
         let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
         let sent = match self.socket {
             true => sys::raw!(sendto, self.writer, page, filled, flags, nowhere, 0),

@@ -151,6 +151,7 @@ pub(crate) fn is_thread(tid: c_int) -> bool {
 
 /// Whether every other thread of the process that this memory belongs to is asleep in the kernel at this moment. "No" where it cannot be
 /// told.
+#[inline(never)]
 pub(crate) fn others_sleep() -> bool {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     let Some(path) = Text::of(format_args!("/proc/{}/task\0", crate::fork::process())) else { return false };
@@ -158,7 +159,8 @@ pub(crate) fn others_sleep() -> bool {
     let own = raw!(gettid).unwrap_or(0);
     // In a vfork(2) child: the thread that waits for it, without a signal's being able to wake it.
     let mut waits_for_us = u32::from(crate::fork::is_foreign());
-    let mut entries = [0_u8; 2048];
+    // Somebody's small stack: rather a call for every 16 threads, each of which takes three anyway.
+    let mut entries = [0_u8; 512];
     let mut all_sleep = true;
     while all_sleep {
         let Ok(len) = raw!(getdents64, tasks, entries.as_mut_ptr(), entries.len()) else {

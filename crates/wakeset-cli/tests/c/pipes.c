@@ -13,13 +13,16 @@
  *   options                     a socket whose options come too late
  *   by number                   calls by syscall(2) that go another way
  *   the numbers of the …        what libc's own streams do not find in a pipe
+ *   small stacks                a call that needs much more of the stack than libc's
  *   a handler that writes       a byte lost or a deadlock between a loop and the handler that interrupts it
  *   threads and forks           a byte lost or doubled while the process forks
  */
 #include "show.h"
 #include <execinfo.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -477,6 +480,81 @@ static void show_streams(void)
 	}
 }
 
+/* ---- small stacks ---- */
+
+/* What a program does with a pipe of its own on a stack of the least size: short and long writes, reads, a set, and what moves it. */
+static void use_pipe(int way)
+{
+	static char bytes[5000];
+	int ends[2], set = epoll_create1(EPOLL_CLOEXEC);
+	if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) == -1)
+		return;
+	for (size_t i = 0; i < sizeof bytes; i++)
+		bytes[i] = (char)(i * 3);
+	watch_new(set, ends[0], EPOLLIN | EPOLLET, 'a');
+	static const size_t lengths[] = {1, 50, 500, 4090, 5000};
+	if (write(ends[1], bytes, lengths[way % 5]) < 0)
+		return;
+	struct epoll_event event;
+	epoll_wait(set, &event, 1, 0);
+	if (way % 3 == 0) {
+		poll(&(struct pollfd){ends[0], POLLIN, 0}, 1, 0);
+	} else if (way % 3 == 1) {
+		close(dup(ends[1]));
+	}
+	while (read(ends[0], bytes, sizeof bytes) > 0)
+		;
+	close(ends[1]);
+	close(ends[0]);
+	close(set);
+}
+
+enum { WAYS = 15 };
+
+static void *use_pipe_in_thread(void *way)
+{
+	use_pipe((int)(intptr_t)way);
+	return NULL;
+}
+
+static int handled_way;
+
+static void use_pipe_in_handler(int signal)
+{
+	(void)signal;
+	use_pipe(handled_way);
+}
+
+static void show_small_stacks(void)
+{
+	enum { BELOW = 32768, PATTERN = 0x5a };
+	size_t frame = getauxval(AT_MINSIGSTKSZ), size = frame > 4096 ? frame + 4096 : 8192;
+	unsigned char *memory = aligned_alloc(4096, BELOW + 65536);
+	struct sigaction action = {.sa_handler = use_pipe_in_handler, .sa_flags = SA_ONSTACK};
+	pthread_attr_t attributes;
+	heading("small stacks");
+	must_be_zero(pthread_attr_init(&attributes));
+	must_be_zero(pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN));
+	must(sigaction(SIGUSR2, &action, NULL));
+	stack_t before, stack = {.ss_sp = memory + BELOW, .ss_size = size};
+	must(sigaltstack(&stack, &before));
+	for (int way = 0; way < WAYS; way++) {
+		pthread_t thread;
+		must_be_zero(pthread_create(&thread, &attributes, use_pipe_in_thread, (void *)(intptr_t)way));
+		must_be_zero(pthread_join(thread, NULL));
+		handled_way = way;
+		memset(memory, PATTERN, BELOW);
+		must(raise(SIGUSR2));
+		long overrun = BELOW;
+		while (overrun > 0 && memory[BELOW - overrun] == PATTERN)
+			overrun--;
+		number("bytes below the signal stack", 0, overrun);
+	}
+	must(sigaltstack(&before, NULL));
+	must_be_zero(pthread_attr_destroy(&attributes));
+	free(memory);
+}
+
 static int handler_end = -1;
 static atomic_long raised;
 
@@ -587,6 +665,7 @@ int main(void)
 	show_options();
 	show_by_number();
 	show_streams();
+	show_small_stacks();
 	show_handler();
 	heading("threads and forks");
 	show_threads(make_pipe, "a pipe");
