@@ -21,6 +21,8 @@ use crate::lock::ScanLock;
 use crate::steps::step;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Futex, Ordering, Slept, fence, fence_after_rmw};
 use alloc::alloc::{Layout, alloc, dealloc};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::num::NonZeroU32;
 use core::ptr;
 
@@ -186,32 +188,46 @@ impl Link {
     }
 }
 
-/// The nodes of a pipe; there are none until one is needed.
+/// The nodes of a pipe; there are none until one is needed. Of their memory only what has been needed at a time is touched: the first free one
+/// is taken, and made when it is taken first.
 #[derive(Debug)]
 struct Nodes {
     /// Those in use. Who sets a bit has the node; who clears it is done with it.
     taken: [AtomicU64; NODES.div_ceil(64)],
-    nodes: [Node; NODES],
+    /// Those that have been made. Only who has a node looks at its bit.
+    made: [AtomicU64; NODES.div_ceil(64)],
+    nodes: [UnsafeCell<MaybeUninit<Node>>; NODES],
 }
 
 impl Nodes {
     /// # Safety
     /// `place` is memory for one, and nobody else's.
     unsafe fn write_to(place: *mut Self) {
-        // SAFETY: by the caller; field by field, because the whole is more than a small stack has room for.
+        // SAFETY: by the caller. A node is valid in any state.
         unsafe {
-            for i in 0..NODES.div_ceil(64) {
-                (&raw mut (*place).taken).cast::<AtomicU64>().add(i).write(AtomicU64::new(0));
-            }
-            for i in 0..NODES {
-                let node = (&raw mut (*place).nodes).cast::<Node>().add(i);
-                node.write(Node { link: AtomicU64::new(0), bytes: core::array::from_fn(|_| AtomicU64::new(0)) });
-            }
+            (&raw mut (*place).taken).write(core::array::from_fn(|_| AtomicU64::new(0)));
+            (&raw mut (*place).made).write(core::array::from_fn(|_| AtomicU64::new(0)));
         }
     }
 
+    /// A node that has been taken, by its number.
     fn node(&self, number: u8) -> Option<&Node> {
-        self.nodes.get(usize::from(number).wrapping_sub(1))
+        let place = self.nodes.get(usize::from(number).wrapping_sub(1))?;
+        // SAFETY: a number comes from `take`, which has made its node, directly or by way of the pipe's word.
+        Some(unsafe { (*place.get()).assume_init_ref() })
+    }
+
+    /// Makes a node that the caller has taken, if nobody has.
+    fn make(&self, number: u8) {
+        let index = usize::from(number).wrapping_sub(1);
+        let (Some(made), Some(place)) = (self.made.get(index / 64), self.nodes.get(index)) else { return };
+        // Relaxed, here and below: whoever had the node has given it back, with release, and that was acquired.
+        if made.load(Ordering::Relaxed) & 1 << (index % 64) == 0 {
+            let fresh = Node { link: AtomicU64::new(0), bytes: core::array::from_fn(|_| AtomicU64::new(0)) };
+            // SAFETY: who has a node is alone with it until its number is in the word, and nobody has had this one.
+            unsafe { (*place.get()).write(fresh) };
+            made.fetch_or(1 << (index % 64), Ordering::Relaxed);
+        }
     }
 
     fn link(&self, number: u8) -> Link {
@@ -235,7 +251,10 @@ impl Nodes {
                 }
                 // Acquire: whoever had the node is done with its bytes.
                 match taken.compare_exchange(now, now | 1 << bit, Ordering::Acquire, Ordering::Relaxed) {
-                    Ok(_) => return Some(number as u8),
+                    Ok(_) => {
+                        self.make(number as u8);
+                        return Some(number as u8);
+                    }
                     Err(other) => now = other,
                 }
             }
@@ -752,6 +771,18 @@ impl Pipe {
     }
 }
 
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            let made = self.made.get(index / 64).map_or(0, |made| made.load(Ordering::Relaxed));
+            if made & 1 << (index % 64) != 0 {
+                // SAFETY: made, and used by nobody any more.
+                unsafe { node.get_mut().assume_init_drop() };
+            }
+        }
+    }
+}
+
 /// # Safety
 /// Nobody uses it any more.
 unsafe fn free(nodes: *mut Nodes) {
@@ -1058,6 +1089,22 @@ mod tests {
         pipe.try_write(life, b"abc").unwrap();
         assert_eq!(pipe.try_read(life, 2, |_| false), Err(Error::Unfit));
         assert_eq!(read(&pipe, life, 9), Ok((b"abc".to_vec(), false)));
+    }
+
+    /// A pipe whose memory was all touched at once cost four pages more.
+    #[test]
+    fn only_nodes_that_were_needed_are_made() {
+        let (pipe, life) = pipe(Room::Pages);
+        let made = |pipe: &Pipe| -> u32 {
+            pipe.nodes().unwrap().made.iter().map(|made| made.load(Ordering::Relaxed).count_ones()).sum()
+        };
+        assert_eq!(made(&pipe), 0);
+        for _ in 0..2 * NODES {
+            assert_eq!(pipe.try_write(life, b"ab"), Ok(()));
+            assert_eq!(pipe.try_write(life, b"cd"), Ok(()));
+            assert_eq!(read(&pipe, life, 9), Ok((b"abcd".to_vec(), false)));
+            assert_eq!(made(&pipe), 2);
+        }
     }
 
     #[test]
