@@ -644,6 +644,14 @@ impl Model {
         let first = moved.trailing_zeros() as usize;
         let pair = 1 << first | self.other(first).map_or(0, |other| 1 << other);
         let alone = moved & !pair == 0 && !self.is_set(first);
+        let watches = |set: usize, end: usize| {
+            self.descriptions[set].watches.iter().any(|watch| usize::from(watch.description) == end)
+        };
+        // The end whose edges are all reported goes first; but an edge that another set has not been told of keeps it back.
+        let watches_both = |set: usize| bits(pair).all(|end| watches(set, end));
+        let contested = pair.count_ones() == 2
+            && bits(self.live).filter(|set| bits(pair).any(|end| watches(*set, end))).count() > 1;
+        let mixed = bits(self.live).filter(|set| contested && watches_both(*set)).fold(0, |m, it| m | 1_u64 << it);
         for set in bits(self.live) {
             for i in 0..self.descriptions[set].watches.len() {
                 let watch = self.descriptions[set].watches[i];
@@ -655,7 +663,7 @@ impl Model {
                 let is_stream = self.descriptions[usize::from(watch.description)].kind == Kind::Stream;
                 // A disarmed watch of a stream hears of its end (known difference 50).
                 let disarmed = watch.events & ONESHOT != 0 && is_stream;
-                if disarmed || watch.events & ET != 0 && !(alone && edges_before & (1 << set) == 0) {
+                if disarmed || watch.events & ET != 0 && !(alone && (edges_before | mixed) & (1 << set) == 0) {
                     // Armed anew it is ready from now on here, and from the move on there.
                     self.scramble(set);
                     let depth = self.depth(set);
