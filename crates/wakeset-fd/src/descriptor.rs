@@ -158,15 +158,20 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
     Kernel
 }
 
-/// Before an exec or a spawn: moves what the new program inherits.
+/// Before an exec: moves what the new program inherits.
 pub fn before_exec(reason: Stat) {
+    before_new_program(reason, |_| false);
+}
+
+/// Before an exec or a spawn: moves what the new program inherits, or is `given` all the same.
+pub fn before_new_program(reason: Stat, given: impl Fn(c_int) -> bool) {
     if crate::fork::is_foreign() {
         // The numbers of a vfork(2) child are not ours; everything moved before it began.
         return;
     }
     for fd in table::numbers() {
         let inherited = || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
-        if table::get(fd).is_object() && inherited() {
+        if table::get(fd).is_object() && (given(fd) || inherited()) {
             escape::fd(fd, reason);
         }
     }

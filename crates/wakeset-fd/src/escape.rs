@@ -38,7 +38,7 @@ use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{EPOLL_CTL_ADD, epoll_event};
-use wakeset::{Events, Leaving, ScanGuard, ScanLock, Source};
+use wakeset::{Events, Leaving, ScanGuard, ScanLock, Source, WaitQueue};
 
 /// Serializes moves, and what must not happen during one.
 static MOVES: ScanLock<()> = ScanLock::new(());
@@ -334,26 +334,35 @@ fn move_counters(counters: Moving<FdCounter>, reason: Stat, touched: &mut Touche
         }
     }
     step!(move_values_written);
-    // Counters whose edges are all reported go first: see `take_reported_edge`.
-    for pending in [false, true] {
-        for slot in counters.iter() {
-            if slot.counter_queue().has_pending_edge() == pending {
-                slot.counter_queue().hand_over(|watch| to_kernel_half(watch, quiet, touched));
-            }
-        }
-    }
-    for slot in counters.iter() {
-        // A watch that became pending between the two rounds.
-        slot.counter_queue().hand_over(|watch| to_kernel_half(watch, quiet, touched));
+    for round in ROUNDS {
+        counters.iter().for_each(|slot| round.hand_over(slot.counter_queue(), quiet, touched));
     }
     step!(move_watches_handed);
-    for slot in counters.iter() {
-        slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
-        sys::futex_wake(&slot.place, u32::MAX >> 1);
-        step_lock!(Unlocked, &slot.place);
-        count(reason, 1);
-        leave_table(slot.fd(), slot);
+    counters.iter().for_each(|slot| arrive(slot, &slot.place, reason));
+}
+
+/// Whose watches are handed over: of sources with an edge that has not been reported (or without one), or of any.
+#[derive(Clone, Copy)]
+struct Round(Option<bool>);
+
+/// Sources whose edges are all reported go first: see [`take_reported_edge`]. The last is for a watch that became pending between the first two.
+const ROUNDS: [Round; 3] = [Round(Some(false)), Round(Some(true)), Round(None)];
+
+impl Round {
+    fn hand_over(self, queue: &WaitQueue, quiet: bool, touched: &mut Touched) {
+        if self.0.is_none_or(|pending| pending == queue.has_pending_edge()) {
+            queue.hand_over(|watch| to_kernel_half(watch, quiet, touched));
+        }
     }
+}
+
+/// A counter or timer is in the kernel: its operations go on there.
+fn arrive<S: Slot>(slot: &'static S, place: &AtomicU32, reason: Stat) {
+    place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
+    sys::futex_wake(place, u32::MAX >> 1);
+    step_lock!(Unlocked, place);
+    count(reason, 1);
+    leave_table(slot.head().fd(), slot);
 }
 
 /// As counters move. A timer that has not expired goes on in the kernel while its watches are on their way there; what it has to
@@ -376,13 +385,7 @@ fn move_timers(timers: Moving<FdTimer>, reason: Stat, touched: &mut Touched) {
             to_kernel_half(Leaving { pending: may_report, ..watch }, quiet, touched);
         });
     }
-    for slot in timers.iter() {
-        slot.place.store(whereabouts::IN_KERNEL, Ordering::SeqCst);
-        sys::futex_wake(&slot.place, u32::MAX >> 1);
-        step_lock!(Unlocked, &slot.place);
-        count(reason, 1);
-        leave_table(slot.fd(), slot);
-    }
+    timers.iter().for_each(|slot| arrive(slot, &slot.place, reason));
 }
 
 /// Moves pairs in the steps of [`move_counters`]. No end of one is closed meanwhile: that is a move as well.
@@ -397,14 +400,13 @@ fn move_pipes(pipes: Moving<FdPipe>, reason: Stat, touched: &mut Touched) {
     }
     let quiet = watched && sys::others_sleep();
     pipes.iter().for_each(FdPipe::wake_sealed);
-    // Those whose edges are all reported go first: see `take_reported_edge`.
-    for pending in [Some(false), Some(true), None] {
+    for round in ROUNDS {
         for end in pipes.iter() {
             if end.is_closing() {
                 // Its watches go with it.
                 end.queue().close();
-            } else if pending.is_none_or(|pending| pending == end.queue().has_pending_edge()) {
-                end.queue().hand_over(|watch| to_kernel_half(watch, quiet, touched));
+            } else {
+                round.hand_over(end.queue(), quiet, touched);
             }
         }
     }

@@ -70,14 +70,6 @@ pub fn is_foreign() -> bool {
     process != 0 && process != sys::getpid()
 }
 
-/// The process that this memory belongs to.
-pub(crate) fn process() -> c_int {
-    match PROCESS.load(Ordering::Relaxed) {
-        0 => sys::getpid(),
-        process => process,
-    }
-}
-
 /// Before an object is made: notices a child of a fork that nobody told us of (clone(2) by hand), and begins anew. Whether the object
 /// may live here: not if it is made by a vfork(2) child, whose numbers are not those of the owner of this memory.
 pub fn may_make_objects() -> bool {

@@ -149,16 +149,16 @@ pub(crate) fn is_thread(tid: c_int) -> bool {
     raw!(tgkill, getpid(), tid, 0) != Err(Errno::ESRCH)
 }
 
-/// Whether every other thread of the process that this memory belongs to is asleep in the kernel at this moment. "No" where it cannot be
-/// told.
+/// Whether every other thread of the process is asleep in the kernel at this moment. "No" where it cannot be told, and in a vfork(2) child,
+/// whose list of threads is not that of the process whose memory this is.
 #[inline(never)]
 pub(crate) fn others_sleep() -> bool {
+    if crate::fork::is_foreign() {
+        return false;
+    }
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    let Some(path) = Text::of(format_args!("/proc/{}/task\0", crate::fork::process())) else { return false };
-    let Ok(tasks) = raw!(open, path.0.as_ptr(), flags) else { return false };
+    let Ok(tasks) = raw!(open, c"/proc/self/task".as_ptr(), flags) else { return false };
     let own = raw!(gettid).unwrap_or(0);
-    // In a vfork(2) child: the thread that waits for it, without a signal's being able to wake it.
-    let mut waits_for_us = u32::from(crate::fork::is_foreign());
     // Somebody's small stack: rather a call for every 16 threads, each of which takes three anyway.
     let mut entries = [0_u8; 512];
     let mut all_sleep = true;
@@ -177,45 +177,27 @@ pub(crate) fn others_sleep() -> bool {
             rest = next;
             let name = entry.get(19..).and_then(|name| core::ffi::CStr::from_bytes_until_nul(name).ok());
             let number = name.and_then(|name| name.to_str().ok()?.parse::<usize>().ok());
-            all_sleep &= number.is_none_or(|tid| {
-                tid == own
-                    || match state_of(tasks, tid) {
-                        Some(b'D') if waits_for_us > 0 => {
-                            waits_for_us -= 1;
-                            true
-                        }
-                        state => state == Some(b'S'),
-                    }
-            });
+            all_sleep &= number.is_none_or(|tid| tid == own || state_of(tasks, tid) == Some(b'S'));
         }
     }
     let _ = raw!(close, tasks);
     all_sleep
 }
 
-/// A path in /proc.
-struct Text([u8; 32], usize);
-
-impl Text {
-    fn of(text: core::fmt::Arguments<'_>) -> Option<Self> {
-        let mut path = Self([0; 32], 0);
-        core::fmt::Write::write_fmt(&mut path, text).ok()?;
-        Some(path)
-    }
-}
-
-impl core::fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let place = self.0.get_mut(self.1..self.1 + text.len()).ok_or(core::fmt::Error)?;
-        place.copy_from_slice(text.as_bytes());
-        self.1 += text.len();
-        Ok(())
-    }
-}
-
 /// The state of a thread as proc(5) gives it in `stat`: `R`, `S`, `D`, …
 fn state_of(tasks: usize, tid: usize) -> Option<u8> {
-    let path = Text::of(format_args!("{tid}/stat\0"))?;
+    use core::fmt::Write;
+    struct Text([u8; 32], usize);
+    impl Write for Text {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            let place = self.0.get_mut(self.1..self.1 + text.len()).ok_or(core::fmt::Error)?;
+            place.copy_from_slice(text.as_bytes());
+            self.1 += text.len();
+            Ok(())
+        }
+    }
+    let mut path = Text([0; 32], 0);
+    write!(path, "{tid}/stat\0").ok()?;
     let file = raw!(openat, tasks, path.0.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).ok()?;
     let mut status = [0_u8; 128];
     let len = raw!(read, file, status.as_mut_ptr(), status.len());
@@ -266,10 +248,9 @@ mod tests {
     use core::sync::atomic::{AtomicBool, Ordering};
     extern crate std;
 
-    /// A vfork(2) child saw itself alone, and took back edges that a running thread of its parent was about to add to. (That it sees a parent
-    /// asleep is shown by `escape.c`.)
+    /// A vfork(2) child saw itself alone, and took back edges that a running thread of its parent was about to add to.
     #[test]
-    fn a_child_that_shares_memory_looks_at_its_parents_threads() {
+    fn a_child_that_shares_memory_knows_nothing_of_who_sleeps() {
         extern "C" fn ask(_: *mut core::ffi::c_void) -> c_int {
             c_int::from(others_sleep())
         }

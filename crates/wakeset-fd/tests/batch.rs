@@ -1,5 +1,8 @@
 //! Batches of epoll_ctl: the results of the kernel's own loop, with io_uring and without, and everything in force on return.
 
+mod forbid;
+
+use forbid::without;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wakeset_fd::batch::{SINGLE_CALLS, STOP_AT_ERROR};
@@ -229,32 +232,6 @@ fn unknown_flags_are_refused() {
     assert_eq!(epoll_ctl_batch(-1, 0, &mut []), Ok(0));
 }
 
-/// Runs `f` in a thread that can no longer make system call `number`: it fails with `errno`.
-fn without(number: libc::c_long, errno: c_int, f: impl FnOnce() + Send) {
-    let filter = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    let mut program = [
-        filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number as u32),
-        filter(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
-        filter(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    let address = &raw const program as usize;
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(move || {
-            // SAFETY: for this thread alone; the program outlives the calls.
-            unsafe {
-                assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-                assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, address), 0);
-            }
-            f();
-        });
-        if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
-        }
-    });
-}
-
 /// Whether this kernel gives out rings as the batches need them; says so if not.
 fn has_rings() -> bool {
     let mut parameters = [0_u32; 30];
@@ -297,7 +274,7 @@ fn many_kernel_descriptors_go_through_io_uring() {
     let pipes: Vec<_> = (0..MANY).flat_map(|_| pipe(false)).collect();
     // The first one makes the set a mixed one.
     assert_eq!(Side::Wakeset.single(set, &adds(&pipes)[0]), 0);
-    without(libc::SYS_epoll_ctl, libc::EPERM, || {
+    without(&[libc::SYS_epoll_ctl], libc::EPERM, || {
         assert_eq!(epoll_ctl_batch(set, 0, &mut adds(&pipes[1..])), Ok(pipes.len() - 1));
         assert_eq!(epoll_ctl_batch(set, STOP_AT_ERROR, &mut removals(&pipes)), Ok(pipes.len()));
         // The same twice, in order.
@@ -316,13 +293,13 @@ fn where_io_uring_is_not_allowed_the_results_are_the_same() {
     let set = Side::Wakeset.set();
     let pipes: Vec<_> = (0..MANY).flat_map(|_| pipe(false)).collect();
     for errno in [libc::ENOMEM, libc::EMFILE, libc::EBUSY] {
-        without(libc::SYS_io_uring_setup, errno, || {
+        without(&[libc::SYS_io_uring_setup], errno, || {
             assert_eq!(epoll_ctl_batch(set, 0, &mut adds(&pipes)), Ok(pipes.len()));
             assert_eq!(epoll_ctl_batch(set, 0, &mut removals(&pipes)), Ok(pipes.len()));
         });
     }
     // A ring that is there and then cannot be used.
-    without(libc::SYS_io_uring_enter, libc::EPERM, || {
+    without(&[libc::SYS_io_uring_enter], libc::EPERM, || {
         assert_eq!(epoll_ctl_batch(set, 0, &mut adds(&pipes)), Ok(pipes.len()));
         assert_eq!(epoll_ctl_batch(set, STOP_AT_ERROR, &mut removals(&pipes)), Ok(pipes.len()));
     });

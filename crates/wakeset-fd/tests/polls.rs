@@ -1,5 +1,8 @@
 //! Sets that watch sockets through an io_uring (`RING_POLL`): what the bodies in `semantics` cannot see.
 
+mod forbid;
+
+use forbid::without;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -87,34 +90,6 @@ fn drain(mut stream: &UnixStream) -> usize {
         total += n;
     }
     total
-}
-
-/// Runs `f` in a thread in which these calls fail with `errno`.
-fn without(calls: &[i64], errno: c_int, f: impl FnOnce() + Send) {
-    let (load, equal, end) = (0x20, 0x15, 0x06);
-    let mut program = vec![libc::sock_filter { code: load, jt: 0, jf: 0, k: 0 }];
-    for (i, call) in calls.iter().enumerate() {
-        let jt = (calls.len() - i) as u8;
-        program.push(libc::sock_filter { code: equal, jt, jf: 0, k: *call as u32 });
-    }
-    for k in [libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_ERRNO | errno as u32] {
-        program.push(libc::sock_filter { code: end, jt: 0, jf: 0, k });
-    }
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    let address = &raw const program as usize;
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(move || {
-            // SAFETY: for this thread alone; the program outlives the calls.
-            unsafe {
-                assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-                assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, address), 0);
-            }
-            f();
-        });
-        if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
-        }
-    });
 }
 
 /// Whether a set's sockets go to an io_uring here: then the kernel epoll is not asked for them. Says so if not.

@@ -9,6 +9,21 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
+/* They are killed and waited for. */
+static void kill_workers(const pid_t *children, int n)
+{
+	for (int i = 0; i < n; i++) {
+		must(kill(children[i], SIGKILL));
+		must(waitpid(children[i], NULL, 0));
+	}
+}
+
+static void close_both(const int *ends)
+{
+	must(close(ends[0]));
+	must(close(ends[1]));
+}
+
 static int64_t milliseconds_since(int64_t begin)
 {
 	return (now() - begin) / 1000000;
@@ -762,10 +777,8 @@ static void show_processes(int family, enum way way, int passed)
 	number("answered", QUESTIONS, answered);
 	number("served", QUESTIONS, served);
 	must(close(listener));
-	for (int i = 0; i < 2; i++) {
-		must(close(control[i]));
-		must(close(pair[i]));
-	}
+	close_both(control);
+	close_both(pair);
 }
 
 static void do_nothing(int unused)
@@ -843,15 +856,10 @@ static void show_stopped(enum way way, int signals)
 	number("answered", 5, answered);
 	/* A second, and patience for a busy machine. */
 	yes("within the bound", longest < 1500 * 1000000LL);
-	for (int i = 0; i < 3; i++) {
-		must(kill(children[i], SIGKILL));
-		must(waitpid(children[i], NULL, 0));
-	}
+	kill_workers(children, 3);
 	must(close(listener));
-	for (int i = 0; i < 2; i++) {
-		must(close(woken[i]));
-		must(close(go[i]));
-	}
+	close_both(woken);
+	close_both(go);
 }
 
 /* Answers one question; it may take a signal or two. */
@@ -913,15 +921,10 @@ static void show_stopped_beside_accept(enum way way)
 	}
 	number("answered", 12, answered);
 	yes("within the bound", longest < 1500 * 1000000LL);
-	for (int i = 0; i < 3; i++) {
-		must(kill(children[i], SIGKILL));
-		must(waitpid(children[i], NULL, 0));
-	}
+	kill_workers(children, 3);
 	must(close(listener));
-	for (int i = 0; i < 2; i++) {
-		must(close(waits[i]));
-		must(close(go[i]));
-	}
+	close_both(waits);
+	close_both(go);
 }
 
 struct later {

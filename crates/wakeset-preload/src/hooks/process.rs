@@ -8,6 +8,7 @@ use crate::outcome::returned;
 use crate::real::real;
 use crate::start;
 use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::pid_t;
 use wakeset_fd::stats::Stat;
@@ -138,12 +139,12 @@ type Words = *const *const c_char;
 
 /// Defines hooks that move what the new program inherits, and then call libc's function.
 macro_rules! before_new_program {
-    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $reason:ident;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $before:expr;)+) => {$(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             type Function = unsafe extern "C" fn($($type),*) -> $result;
-            descriptor::before_exec(Stat::$reason);
+            $before;
             // SAFETY: the caller's contract.
             unsafe { real!($name: Function)($($argument),*) }
         }
@@ -152,21 +153,27 @@ macro_rules! before_new_program {
 
 before_new_program! {
     /// execve(2).
-    execve(path: *const c_char, arguments: Words, environment: Words) -> c_int, MovedExec;
+    execve(path: *const c_char, arguments: Words, environment: Words) -> c_int, descriptor::before_exec(Stat::MovedExec);
     /// execv(3).
-    execv(path: *const c_char, arguments: Words) -> c_int, MovedExec;
+    execv(path: *const c_char, arguments: Words) -> c_int, descriptor::before_exec(Stat::MovedExec);
     /// execvp(3).
-    execvp(file: *const c_char, arguments: Words) -> c_int, MovedExec;
+    execvp(file: *const c_char, arguments: Words) -> c_int, descriptor::before_exec(Stat::MovedExec);
     /// execvpe(3).
-    execvpe(file: *const c_char, arguments: Words, environment: Words) -> c_int, MovedExec;
+    execvpe(file: *const c_char, arguments: Words, environment: Words) -> c_int, descriptor::before_exec(Stat::MovedExec);
     /// fexecve(3).
-    fexecve(fd: c_int, arguments: Words, environment: Words) -> c_int, MovedExec;
+    fexecve(fd: c_int, arguments: Words, environment: Words) -> c_int, descriptor::before_exec(Stat::MovedExec);
     /// execveat(2).
-    execveat(directory: c_int, path: *const c_char, arguments: Words, environment: Words, flags: c_int) -> c_int, MovedExec;
+    execveat(directory: c_int, path: *const c_char, arguments: Words, environment: Words, flags: c_int) -> c_int, descriptor::before_exec(Stat::MovedExec);
+    /// posix_spawn(3).
+    posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Words, environment: Words) -> c_int, before_spawn(actions);
+    /// posix_spawnp(3).
+    posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Words, environment: Words) -> c_int, before_spawn(actions);
     /// system(3).
-    system(command: *const c_char) -> c_int, MovedSpawn;
+    system(command: *const c_char) -> c_int, before_spawn(ptr::null());
     /// popen(3).
-    popen(command: *const c_char, mode: *const c_char) -> *mut c_void, MovedSpawn;
+    popen(command: *const c_char, mode: *const c_char) -> *mut c_void, before_spawn(ptr::null());
 }
 
 /// The numbers that file actions of posix_spawn(3) have ever named, and whether they have named a way to any. Actions are used as often as the program likes, also with
@@ -175,62 +182,27 @@ static NAMED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS 
 const NUMBERS: usize = 1 << 20;
 static NAMED_BY_PATH: AtomicBool = AtomicBool::new(false);
 
+/// The word of [`NAMED`] in which a number has its bit, and that bit.
+fn place_of(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
+    let word = NAMED.get(usize::try_from(fd).ok()? / 64)?;
+    Some((word, 1 << (fd % 64)))
+}
+
 /// Moves what the new program inherits, and what `actions` may give it.
 fn before_spawn(actions: *const c_void) {
-    descriptor::before_exec(Stat::MovedSpawn);
-    if actions.is_null() {
-        return;
-    }
-    for (i, word) in NAMED.iter().enumerate() {
-        let mut word = word.load(Ordering::Relaxed);
-        while word != 0 {
-            escape::fd((i * 64) as c_int + word.trailing_zeros() as c_int, Stat::MovedSpawn);
-            word &= word - 1;
-        }
-    }
-    if NAMED_BY_PATH.load(Ordering::Relaxed) {
+    let named = |fd| place_of(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0);
+    descriptor::before_new_program(Stat::MovedSpawn, |fd| !actions.is_null() && named(fd));
+    if !actions.is_null() && NAMED_BY_PATH.load(Ordering::Relaxed) {
         escape::pipes(Stat::MovedSpawn);
     }
-}
-
-type Spawn = unsafe extern "C" fn(*mut pid_t, *const c_char, *const c_void, *const c_void, Words, Words) -> c_int;
-
-/// posix_spawn(3).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawn(
-    pid: *mut pid_t,
-    path: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    arguments: Words,
-    environment: Words,
-) -> c_int {
-    before_spawn(actions);
-    // SAFETY: the caller's contract.
-    unsafe { real!(posix_spawn: Spawn)(pid, path, actions, attributes, arguments, environment) }
-}
-
-/// posix_spawnp(3).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawnp(
-    pid: *mut pid_t,
-    file: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    arguments: Words,
-    environment: Words,
-) -> c_int {
-    before_spawn(actions);
-    // SAFETY: the caller's contract.
-    unsafe { real!(posix_spawnp: Spawn)(pid, file, actions, attributes, arguments, environment) }
 }
 
 /// posix_spawn_file_actions_adddup2(3): the new program will have a descriptor without close-on-exec for this one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int {
     type Add = unsafe extern "C" fn(*mut c_void, c_int, c_int) -> c_int;
-    if let Some(word) = usize::try_from(fd).ok().and_then(|fd| NAMED.get(fd / 64)) {
-        word.fetch_or(1 << (fd % 64), Ordering::Relaxed);
+    if let Some((word, bit)) = place_of(fd) {
+        word.fetch_or(bit, Ordering::Relaxed);
     }
     // SAFETY: the caller's contract.
     unsafe { real!(posix_spawn_file_actions_adddup2: Add)(actions, fd, new) }

@@ -426,12 +426,17 @@ pub unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, old: *m
     if let (0, Some(old)) = (result, unsafe { old.as_mut() })
         && old.sa_sigaction == ours()
     {
-        old.sa_sigaction = before;
-        if flags_before & libc::SA_SIGINFO == 0 {
-            old.sa_flags &= !libc::SA_SIGINFO;
-        }
+        show_programs(old, before, flags_before);
     }
     result
+}
+
+/// Puts into an action with our handler what the program registered: its handler, and whether that takes a siginfo.
+fn show_programs(action: &mut Action, handler: usize, flags: c_int) {
+    action.sa_sigaction = handler;
+    if flags & libc::SA_SIGINFO == 0 {
+        action.sa_flags &= !libc::SA_SIGINFO;
+    }
 }
 
 /// sigaction(2) in a vfork(2) child: its dispositions are its own, and what we note is its parent's. So its handlers run without ours before them.
@@ -446,10 +451,7 @@ unsafe fn sigaction_of_child(signal: c_int, action: *const Action, old: *mut Act
             *old = FAULTS.with(signal, |now| *now);
         } else {
             let place = signal as usize % SIGNALS;
-            old.sa_sigaction = HANDLERS[place].load(Ordering::Acquire);
-            if FLAGS[place].load(Ordering::Acquire) as c_int & libc::SA_SIGINFO == 0 {
-                old.sa_flags &= !libc::SA_SIGINFO;
-            }
+            show_programs(old, HANDLERS[place].load(Ordering::Acquire), FLAGS[place].load(Ordering::Acquire) as c_int);
         }
     }
     result

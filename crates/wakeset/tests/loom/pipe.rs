@@ -3,36 +3,13 @@
 use super::*;
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use wakeset::{Error, Piece, Pipe, Room, WaitQueue};
+use wakeset::{Error, Piece, WaitQueue};
 
-/// Both ends of a pipe, as one source.
-struct Both {
-    pipe: Pipe,
-    life: u32,
-    queue: WaitQueue,
-}
-
-impl Source for Both {
-    fn poll(&self) -> Events {
-        match self.pipe.look(self.life) {
-            Some(look) if look.len != 0 => Events::IN,
-            _ => Events::empty(),
-        }
-    }
-
-    fn wait_queue(&self) -> &WaitQueue {
-        &self.queue
-    }
-}
+#[path = "../common/pipe_ends.rs"]
+mod pipe_ends;
+use pipe_ends::Both;
 
 impl Both {
-    fn new() -> Self {
-        let pipe = Pipe::new();
-        let life = pipe.next_life();
-        pipe.unseal(life, Room::Pages);
-        Self { pipe, life, queue: WaitQueue::new() }
-    }
-
     fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         self.pipe.try_write(self.life, bytes)?;
         self.queue.wake_published(Events::IN);

@@ -244,12 +244,11 @@ mod shared {
         (world, other)
     }
 
-    /// Catches a slot that is read before it is written, and one side that sleeps though the other has moved on.
-    #[test]
-    fn each_event_comes_once_and_whole() {
-        explore(3, || {
+    /// Two events through a ring of so many slots.
+    fn two_events_come(slots: u32) {
+        explore(3, move || {
             let (world, _other) = with_two(Events::IN | Events::ET);
-            let mut writer = RingWriter::new(&world.set, 2).unwrap();
+            let mut writer = RingWriter::new(&world.set, slots).unwrap();
             let mut reader = writer.reader();
             let taken = thread::spawn(move || [take_waiting(&mut reader), take_waiting(&mut reader)]);
             pump(&mut writer, 2);
@@ -257,17 +256,16 @@ mod shared {
         });
     }
 
+    /// Catches a slot that is read before it is written, and one side that sleeps though the other has moved on.
+    #[test]
+    fn each_event_comes_once_and_whole() {
+        two_events_come(2);
+    }
+
     /// The same with a single slot: catches one that is written again before it has been read.
     #[test]
     fn a_full_ring_waits_for_its_reader() {
-        explore(3, || {
-            let (world, _other) = with_two(Events::IN | Events::ET);
-            let mut writer = RingWriter::new(&world.set, 1).unwrap();
-            let mut reader = writer.reader();
-            let taken = thread::spawn(move || [take_waiting(&mut reader), take_waiting(&mut reader)]);
-            pump(&mut writer, 2);
-            assert_eq!(taken.join().unwrap(), [1, 2]);
-        });
+        two_events_come(1);
     }
 
     /// Catches a level that is written again before it has been taken, and one that is not afterwards.

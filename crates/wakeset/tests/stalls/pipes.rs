@@ -4,26 +4,11 @@ use crate::trap::{Beside, Place, Progress, Thread};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use wakeset::{Engine, Event, EventPoll, Events, Piece, Pipe, Room, Source, Timeout, WaitQueue};
+use wakeset::{Engine, Event, EventPoll, Events, Piece, Source, Timeout};
 
-struct Both {
-    pipe: Pipe,
-    life: u32,
-    queue: WaitQueue,
-}
-
-impl Source for Both {
-    fn poll(&self) -> Events {
-        match self.pipe.look(self.life) {
-            Some(look) if look.len != 0 => Events::IN,
-            _ => Events::empty(),
-        }
-    }
-
-    fn wait_queue(&self) -> &WaitQueue {
-        &self.queue
-    }
-}
+#[path = "../common/pipe_ends.rs"]
+mod pipe_ends;
+use pipe_ends::Both;
 
 struct World {
     set: EventPoll,
@@ -35,10 +20,7 @@ struct World {
 impl World {
     fn new() -> Arc<Self> {
         let set = EventPoll::new(&Engine::new()).unwrap();
-        let pipe = Pipe::new();
-        let life = pipe.next_life();
-        pipe.unseal(life, Room::Pages);
-        let both = Arc::new(Both { pipe, life, queue: WaitQueue::new() });
+        let both = Arc::new(Both::new());
         // SAFETY: the world closes the queue before it goes.
         unsafe { set.add_source(5, &*both as &dyn Source, Event::new(Events::IN | Events::ET, 1)) }.unwrap();
         Arc::new(Self { set, both, written: Mutex::default(), read: Mutex::default() })
