@@ -679,8 +679,11 @@ pub(crate) fn renumber(fd: c_int, new: c_int) {
 pub(crate) fn forget_in_child() {
     SETS.iter().for_each(|place| place.store(ptr::null_mut(), Ordering::SeqCst));
     ACTIVE.store(0, Ordering::SeqCst);
-    // SAFETY: a forked child has one thread, which is not in here.
-    unsafe { *PARKED.rings.get() = [None; MOST_PARKED] };
+    // SAFETY: a forked child has one thread, which is not in here. Another of its parent's may have been.
+    unsafe {
+        PARKED.lock.free_in_child();
+        *PARKED.rings.get() = [None; MOST_PARKED];
+    }
 }
 
 /// epoll_ctl(2) on a descriptor of the kernel's; `None` if the kernel epoll has to do it.
@@ -1074,5 +1077,44 @@ fn look(entries: &mut [libc::pollfd]) {
         for entry in entries {
             entry.revents = sys::poll_now(entry.fd, entry.events);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fork;
+    use std::sync::Barrier;
+    extern crate std;
+
+    /// A child in which the lock was still another thread's hung at its first set with polls.
+    #[test]
+    fn a_fork_while_another_thread_parks_leaves_the_child_a_free_lock() {
+        let (held, forked) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                PARKED.with(|_| {
+                    held.wait();
+                    forked.wait();
+                });
+            });
+            held.wait();
+            let forking = fork::prepare();
+            // SAFETY: the child makes system calls, and looks at a lock.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                forking.in_child();
+                let free = PARKED.lock.try_lock();
+                // SAFETY: ends this process.
+                unsafe { libc::_exit(c_int::from(!free)) };
+            }
+            forking.in_parent();
+            forked.wait();
+            assert!(child > 0);
+            let mut status = -1;
+            // SAFETY: a place for the status.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the lock is taken");
+        });
     }
 }

@@ -324,6 +324,15 @@ impl SectionLock {
         self.0.unlock();
         Section::leave();
     }
+
+    /// As [`RawLock::free_in_child`]. It leaves no section.
+    ///
+    /// # Safety
+    /// The same.
+    pub(crate) unsafe fn free_in_child(&self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.free_in_child() };
+    }
 }
 
 impl Default for SectionLock {

@@ -77,6 +77,14 @@ impl RawLock {
         }
     }
 
+    /// Frees the lock, whoever holds it: for a forked child, where the holder may be a thread that does not exist.
+    ///
+    /// # Safety
+    /// This is the only thread, and it goes on with nothing that it does under this lock.
+    pub unsafe fn free_in_child(&self) {
+        self.0.word().store(FREE, Ordering::Release);
+    }
+
     /// Whether nobody holds it or waits for it.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
@@ -235,12 +243,13 @@ impl<T> ScanLock<T> {
         Self { raw: RawLock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Frees the lock, whoever holds it: for a forked child, where the holder may be a thread that does not exist.
+    /// As [`RawLock::free_in_child`].
     ///
     /// # Safety
     /// This is the only thread, and it holds no guard of this lock that it still drops or uses.
     pub unsafe fn free_in_child(&self) {
-        self.raw.0.word().store(FREE, Ordering::Release);
+        // SAFETY: the caller's contract.
+        unsafe { self.raw.free_in_child() };
     }
 
     /// Takes the lock, sleeping if need be.
