@@ -233,7 +233,8 @@ impl<C: Choices> Generator<'_, C> {
     /// Mostly one that is soon full.
     fn ring(&mut self, set: u8, ops: &mut Vec<Op>) {
         let entries = self.choices.one_of(&[1, 1, 2, 2, 4, 8, 32, 32]);
-        ops.push(Op::Ring { set, entries });
+        let polls = self.style.kernel && self.choices.once_in(3);
+        ops.push(Op::Ring { set, entries, polls });
     }
 
     fn make_source(&mut self, ops: &mut Vec<Op>) {

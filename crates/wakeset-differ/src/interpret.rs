@@ -288,6 +288,7 @@ impl<W: World> Interpreter<W> {
             }
             Op::Close { slot } => {
                 let number = self.number(slot);
+                self.before_close(number, sink);
                 let result = self.call(Sysno::close, &[number as usize]);
                 if result == 0 {
                     self.model.closed(number);
@@ -479,11 +480,11 @@ impl<W: World> Interpreter<W> {
                 self.model.batch_ended();
                 batch.iter().filter(|command| command.result == 0).count() as isize
             }
-            Op::Ring { set, entries } => {
+            Op::Ring { set, entries, polls } => {
                 let set = self.number(set);
                 self.no_bell(set)?;
-                self.model.ringed(set, entries);
-                self.world.ring(set, entries.into());
+                self.model.ringed(set, entries, polls);
+                self.world.ring(set, entries.into(), polls);
                 0
             }
             Op::Wait { set, room, patience, call, at } => {
@@ -670,7 +671,7 @@ impl<W: World> Interpreter<W> {
                 if self.is_reserved(to) {
                     return None;
                 }
-                self.before_onto(old, onto(to, 0));
+                self.before_onto(old, onto(to, 0), sink);
                 self.call(Sysno::dup2, &[number, new(to)])
             }
             Duplication::OntoSlot(to) => {
@@ -678,7 +679,7 @@ impl<W: World> Interpreter<W> {
                 if self.is_reserved(to) {
                     return None;
                 }
-                self.before_onto(old, onto(to, 0));
+                self.before_onto(old, onto(to, 0), sink);
                 self.call(Sysno::dup2, &[number, new(to)])
             }
             Duplication::OntoSlotWith(to, flags) => {
@@ -686,7 +687,7 @@ impl<W: World> Interpreter<W> {
                 if self.is_reserved(to) {
                     return None;
                 }
-                self.before_onto(old, onto(to, flags));
+                self.before_onto(old, onto(to, flags), sink);
                 self.call(Sysno::dup3, &[number, new(to), flags as usize])
             }
             Duplication::Passed | Duplication::PassedAndClosed => {
@@ -710,12 +711,25 @@ impl<W: World> Interpreter<W> {
     }
 
     /// dup2(2) moves what it duplicates and what it replaces, if it does anything.
-    fn before_onto(&mut self, old: c_int, new: Option<c_int>) {
+    fn before_onto(&mut self, old: c_int, new: Option<c_int>, sink: &mut impl Sink) {
         if let Some(new) = new
             && self.model.is_open(old)
         {
+            self.before_close(new, sink);
             self.model.moves(old);
             self.model.moves(new);
+        }
+    }
+
+    /// A close ends a watch in an io_uring also where another number stands for the same file (SEMANTICS.md, 71): then it is removed before.
+    fn before_close(&mut self, number: c_int, sink: &mut impl Sink) {
+        while let Some(set) = self.model.polls_one_of_several(number) {
+            let result = self.ctl(set, EPOLL_CTL_DEL, number, 0, true, 0);
+            let op = Op::Ctl { set: 0, op: EPOLL_CTL_DEL, target: 0, events: 0, data: 0, at: At::Good };
+            sink.outcome(&op, result, (set as u64) << 32 | number as u64);
+            if result != 0 {
+                return;
+            }
         }
     }
 
@@ -747,6 +761,7 @@ impl<W: World> Interpreter<W> {
             self.rearm(sink);
             // The message is a descriptor too, for the model: it keeps the description open.
             self.model.duplicated(old, IN_FLIGHT);
+            self.before_close(old, sink);
             let result = self.call(Sysno::close, &[old as usize]);
             self.model.closed(old);
             sink.outcome(&Op::CloseAll, result, old as u64);
@@ -830,6 +845,8 @@ impl<W: World> Interpreter<W> {
         let gathering = if room > 0 { self.model.gathering(set) } else { Gathering::None };
         let at = match at {
             At::Before(n) if gathering != Gathering::None && n > 0 => At::Good,
+            // What it had no memory to store goes behind what the next filling finds (SEMANTICS.md, 66); a bell alone finds no memory either (75).
+            _ if room > 0 && (gathering == Gathering::Count || self.model.polls(set)) => At::Good,
             at => at,
         };
         let (room, at) = match (gathering, order) {

@@ -92,6 +92,8 @@ struct Description {
     scrambled: bool,
     /// Of a set: the slots of its event ring, where the side has such a thing; 0 for none.
     ring: u8,
+    /// Of a set: its sockets are, or were, watched through an io_uring.
+    polls: bool,
     watches: Vec<Watch>,
 }
 
@@ -109,6 +111,7 @@ impl Description {
             kernel_edges: false,
             scrambled: false,
             ring: 0,
+            polls: false,
             watches: Vec::new(),
         }
     }
@@ -513,10 +516,11 @@ impl Model {
     }
 
     /// A set is about to have an event ring.
-    pub fn ringed(&mut self, epfd: i32, entries: u8) {
+    pub fn ringed(&mut self, epfd: i32, entries: u8, polls: bool) {
         if let Some(set) = self.at(epfd).filter(|set| self.is_set(*set)) {
             let it = &mut self.descriptions[set];
             it.ring = if it.ring == 0 { entries } else { it.ring };
+            it.polls |= polls;
             self.gathering(epfd);
         }
     }
@@ -525,11 +529,28 @@ impl Model {
     /// levels that were taken meanwhile (SEMANTICS.md, 66).
     pub fn gathering(&mut self, epfd: i32) -> Gathering {
         let gathering = self.gathering_by_size(epfd);
-        if let (Gathering::News, Some(set)) = (gathering, self.at(epfd)) {
-            // Levels go round a different number of times.
+        if let Some(set) = self.at(epfd)
+            && (gathering == Gathering::News || self.descriptions[set].polls)
+        {
+            // Levels go round a different number of times; what an io_uring watches has an order of its own.
             self.scramble(set);
         }
         gathering
+    }
+
+    /// Whether the set's sockets are, or were, watched through an io_uring.
+    pub fn polls(&self, epfd: i32) -> bool {
+        self.at(epfd).is_some_and(|set| self.descriptions[set].polls)
+    }
+
+    /// A set with polls that watches this number, which is not the only one of its file.
+    pub fn polls_one_of_several(&self, number: i32) -> Option<i32> {
+        let target = self.at(number).filter(|target| self.descriptions[*target].refs > 1)?;
+        let is_it = |watch: &Watch| watch.number == number && usize::from(watch.description) == target;
+        self.open.iter().copied().find(|epfd| {
+            let set = self.at(*epfd).map(|set| &self.descriptions[set]);
+            set.is_some_and(|set| set.polls && set.watches.iter().any(is_it))
+        })
     }
 
     fn gathering_by_size(&self, epfd: i32) -> Gathering {
@@ -655,15 +676,18 @@ impl Model {
         for set in bits(self.live) {
             for i in 0..self.descriptions[set].watches.len() {
                 let watch = self.descriptions[set].watches[i];
-                if moved & (1 << watch.description) == 0 {
+                let it = &mut self.descriptions[set];
+                // What the set's io_uring watches goes into its kernel epoll (known difference 73).
+                let polled = it.polls && moved & (1 << set) != 0 && watch.events & ET != 0;
+                if moved & (1 << watch.description) == 0 && !polled {
                     continue;
                 }
-                let it = &mut self.descriptions[set];
                 it.kernel_edges |= watch.events & (ET | ONESHOT) != 0;
                 let is_stream = self.descriptions[usize::from(watch.description)].kind == Kind::Stream;
                 // A disarmed watch of a stream hears of its end (known difference 50).
                 let disarmed = watch.events & ONESHOT != 0 && is_stream;
-                if disarmed || watch.events & ET != 0 && !(alone && (edges_before | mixed) & (1 << set) == 0) {
+                if polled || disarmed || watch.events & ET != 0 && !(alone && (edges_before | mixed) & (1 << set) == 0)
+                {
                     // Armed anew it is ready from now on here, and from the move on there.
                     self.scramble(set);
                     let depth = self.depth(set);

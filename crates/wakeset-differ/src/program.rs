@@ -151,7 +151,13 @@ pub enum Op {
     /// Several epoll_ctl(2), in one call where the side has one; with `stop` none behind an error.
     Batch { set: u8, stop: bool, commands: [Command; BATCH] },
     /// An event ring of so many slots, where the side has rings. The kernel has none, and the same events.
-    Ring { set: u8, entries: u8 },
+    /// With `polls` its sockets are watched through an io_uring.
+    Ring {
+        set: u8,
+        entries: u8,
+        #[serde(default)]
+        polls: bool,
+    },
     /// epoll_wait(2) and its kin.
     Wait { set: u8, room: i32, patience: Patience, call: WaitCall, at: At },
     /// fcntl(2) with `F_SETFL`, or ioctl(2) with `FIONBIO`.

@@ -106,7 +106,10 @@ fn plainer(op: Op) -> Vec<Op> {
             });
             alone.chain([Op::Batch { set, stop: false, commands }]).chain(fewer).collect()
         }
-        Op::Ring { set, .. } => vec![Op::Ring { set, entries: 1 }, Op::Ring { set, entries: 32 }],
+        Op::Ring { set, polls, .. } => [false, polls]
+            .into_iter()
+            .flat_map(|polls| [1, 32].map(|entries| Op::Ring { set, entries, polls }))
+            .collect(),
         Op::Wait { set, room, patience, call, at } => vec![
             Op::Wait { set, room: 64, patience: none, call: WaitCall::Wait, at: good },
             Op::Wait { set, room, patience: none, call: WaitCall::Wait, at: good },

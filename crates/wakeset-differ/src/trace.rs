@@ -292,7 +292,7 @@ fn all_kinds() -> impl Iterator<Item = Op> {
         Op::Batch { set: 0, stop: false, commands: [command; BATCH] },
         Op::Timer { slot: 0, flags: 0 },
         Op::SetTimer { slot: 0, time: crate::program::Time::Past, at },
-        Op::Ring { set: 0, entries: 0 },
+        Op::Ring { set: 0, entries: 0, polls: false },
     ]
     .into_iter()
 }

@@ -79,9 +79,9 @@ pub trait World {
         }
     }
 
-    /// Gives a set an event ring, if the side has such a thing.
-    fn ring(&mut self, set: i32, entries: usize) {
-        let _ = (set, entries);
+    /// Gives a set an event ring, and `polls` if so wished, where the side has such things.
+    fn ring(&mut self, set: i32, entries: usize, polls: bool) {
+        let _ = (set, entries, polls);
     }
 
     /// A program begins. `by_number`: by way of syscall(2), if there is a choice.

@@ -707,7 +707,12 @@ pub(crate) fn epoll_ctl(set: &FdSet, op: c_int, fd: c_int, asked: Event) -> Opti
         }
         let watched = inner.watch(fd)?.state & WATCHED != 0;
         match op {
-            EPOLL_CTL_ADD if watched => Some(Err(Errno::EEXIST)),
+            EPOLL_CTL_ADD if watched => {
+                // In this order, as epoll_ctl(2).
+                let exclusive = asked.events.contains(Events::EXCLUSIVE);
+                let invalid = exclusive && !Events::EXCLUSIVE_OK.contains(asked.events);
+                Some(Err(if invalid { Errno::EINVAL } else { Errno::EEXIST }))
+            }
             EPOLL_CTL_ADD if suits => inner.add(set, fd, asked),
             EPOLL_CTL_MOD if watched => inner.modify(set, fd, asked),
             EPOLL_CTL_DEL if watched => {

@@ -48,7 +48,7 @@ impl Events {
     /// Reported whether asked for or not.
     pub const ALWAYS: Self = Self::ERR.union(Self::HUP);
     /// What may stand beside `EXCLUSIVE` in an add.
-    pub(crate) const EXCLUSIVE_OK: Self =
+    pub const EXCLUSIVE_OK: Self =
         Self::IN.union(Self::OUT).union(Self::ALWAYS).union(Self::WAKEUP).union(Self::ET).union(Self::EXCLUSIVE);
 }
 

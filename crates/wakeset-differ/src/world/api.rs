@@ -122,8 +122,9 @@ impl World for Api {
         assert_eq!(succeeded, Ok(commands.iter().filter(|command| command.result == 0).count()));
     }
 
-    fn ring(&mut self, set: c_int, entries: usize) {
-        let _ = wakeset_fd::ring_setup(set, entries);
+    fn ring(&mut self, set: c_int, entries: usize, polls: bool) {
+        let flags = if polls { wakeset_fd::RING_POLL } else { 0 };
+        let _ = wakeset_fd::ring_setup_with(set, entries, flags);
     }
 
     fn fork(&mut self) {

@@ -263,7 +263,7 @@ impl<R: ReadyList + 'static> World for Rust<R> {
         outcome.unwrap_or_else(|errno| -(errno as isize))
     }
 
-    fn ring(&mut self, epfd: c_int, entries: usize) {
+    fn ring(&mut self, epfd: c_int, entries: usize, _polls: bool) {
         if let Ok(set) = self.set(epfd as usize) {
             let _ = set.make_ring(entries);
         }

@@ -200,8 +200,8 @@ impl<W: World> World for Wrong<W> {
         }
     }
 
-    fn ring(&mut self, set: c_int, entries: usize) {
-        self.side.ring(set, entries);
+    fn ring(&mut self, set: c_int, entries: usize, polls: bool) {
+        self.side.ring(set, entries, polls);
     }
 
     fn fork(&mut self) {
