@@ -850,7 +850,7 @@ impl<W: World> Interpreter<W> {
             at => at,
         };
         let (room, at) = match (gathering, order) {
-            (Gathering::Room, _) => (room.max(ROOM), at),
+            (Gathering::Room, Order::Whole) => (room.max(ROOM), at),
             (Gathering::Count, _) => (room.min(GATHERED), at),
             (Gathering::None, Order::Whole) => (room, at),
             _ if room <= 0 => (room, at),

@@ -534,6 +534,9 @@ impl Model {
         {
             // Levels go round a different number of times; what an io_uring watches has an order of its own.
             self.scramble(set);
+        } else if let (true, Some(set)) = (gathering != Gathering::None, self.at(epfd)) {
+            // It looks at the sets below when it is filled, not when it is waited in.
+            self.scramble_below(set);
         }
         gathering
     }
