@@ -415,14 +415,11 @@ const POLLED: u32 = 0x27df & !ALWAYS;
 /// Told unasked.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
-/// The wake-ups that a poll for `events` has to hear of. A source says what it has in more bits than one, and of these io_uring does not heed
-/// `POLLPRI`.
+/// The wake-ups that a poll for `events` has to hear of: those that Linux's epoll would, and no other, or an edge would be reported twice. io_uring does not
+/// heed `POLLPRI`, which no socket says without `POLLIN` or `POLLERR`.
 fn wake_ups_for(events: u32) -> u32 {
-    /// IN, PRI, RDNORM, RDBAND, MSG, RDHUP.
-    const READ: u32 = 0x24c3;
-    /// OUT, WRNORM, WRBAND.
-    const WRITE: u32 = 0x0304;
-    [READ, WRITE].into_iter().filter(|half| events & half != 0).fold(ALWAYS, |all, half| all | half)
+    let urgent = if events & libc::EPOLLPRI as u32 != 0 { libc::EPOLLIN as u32 } else { 0 };
+    events & POLLED | ALWAYS | urgent
 }
 
 /// Whether it is a socket that does not listen.

@@ -37,6 +37,7 @@ on_both!(
     half_a_pipe_read_is_a_level_and_no_edge,
     the_write_end_of_a_pipe_has_edges_of_its_own,
     urgent_data_is_an_exceptional_condition,
+    data_is_no_edge_of_a_watch_for_the_end,
     hang_up_leaves_what_was_sent,
     whatever_can_be_polled_can_be_watched,
     a_server_as_the_page_has_it,
@@ -516,6 +517,18 @@ fn urgent_data_is_an_exceptional_condition<B: Backend>() {
     let mut got = set.ready();
     got.sort_unstable();
     assert_eq!(got, [(1, PRI), (2, IN)]);
+}
+
+fn data_is_no_edge_of_a_watch_for_the_end<B: Backend>() {
+    let set = Set::<B>::new();
+    let (here, mut there) = tcp_pair();
+    here.shutdown(std::net::Shutdown::Read).unwrap();
+    set.add(&here.as_raw_fd(), RDHUP | ET, 1);
+    assert_eq!(set.ready(), [(1, RDHUP)]);
+    there.write_all(b"unread").unwrap();
+    assert_eq!(set.ready(), []);
+    there.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(set.wait(4, LONG), Ok(vec![(1, RDHUP)]));
 }
 
 fn hang_up_leaves_what_was_sent<B: Backend>() {
