@@ -455,6 +455,10 @@ fn add_kernel_watch(set: &FdSet, op: c_int, fd: c_int, event: *const epoll_event
         let result = turns::epoll_ctl(set, op, fd, event, asked);
         if result.is_ok() {
             note_known_watch(set);
+            if set.polls.are_active() && !polls::are_for_me(set) {
+                // The set has got polls while we were at it, and takes them for all it watches.
+                polls::give_up(set);
+            }
         }
         return Some(Done(result));
     }

@@ -416,6 +416,32 @@ fn where_io_uring_is_not_allowed_the_events_are_the_same() {
     }
 }
 
+/// While the first socket made the io_uring another thread added something to the kernel epoll, where no look came from then on.
+#[test]
+fn what_another_thread_adds_meanwhile_is_looked_at() {
+    let _alone = alone();
+    for round in 0..50 {
+        let (set, (one, _other), (late, mut far)) = (Set::new(64), pair(), pair());
+        far.write_all(b"x").unwrap();
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                for _ in 0..round * 50 {
+                    std::hint::spin_loop();
+                }
+                set.add(&late, IN | ET, 2);
+            });
+            start.wait();
+            set.add(&one, IN, 1);
+        });
+        assert_eq!(set.ready(), [(2, IN)], "round {round}");
+        set.close();
+        close(one);
+        close(late);
+    }
+}
+
 /// Each write is answered by one report; a lost wake-up ends in a wait that finds nothing for half a minute.
 #[test]
 fn no_wake_up_is_lost() {
