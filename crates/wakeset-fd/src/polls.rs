@@ -753,14 +753,14 @@ pub(crate) fn take(set: &FdSet, place: *mut epoll_event, room: usize, fault: imp
         give_up(set);
         return 0;
     }
-    let (n, broken) = polls.with(|inner| {
+    let (n, goes_on) = polls.with(|inner| {
         if !polls.are_active() || !inner.is_alive() {
-            return (0, false);
+            return (0, true);
         }
-        let n = inner.take(place, room, fault);
-        (n, inner.broken)
+        let (n, sees) = inner.take(place, room, fault);
+        (n, sees && !inner.broken)
     });
-    if broken {
+    if !goes_on {
         give_up(set);
     }
     n
@@ -1008,8 +1008,9 @@ impl Inner {
         self.broken = false;
     }
 
-    fn take(&mut self, place: *mut epoll_event, room: usize, fault: impl FnOnce()) -> usize {
-        let Some(ring) = self.ring else { return 0 };
+    /// As [`take`]; and whether poll(2) says what is ready. Where it does not the kernel epoll has to.
+    fn take(&mut self, place: *mut epoll_event, room: usize, fault: impl FnOnce()) -> (usize, bool) {
+        let Some(ring) = self.ring else { return (0, true) };
         self.collect();
         if ring.has_work() {
             // Whatever is in line: an event whose wake-up is still to be heard of would be reported twice.
@@ -1036,7 +1037,9 @@ impl Inner {
                 asked[n] = libc::pollfd { fd, events: (watch.events & POLLED) as i16, revents: 0 };
                 n += 1;
             }
-            look(&mut asked[..n]);
+            if !look(&mut asked[..n]) {
+                return (taken, false);
+            }
             for i in 0..n {
                 let entry = asked[i];
                 let Some(watch) = self.watch(entry.fd) else { continue };
@@ -1053,7 +1056,7 @@ impl Inner {
                         self.line_up(entry.fd);
                     }
                     fault();
-                    return taken;
+                    return (taken, true);
                 }
                 taken += 1;
                 if is_level {
@@ -1061,25 +1064,22 @@ impl Inner {
                 }
             }
         }
-        taken
+        (taken, true)
     }
 }
 
-/// poll(2) of all at this moment.
-fn look(entries: &mut [libc::pollfd]) {
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    if entries.is_empty() {
-        return;
-    }
-    let said =
-        sys::raw!(ppoll, entries.as_mut_ptr(), entries.len(), &raw const now, ptr::null::<u8>(), sys::SIGSET_BYTES);
-    // EINTR: none of them has anything, and a signal is on its way.
-    if !matches!(said, Ok(_) | Err(Errno::EINTR)) {
-        // No memory for so many at once.
-        for entry in entries {
-            entry.revents = sys::poll_now(entry.fd, entry.events);
-        }
-    }
+/// poll(2) of all at this moment; whether it says anything. Not if the process may have no descriptors (RLIMIT_NOFILE), as a sandbox demands of one that has
+/// all it needs.
+fn look(entries: &mut [libc::pollfd]) -> bool {
+    let ask = |entries: &mut [libc::pollfd]| {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let none = ptr::null::<u8>();
+        let said = sys::raw!(ppoll, entries.as_mut_ptr(), entries.len(), &raw const now, none, sys::SIGSET_BYTES);
+        // EINTR: none of them has anything, and a signal is on its way.
+        matches!(said, Ok(_) | Err(Errno::EINTR))
+    };
+    // No memory for so many at once, or more than the limit allows.
+    entries.is_empty() || ask(entries) || entries.chunks_mut(1).all(ask)
 }
 
 #[cfg(test)]

@@ -442,6 +442,24 @@ fn what_another_thread_adds_meanwhile_is_looked_at() {
     }
 }
 
+/// A sandbox that sets RLIMIT_NOFILE to 0 makes poll(2) fail, and epoll_wait(2) go on: edges were lost.
+#[test]
+fn where_poll_says_nothing_the_kernel_epoll_does() {
+    let _alone = alone();
+    without(&[libc::SYS_ppoll], libc::EINVAL, || {
+        let (set, (one, mut other), (level, mut far)) = (Set::new(64), pair(), pair());
+        set.add(&one, IN | ET, 1);
+        set.add(&level, IN, 2);
+        other.write_all(b"x").unwrap();
+        far.write_all(b"x").unwrap();
+        assert_eq!(set.ready(), [(1, IN), (2, IN)]);
+        assert_eq!(set.ready(), [(2, IN)]);
+        set.close();
+        close(one);
+        close(level);
+    });
+}
+
 /// Each write is answered by one report; a lost wake-up ends in a wait that finds nothing for half a minute.
 #[test]
 fn no_wake_up_is_lost() {
