@@ -3,13 +3,14 @@
 use crate::backend::Backend;
 use crate::objects::{
     Counter, ERR, ET, EXCLUSIVE, HUP, IN, LARGEST, LONG, MSG, ONESHOT, OUT, PRI, RDBAND, RDHUP, RDNORM, Report, Set,
-    WAKEUP, WRNORM,
+    WAKEUP, WRNORM, socket_pair,
 };
 use crate::task::{Task, ended};
-use libc::{EINVAL, ENOENT};
+use libc::{EEXIST, EINVAL, ENOENT};
 
 on_both!(
     goes_with_a_few_bits_only,
+    a_bad_second_add_is_told_of_its_bits,
     cannot_be_set_by_modify,
     cannot_be_modified,
     is_not_for_sets,
@@ -36,6 +37,16 @@ fn goes_with_a_few_bits_only<B: Backend>() {
     }
     for bits in [ONESHOT, PRI, RDHUP, RDNORM, RDBAND, WRNORM, MSG, 1 << 27] {
         assert_eq!(set.try_add(&counter, IN | bits | EXCLUSIVE, 1), Err(EINVAL), "{bits:#x}");
+    }
+}
+
+fn a_bad_second_add_is_told_of_its_bits<B: Backend>() {
+    let (set, counter, (socket, _other)) = (Set::<B>::new(), Counter::new(0), socket_pair());
+    set.add(&counter, IN, 1);
+    set.add(&socket, IN, 2);
+    for (bits, errno) in [(0, EEXIST), (EXCLUSIVE, EEXIST), (ONESHOT, EEXIST), (RDHUP | EXCLUSIVE, EINVAL)] {
+        assert_eq!(set.try_add(&counter, IN | bits, 3), Err(errno), "{bits:#x}");
+        assert_eq!(set.try_add(&socket, IN | bits, 3), Err(errno), "{bits:#x}");
     }
 }
 
