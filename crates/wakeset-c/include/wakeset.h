@@ -248,10 +248,10 @@ void ws_holders_free(ws_holders *holders);
 
 /* ---- Event rings ---- */
 
-/* Gives a set an event ring of `entries` slots, from 1 to 2^20, rounded up to a power of two, unless it has one: 1, or 0 if the set is the kernel's, where nothing
- * changes. From then on the waits of this set take in-process events from the ring, at most as many as it has slots in one call: the same events,
+/* Gives a set an event ring of `entries` slots, from 1 to 2^20, rounded up to a power of two, unless it has one: 1, or 0 if the number is the kernel's, whatever it
+ * stands for, where nothing changes. From then on the waits of this set take in-process events from the ring, at most as many as it has slots in one call: the same events,
  * without a lock that the set's threads share, and where there are any without a system call. Removals and closes wait for threads that are taking at that
- * moment. `flags`: 0 or WS_RING_POLL. Errors: EBADF, EINVAL (not a set; entries; flags), ENOMEM. MT. epoll_wait(2), io_uring(7) */
+ * moment. `flags`: 0 or WS_RING_POLL. Errors: EBADF, EINVAL (an object of ours that is no set; entries; flags), ENOMEM. MT. epoll_wait(2), io_uring(7) */
 int ws_ring_setup(int epfd, size_t entries, int flags);
 
 /* Sockets that are added from now on are watched through an io_uring where that is allowed (Linux 6.1): a wait takes what hundreds of them have in two system calls,
@@ -278,19 +278,20 @@ int ws_ring_writer_fd(const ws_ring_writer *writer);
 
 /* Writes what is ready and fits; how many. If that is none, waits until there is something, and room for it: 0 if the time is up; NULL is no time limit, and
  * one of 0 only looks. Errors: EBADF (the set's number was closed, or this is a forked child), EINTR, EINVAL, ENOMEM; EPROTO: the reader says that it has
- * taken what there never was, and nothing more is written. MT-one. epoll_wait(2) */
+ * taken what there never was, and as long as it does nothing is written. MT-one. epoll_wait(2) */
 ssize_t ws_ring_writer_pump(ws_ring_writer *writer, const struct timespec *timeout);
 
 /* Ends the writer, before its set is closed; NULL is none. The reader can still take what is there, and is not told. MT-one. */
 void ws_ring_writer_destroy(ws_ring_writer *writer);
 
 /* Maps the memory behind a descriptor that another process has passed on; the descriptor may be closed afterwards. One reader for a ring; after
- * fork(2) parent or child may go on with it, not both. Errors: EBADF, EINVAL (it is no such memory), ENOMEM. MT. mmap(2) */
+ * fork(2) parent or child may go on with it, not both. Errors: EACCES and EPERM (it may not be written to), EBADF, EINVAL (it is no such
+ * memory), ENOMEM. MT. mmap(2) */
 ws_ring_reader *ws_ring_reader_open(int fd);
 
 /* Takes events; how many, at most `maxevents`. If there are none, waits for one: 0 if the time is up; NULL is no time limit, and one of 0 only looks. Makes no
  * system call unless it, or the writer, sleeps. A writer that is gone is not noticed: give a limit, or watch a socket to it.
- * Errors: EINTR, EINVAL; EPROTO: the writer says that it has written what cannot be, and nothing more is taken. MT-one. epoll_wait(2) */
+ * Errors: EINTR, EINVAL; EPROTO: the writer says that it has written what cannot be, and as long as it does nothing is taken. MT-one. epoll_wait(2) */
 int ws_ring_reader_take(ws_ring_reader *reader, struct epoll_event *events, int maxevents, const struct timespec *timeout);
 
 /* Unmaps the memory; NULL is none. MT-one. */

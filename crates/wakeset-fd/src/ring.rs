@@ -43,7 +43,8 @@ pub const RING_POLL: c_int = 1;
 ///
 /// The io_uring serves the thread that makes this call. When another waits in the set or changes it, closes a watched number, or forks, or the set is
 /// duplicated, put into another or handed out, what it watches goes to the set's kernel epoll, for good; that takes some tens of
-/// milliseconds if it is another thread's doing, and may end a system call of this thread with EINTR.
+/// milliseconds if it is another thread's doing, and may end a system call of this thread with EINTR. So does a close of each set from the
+/// seventeenth on that a thread has.
 ///
 /// `EPOLLONESHOT`, `EPOLLEXCLUSIVE` and `EPOLLWAKEUP`, listeners, what is no socket, and more watches than `entries` (64 to 4,096) are the kernel epoll's
 /// as before. Needs Linux 6.1; elsewhere, and where io_uring is not allowed, everything is.

@@ -85,7 +85,7 @@ impl Writer {
     /// Writes what is ready and fits, without waiting; how many.
     ///
     /// # Errors
-    /// EBADF: the number stands for another set by now. EPROTO: what the reader says it has taken cannot be, now or later. ENOMEM.
+    /// EBADF: the number stands for another set by now. EPROTO: what the reader says it has taken cannot be; nothing is written as long as it says so. ENOMEM.
     pub fn pump(&mut self) -> Result<usize, Errno> {
         match self.way()? {
             Way::Direct => {
