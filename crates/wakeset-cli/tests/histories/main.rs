@@ -131,6 +131,8 @@ fn interposed() {
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(output.status.success() && text.contains("1 passed"), "under `wakeset run`, {}:\n{text}", output.status);
+    let complaint = text.lines().find(|line| line.starts_with("wakeset: "));
+    assert_eq!(complaint, None, "under `wakeset run`");
     let own_lines = text.lines().filter(|line| line.starts_with("kernel: ") || line.contains("... kernel: "));
     own_lines.for_each(|line| println!("interposed {}", line.trim_start_matches("test kernel ... ")));
 }

@@ -9,7 +9,7 @@ use libc::{c_int, epoll_event};
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,12 +23,29 @@ const DUPLICATES: c_int = 200;
 /// What the threads share. Only numbers: what they stand for is the world's.
 struct Shared {
     plan: Plan,
-    /// What a target is watched and read by.
-    numbers: Vec<AtomicI32>,
-    /// What it is written by.
-    write_numbers: Vec<AtomicI32>,
+    numbers: Vec<Numbers>,
     descriptions: AtomicU64,
     go: AtomicBool,
+}
+
+/// A target's two numbers in one word. Of a source that is closed and made anew beside a writer, the old number and the new
+/// are both some number: a write by one of them, logged as one by the other, is a unit in the wrong source.
+struct Numbers(AtomicU64);
+
+impl Numbers {
+    fn none() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+
+    /// What it is watched and read by, and what it is written by.
+    fn load(&self) -> (c_int, c_int) {
+        let both = self.0.load(Ordering::Relaxed);
+        ((both >> 32) as c_int, both as c_int)
+    }
+
+    fn store(&self, number: c_int, write_number: c_int) {
+        self.0.store(u64::from(number as u32) << 32 | u64::from(write_number as u32), Ordering::Relaxed);
+    }
 }
 
 /// What a round came to.
@@ -69,7 +86,7 @@ impl<W: World> Actor<W> {
     }
 
     fn number(&self, target: usize) -> c_int {
-        self.shared.numbers[target].load(Ordering::Relaxed)
+        self.shared.numbers[target].load().0
     }
 
     fn kind(&self, target: usize) -> Kind {
@@ -100,8 +117,7 @@ impl<W: World> Actor<W> {
         if kind != Kind::Pipe {
             write_number = number;
         }
-        self.shared.numbers[target].store(number, Ordering::Relaxed);
-        self.shared.write_numbers[target].store(write_number, Ordering::Relaxed);
+        self.shared.numbers[target].store(number, write_number);
     }
 
     fn close(&mut self, target: usize) {
@@ -113,10 +129,10 @@ impl<W: World> Actor<W> {
     }
 
     fn write(&mut self, target: usize, units: u64) -> Result<u64, Errno> {
-        let fd = self.shared.write_numbers[target].load(Ordering::Relaxed);
+        let (number, fd) = self.shared.numbers[target].load();
         let pipe = self.kind(target) == Kind::Pipe;
         // Logged by the number it is watched by, which stands for the same units.
-        let with = With { fd: self.number(target), target: fd, ..With::default() };
+        let with = With { fd: number, target: fd, ..With::default() };
         let result = self.writer.call(What::Write, with, |_| {
             let bytes = units.to_ne_bytes();
             let len = if pipe { units as usize } else { 8 };
@@ -459,7 +475,7 @@ fn describe<W: World>(shared: &Shared, threads: &[Arc<Progress>], main: &mut Act
     }
     for (target, kind) in shared.plan.targets.iter().enumerate() {
         let left = balance(threads, target);
-        let number = shared.numbers[target].load(Ordering::Relaxed);
+        let (number, _) = shared.numbers[target].load();
         let mortal = if kind.mortal { ", mortal" } else { "" };
         let _ = writeln!(text, "  target {target}: {:?} under number {number}{mortal}, {left} units left", kind.kind);
     }
@@ -518,8 +534,7 @@ impl Drop for Done {
 pub fn run<W: World>(plan: Plan, seed: u64) -> Result<Outcome, String> {
     let targets = plan.targets.len();
     let shared = Arc::new(Shared {
-        numbers: (0..targets).map(|_| AtomicI32::new(-1)).collect(),
-        write_numbers: (0..targets).map(|_| AtomicI32::new(-1)).collect(),
+        numbers: (0..targets).map(|_| Numbers::none()).collect(),
         descriptions: AtomicU64::new(0),
         go: AtomicBool::new(false),
         plan,
@@ -639,9 +654,9 @@ pub fn run<W: World>(plan: Plan, seed: u64) -> Result<Outcome, String> {
         }
     }
     for target in 0..targets {
-        W::close(main.number(target)).expect("our own descriptor");
-        let write_number = shared.write_numbers[target].load(Ordering::Relaxed);
-        if write_number != main.number(target) {
+        let (number, write_number) = shared.numbers[target].load();
+        W::close(number).expect("our own descriptor");
+        if write_number != number {
             W::close(write_number).expect("our own descriptor");
         }
     }
