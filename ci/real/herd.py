@@ -12,8 +12,8 @@ It fails where a wake for each connection does not show: see LIMITS. With `--ord
 machine's peace (throughput, processor time) are printed and nothing more.
 
 With one client a second call of accept(2) for some connections is no herd: the client is back while the worker that served it is on its way back to its wait. That one
-finds the connection just as the one that was woken for it does. How often they meet depends on how long the machine takes to wake somebody on an idle
-processor; at real-time priority (`chrt -r 1`) they never do. `--busy` allows for more of it.
+finds the connection just as the one that was woken for it does, and does not always stand back for long enough. How often they meet depends on how long the machine
+takes to wake somebody on an idle processor; at real-time priority (`chrt -r 1`) they never do. `--busy` allows for more of it.
 """
 
 import collections
@@ -38,7 +38,7 @@ REPLY = f" GET /herd 0 {workers.NOTHING}".encode()
 
 # What is required of the medians: calls of accept(2) per request, by clients, and those below three quarters of plain's where plain has more than 1.5;
 # sleeps, as a part of plain's; and, in fifo, the busiest worker over the least busy. Plain, with one client, one worker may get nothing at all.
-LIMITS = {"accepts": {1: 1.3, 2: 1.1}, "sleeps": 0.5, "spread": {1: 3, 2: 2}}
+LIMITS = {"accepts": {1: 1.1, 2: 1.1}, "sleeps": 0.5, "spread": {1: 2, 2: 2}}
 # With --busy: still far from a herd.
 BUSY = {"accepts": {1: 1.5, 2: 1.2}, "sleeps": 0.5, "spread": {1: 4, 2: 4}}
 
@@ -206,6 +206,8 @@ def main():
     parser.add_argument("--busy", action="store_true", help="wider limits, for a machine with other things to do")
     chosen = parser.parse_args()
     names = [name for name in SERVERS if chosen.only in name]
+    if not names:
+        sys.exit(f"no server's name holds {chosen.only!r}: {', '.join(SERVERS)}")
     missing = [need for need in ("perf", *names) if not twice.find_program(need)]
     if missing:
         must = os.environ.get("WAKESET_REQUIRE_ALL") == "1"

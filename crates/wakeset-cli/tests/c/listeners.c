@@ -1309,6 +1309,44 @@ static void show_accepts(void)
 	CALL("closed", "-1 EBADF", accept(listener, NULL, NULL));
 }
 
+/* A listener's number that stands for something else, once a thread has come to expect that there is no more to accept. */
+static void show_successors(void)
+{
+	heading("accept(2) on what was a listener");
+	static const char *const names[] = {"a pair", "a pair put there", "a pipe", "datagrams", "no listener yet"};
+	static const char *const wanted[] = {"-1 EINVAL", "-1 EINVAL", "-1 ENOTSOCK", "-1 EOPNOTSUPP", "-1 EINVAL"};
+	for (int way = 0; way < 5; way++) {
+		int listener = listen_on(AF_INET), ends[2] = {-1, -1};
+		for (int round = 0; round < 40; round++) {
+			int client = connect_to(listener);
+			must(poll(&(struct pollfd){listener, POLLIN, 0}, 1, -1));
+			close(must(accept(listener, NULL, NULL)));
+			if (round < 39 && accept(listener, NULL, NULL) != -1)
+				show("no more", "-1", "a connection");
+			must(close(client));
+		}
+		/* The last round has left it on its way back. */
+		if (way != 1)
+			must(close(listener));
+		if (way < 2)
+			must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends));
+		else if (way == 2)
+			must(pipe2(ends, O_NONBLOCK));
+		else
+			ends[0] = must(socket(AF_INET, (way == 3 ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK, 0));
+		if (way == 1)
+			must(dup2(ends[0], listener));
+		else
+			yes("the same number", ends[0] == listener);
+		CALL(names[way], wanted[way], accept(listener, NULL, NULL));
+		if (way == 1)
+			must(close(listener));
+		must(close(ends[0]));
+		if (way < 3)
+			must(close(ends[1]));
+	}
+}
+
 /* With an argument it does not stop itself: a supervisor would stop with it. With "threads" it shows those and nothing else. */
 int main(int count, char **arguments)
 {
@@ -1337,6 +1375,7 @@ int main(int count, char **arguments)
 	show_last_number(1);
 	show_left();
 	show_accepts();
+	show_successors();
 	for (int family = 0; family < 3; family++)
 		for (int way = 0; way < WAYS; way++) {
 			show_threads(family, way);

@@ -15,6 +15,11 @@
 //! left is answered by a look at the listener, once that has come out so often enough. So is one that a wait told of a connection, if
 //! others are often faster: a thread that is done with a request accepts once more before it waits, and finds what another was woken for.
 //!
+//! **Standing back.** A client that is back at once wakes the next in the queue while the worker that has served it is on its way back, and both find the
+//! connection: often within the same few microseconds, because what lets the one go on, the client's going to sleep, is also what gives the other a processor. So
+//! who comes back and finds a connection that he was not woken for leaves it alone for [`STAND_BACK`], if that has often been another's ([`BEHIND`]).
+//! Nothing depends on it: who was woken may be dead, and if it is still there then it is taken.
+//!
 //! **accept(2) that blocks** is the kernel's, which wakes one thread for a connection, in order. But a thread that sleeps there cannot look for itself, so where
 //! others wait in turn ([`listeners::is_in_turn`]) it sleeps in its private set first, as a poll(2) would, and calls accept(2) when there is something. A
 //! call that would end by itself (`SO_RCVTIMEO`), or that another overtakes in that moment, blocks in the kernel.
@@ -28,6 +33,7 @@ use core::ptr;
 use core::time::Duration;
 use libc::{EPOLLIN, epoll_event, sockaddr, socklen_t, timespec, ucontext_t};
 use syscalls::{Errno, Sysno, syscall};
+use wakeset::{Deadline, Timeout};
 use wakeset_fd::listeners::{self, Fired, LastLook, ListenerStat, MOST, Numbers, Obstacle, Order, Sleeper, Wanted};
 use wakeset_fd::section::Section;
 use wakeset_fd::{cancel, count, fork};
@@ -46,6 +52,12 @@ struct Waiter {
     emptied: Cell<u8>,
     /// How sure it is that what a wait reported is gone: see [`OFTEN`].
     overtaken: Cell<u8>,
+    /// Nothing has woken it since it last accepted: what it finds was there when it came back.
+    came_back: Cell<bool>,
+    /// How sure it is that such a connection is another's: see [`BEHIND`].
+    behind: Cell<u8>,
+    /// When it last stood back, since the machine's start.
+    stood_back: Cell<Duration>,
     /// A listener that does not block, and in which version of flags and listeners that was asked.
     unblocking: Cell<(c_int, u32)>,
     /// When it last looked at what it waits for itself.
@@ -62,6 +74,9 @@ thread_local! {
         reported: Cell::new(-1),
         emptied: Cell::new(0),
         overtaken: Cell::new(0),
+        came_back: Cell::new(false),
+        behind: Cell::new(0),
+        stood_back: Cell::new(Duration::ZERO),
         unblocking: Cell::new((-1, 0)),
         looked: LastLook::never(),
     } };
@@ -159,17 +174,25 @@ pub(super) fn wait(
     let handled = ending(asked.outlasts());
     // SAFETY: this thread's own.
     let before = unsafe { handled.read_volatile() };
-    let deadline = wakeset::Deadline::of(wakeset::Timeout::from(limit));
-    let left = || deadline.map(wakeset::Deadline::remaining);
+    let deadline = Deadline::of(Timeout::from(limit));
+    let left = || deadline.map(Deadline::remaining);
     for wanted in descriptors.listeners() {
         listeners::count(wanted.fd, ListenerStat::Waits);
     }
     // What is there already needs no place in the queue; and it may be time for a look.
-    if WAITER.with(|waiter| waiter.looked.until_next().is_zero() || waiter.has_something(descriptors.wanted(), order))
-        && let Some(result) = look(descriptors, asked)
-    {
+    let is_worth_a_look = WAITER.with(|waiter| {
+        waiter.came_back.set(true);
+        let has_something = || waiter.has_something(descriptors.wanted(), order);
+        let may_stand_back = limit.is_none_or(|limit| limit > STAND_BACK);
+        waiter.looked.until_next().is_zero()
+            || has_something().is_some_and(|listener| {
+                !(listener && may_stand_back) || waiter.stand_back(&mut || has_something().is_some())
+            })
+    });
+    if is_worth_a_look && let Some(result) = look(descriptors, asked) {
         return told(result, left());
     }
+    WAITER.with(|waiter| waiter.came_back.set(false));
     let mut prepared = false;
     let mut strange = 0;
     loop {
@@ -264,8 +287,8 @@ fn look(descriptors: &Descriptors, asked: &mut dyn Asked) -> Option<Result<usize
 const STRANGE_MOST: u32 = 3;
 
 impl Waiter {
-    /// Whether the set that was prepared for the last wait, if it was for the same descriptors, has something for this one.
-    fn has_something(&self, wanted: &[Wanted], order: Order) -> bool {
+    /// What the set that was prepared for the last wait has for this one, if it is for the same descriptors: whether that is a listener.
+    fn has_something(&self, wanted: &[Wanted], order: Order) -> Option<bool> {
         let _section = Section::enter();
         // SAFETY: this thread's own, and in a section no handler comes in between.
         let sleeper = unsafe { &*self.sleeper.get() };
@@ -274,12 +297,34 @@ impl Waiter {
             || set != Some(sleeper.set())
             || !sleeper.is_worth_a_look(wanted, order)
         {
-            return false;
+            return None;
         }
         let mut events = [epoll_event { events: 0, u64: 0 }];
         // SAFETY: room for one event.
         let found = unsafe { syscall!(Sysno::epoll_pwait, sleeper.set(), events.as_mut_ptr(), 1, 0, 0, 8) };
-        found.is_ok_and(|found| found > 0)
+        let [event] = events;
+        found.is_ok_and(|found| found > 0).then_some(Wanted::is_listener(event.u64))
+    }
+
+    /// For a thread that has found a connection that it was not woken for: whether `found` goes on finding it.
+    fn stand_back(&self, found: &mut dyn FnMut() -> bool) -> bool {
+        if self.behind.get() < BEHIND {
+            return true;
+        }
+        let now = Deadline::now().since_boot();
+        if now.saturating_sub(self.stood_back.get()) < STAND_BACK_EVERY {
+            return true;
+        }
+        self.stood_back.set(now);
+        let deadline = Deadline::of(Timeout::After(STAND_BACK));
+        while deadline.is_some_and(|deadline| !deadline.remaining().is_zero()) {
+            (0..16).for_each(|_| core::hint::spin_loop());
+            if !found() {
+                raise(&self.behind, BEHIND);
+                return false;
+            }
+        }
+        true
     }
 
     /// The set to sleep in, watching these; `None` if it cannot.
@@ -463,16 +508,38 @@ pub(super) fn note_events() {
     }
 }
 
-/// Whether accept(2) on this listener finds nothing, and this thread had cause to ask. Such a call waits for nothing either way: the
-/// listener is non-blocking.
-fn is_empty(fd: c_int) -> bool {
-    let expected = WAITER.with(|waiter| {
-        let emptied = waiter.accepted.get() == fd && waiter.emptied.get() >= SURE;
-        emptied || waiter.reported.get() == fd && waiter.overtaken.get() >= OFTEN
+/// What a look before accept(2) came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// There was no cause for one, or it cannot tell.
+    NotAtAll,
+    /// There is a connection.
+    Some,
+    /// accept(2) would say EAGAIN: there is none, and the listener is non-blocking.
+    None,
+}
+
+/// Looks for a connection, if this thread has cause to.
+fn look_first(fd: c_int) -> Looked {
+    let found = WAITER.with(|waiter| {
+        let is_told = waiter.reported.get() == fd && waiter.overtaken.get() >= OFTEN;
+        let is_done = waiter.accepted.get() == fd && waiter.emptied.get() >= SURE;
+        if !(is_told || is_done) || listeners::order().is_none() {
+            return None;
+        }
+        let mut is_ready = || listeners::is_ready(fd);
+        Some(is_ready() && (waiter.reported.get() == fd || waiter.stand_back(&mut is_ready)))
     });
-    if !expected || listeners::order().is_none() || listeners::is_ready(fd) {
-        return false;
+    match found {
+        None => Looked::NotAtAll,
+        Some(true) => Looked::Some,
+        // The number may have become something else, of which accept(2) says what that is not.
+        Some(false) if listeners::is_listener(fd) && is_nonblocking(fd) => Looked::None,
+        Some(false) => Looked::NotAtAll,
     }
+}
+
+fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: no memory is involved.
     let flags = unsafe { syscall!(Sysno::fcntl, fd, libc::F_GETFL) };
     flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK != 0)
@@ -487,6 +554,16 @@ const IN_VAIN: u8 = 4;
 const OFTEN: u8 = 2 * OVERTAKEN;
 const OVERTAKEN: u8 = 40;
 
+/// From here on a thread stands back: if more than one connection in 16 that it finds on coming back is another's. It takes longer than a call in vain.
+const BEHIND: u8 = 16;
+
+/// Those who come for a connection at the same time are mostly less than this apart. 10 µs leave three quarters of the calls of accept(2) in vain, 20 half of them, 30 a
+/// quarter; the longer it is, the more often somebody waits for nobody.
+const STAND_BACK: Duration = Duration::from_micros(25);
+
+/// How often a thread may, so that it takes no more than a fortieth of its time: where requests take some ten microseconds, a call in vain is cheaper.
+const STAND_BACK_EVERY: Duration = Duration::from_millis(1);
+
 fn raise(count: &Cell<u8>, by: u8) {
     count.set((count.get() + by).min(3 * by));
 }
@@ -495,10 +572,15 @@ fn lower(count: &Cell<u8>) {
     count.set(count.get().saturating_sub(1));
 }
 
-/// A call of accept(2) has found nothing, or would have.
-fn note_nothing(fd: c_int) {
+/// A call of accept(2) has found nothing, or would have, although a look had `seen` a connection.
+fn note_nothing(fd: c_int, seen: bool) {
     WAITER.with(|waiter| {
-        if matches!(waiter.reported.replace(-1), before if before == fd || before == SOME) {
+        let before = waiter.reported.replace(-1);
+        let is_told = before == fd || before == SOME;
+        if waiter.came_back.get() && (before == fd || seen) {
+            raise(&waiter.behind, BEHIND);
+        }
+        if is_told {
             listeners::count(fd, ListenerStat::SpuriousWakes);
             raise(&waiter.overtaken, OVERTAKEN);
         } else if waiter.accepted.get() == fd {
@@ -508,12 +590,12 @@ fn note_nothing(fd: c_int) {
     });
 }
 
-/// After a call of accept(2): whether it has found something.
-fn note_accept(fd: c_int, result: c_int) {
+/// After a call of accept(2), before which a look may have `seen` a connection: whether it has found something.
+fn note_accept(fd: c_int, result: c_int, seen: bool) {
     if result == -1 {
         // SAFETY: this thread's errno.
         if unsafe { *libc::__errno_location() } == libc::EAGAIN {
-            note_nothing(fd);
+            note_nothing(fd, seen);
         }
         return;
     }
@@ -525,6 +607,9 @@ fn note_accept(fd: c_int, result: c_int) {
         }
         if waiter.accepted.replace(fd) == fd {
             lower(&waiter.emptied);
+        }
+        if waiter.came_back.replace(true) {
+            lower(&waiter.behind);
         }
     });
 }
@@ -588,6 +673,10 @@ fn accept_in_turn(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
     if sleeps && listeners::is_in_turn(fd) && has_no_limit(fd) {
         return accept_beside_others(fd, call);
     }
+    accept_now(call)
+}
+
+fn accept_now(call: &mut dyn FnMut() -> c_int) -> c_int {
     let result = call();
     // SAFETY: this thread's errno.
     let full = result == -1 && unsafe { *libc::__errno_location() } == libc::EMFILE;
@@ -630,18 +719,26 @@ fn accept_beside_others(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
     }
 }
 
+/// `call`, an accept(2) on this listener, unless it is known to find nothing.
+fn accept_if_any(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
+    let looked = look_first(fd);
+    if looked == Looked::None {
+        note_nothing(fd, false);
+        return fail(libc::EAGAIN) as c_int;
+    }
+    let seen = looked == Looked::Some;
+    // As late as can be after the look.
+    let result = if seen { accept_now(call) } else { accept_in_turn(fd, call) };
+    note_accept(fd, result, seen);
+    result
+}
+
 /// accept(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     type Accept = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
-    if is_empty(fd) {
-        note_nothing(fd);
-        return fail(libc::EAGAIN) as c_int;
-    }
     // SAFETY: the caller's contract.
-    let result = accept_in_turn(fd, &mut || unsafe { real!(accept: Accept)(fd, address, len) });
-    note_accept(fd, result);
-    result
+    accept_if_any(fd, &mut || unsafe { real!(accept: Accept)(fd, address, len) })
 }
 
 /// accept4(2).
@@ -653,13 +750,7 @@ pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut sockaddr, len: 
     if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
         return call();
     }
-    if is_empty(fd) {
-        note_nothing(fd);
-        return fail(libc::EAGAIN) as c_int;
-    }
-    let result = accept_in_turn(fd, &mut call);
-    note_accept(fd, result);
-    result
+    accept_if_any(fd, &mut call)
 }
 
 /// listen(2).
