@@ -4,8 +4,12 @@
 //! |---|---|
 //! | select, poll | that call, as unmodified servers do |
 //! | exclusive | an epoll set of its own, the listener in it with EPOLLEXCLUSIVE |
+//! | own listeners | the same, and each worker has a listener of its own, to which the clients go in turn |
 //! | wakeset run | select(2), the same program, under `wakeset run` |
 //! | wakeset | [`wakeset_group::listener`] |
+//!
+//! Own listeners are no choice that a server has: its clients do not know of its workers. They show what taking turns costs by itself, however it is
+//! brought about: nobody but the worker whose turn it is hears of a connection, and nothing is done for the order.
 //!
 //! A worker accepts one connection each time it is told of one, sends eleven bytes and closes. The clients are threads of this process; each connects, reads
 //! the reply, checks it, and connects again. Elapsed time is theirs, from the first connection to the last reply. CPU time (user and system) and
@@ -65,18 +69,21 @@ struct Side {
     way: Way,
     /// Under `wakeset run`.
     preload: bool,
+    /// Each worker has a listener.
+    own: bool,
     /// Of Wakeset's sides.
     order: Option<Order>,
 }
 
 impl Side {
     fn all(orders: &[Order]) -> Vec<Self> {
-        let kernel = |way| Side { way, preload: false, order: None };
+        let kernel = |way| Side { way, preload: false, own: false, order: None };
         let mut sides = [Way::Select, Way::Poll, Way::Exclusive].map(kernel).to_vec();
+        sides.push(Side { own: true, ..kernel(Way::Exclusive) });
         for &order in orders {
             let order = Some(order);
-            sides.push(Side { way: Way::Select, preload: true, order });
-            sides.push(Side { way: Way::Wakeset, preload: false, order });
+            sides.push(Side { preload: true, order, ..kernel(Way::Select) });
+            sides.push(Side { order, ..kernel(Way::Wakeset) });
         }
         sides
     }
@@ -84,6 +91,7 @@ impl Side {
     fn name(self) -> &'static str {
         match (self.way, self.preload) {
             (_, true) => "wakeset run",
+            _ if self.own => "own listeners",
             (Way::Select, _) => "select",
             (Way::Poll, _) => "poll",
             (Way::Exclusive, _) => "exclusive",
@@ -126,7 +134,7 @@ pub fn herd(options: &Options) -> Result<(), Failure> {
             }
             progress.inc(1);
         }
-        let of = |way| sides.iter().zip(&samples).find(|(side, _)| side.way == way && !side.preload);
+        let of = |way| sides.iter().zip(&samples).find(|(side, _)| side.way == way && !side.preload && !side.own);
         let of = |way| of(way).map_or(&[][..], |(_, samples)| samples);
         let kernels = [of(Way::Select), of(Way::Exclusive)];
         let measured = sides.iter().zip(&samples);
@@ -185,10 +193,17 @@ impl Sample {
 impl Point {
     fn run(&self, side: Side, connections: u64) -> Result<Sample, Failure> {
         let failed = |what: &'static str| move |e: std::io::Error| Failure::own(format!("{what}: {e}"));
-        let (listener, address) = self.listen().map_err(failed("no listener"))?;
-        let workers = (0..self.workers).map(|_| Worker::start(side, &listener)).collect::<Result<Vec<_>, _>>()?;
-        let (elapsed, clients_cpu_us) = client::run(&address, self.clients, connections).map_err(failed("a client"))?;
-        drop(listener);
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        for _ in 0..if side.own { self.workers } else { 1 } {
+            let (listener, address) = self.listen().map_err(failed("no listener"))?;
+            listeners.push(listener);
+            addresses.push(address);
+        }
+        let start = |i| Worker::start(side, &listeners[i % listeners.len()]);
+        let workers = (0..self.workers).map(start).collect::<Result<Vec<_>, _>>()?;
+        let (elapsed, clients_cpu_us) =
+            client::run(&addresses, self.clients, connections).map_err(failed("a client"))?;
+        drop(listeners);
         let workers = workers.into_iter().map(Worker::end).collect::<Result<Vec<_>, _>>()?;
         let sample = Sample { elapsed, clients_cpu_us, workers };
         let served = sample.sum(|worker| worker.connections);

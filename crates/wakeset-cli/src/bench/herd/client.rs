@@ -19,18 +19,22 @@ pub enum Address {
     Unix(std::os::unix::net::SocketAddr),
 }
 
-/// Makes this many connections from this many threads; how long that took, and how many microseconds of CPU time.
-pub fn run(address: &Address, clients: usize, connections: u64) -> io::Result<(Duration, u64)> {
+/// Makes this many connections from this many threads, to one listener after the other; how long that took, and how many microseconds of
+/// CPU time.
+pub fn run(addresses: &[Address], clients: usize, connections: u64) -> io::Result<(Duration, u64)> {
     let left = AtomicI64::new(connections as i64);
     let cpu = || worker::usage(libc::RUSAGE_SELF).map(|(_, microseconds)| microseconds);
     let cpu_before = cpu()?;
     let begin = Instant::now();
     std::thread::scope(|scope| {
         let client = || -> io::Result<()> {
-            while left.fetch_sub(1, Ordering::Relaxed) > 0 {
-                connect(address).inspect_err(|_| left.store(0, Ordering::Relaxed))?;
+            loop {
+                let n = left.fetch_sub(1, Ordering::Relaxed);
+                if n <= 0 {
+                    return Ok(());
+                }
+                connect(&addresses[n as usize % addresses.len()]).inspect_err(|_| left.store(0, Ordering::Relaxed))?;
             }
-            Ok(())
         };
         let threads: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
         for thread in threads {
