@@ -25,7 +25,7 @@ use core::fmt;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use libc::{ECANCELED, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
-use wakeset::{Changes, Error, Event, Events, Source};
+use wakeset::{Changes, Error, Event, Events, Source, mutated};
 
 /// Commands looked at together. Signals that come to a program with the preload library wait for the end of a window.
 const WINDOW: usize = 256;
@@ -104,7 +104,7 @@ pub fn epoll_ctl_batch(epfd: c_int, flags: c_int, commands: &mut [Command]) -> R
     }
     let mut stopped = false;
     for window in commands.chunks_mut(WINDOW) {
-        if stopped {
+        if stopped && !mutated!("batch_stops_one_window") {
             window.iter_mut().for_each(|command| command.result = -ECANCELED);
         } else {
             stopped = batch.window(window);
@@ -144,7 +144,7 @@ impl Batch {
             _ => None,
         };
         let set = set.as_deref();
-        let in_order = self.stop || has_twice(window);
+        let in_order = self.stop || has_twice(window) && !mutated!("batch_never_twice");
         let mut for_kernel = ForKernel { which: [0; WINDOW], n: 0 };
         let mut ours = Ours { set, held: None, first: 0, added: false };
         window.iter_mut().for_each(|command| command.result = 0);
@@ -153,7 +153,8 @@ impl Batch {
             if in_order && !matches!(by, By::Us(_)) || matches!(by, By::Itself) {
                 ours.end(window, i);
             }
-            let before = in_order && !matches!(by, By::Kernel) || matches!(by, By::Itself);
+            let before = in_order && !matches!(by, By::Kernel) && !mutated!("batch_overtakes_kernel")
+                || matches!(by, By::Itself);
             if before && self.flush(window, &mut for_kernel, in_order) {
                 return cancel_behind_error(window);
             }
@@ -168,13 +169,14 @@ impl Batch {
                 }
                 By::Itself => self.single(&mut window[i]),
             }
-            if self.stop && window[i].result != 0 {
+            if self.stop && window[i].result != 0 && !mutated!("batch_goes_on_at_error") {
                 ours.end(window, i);
                 return cancel_behind_error(window);
             }
         }
         ours.end(window, window.len());
-        self.flush(window, &mut for_kernel, in_order) && cancel_behind_error(window)
+        let stops = self.flush(window, &mut for_kernel, in_order) || mutated!("batch_always_stops");
+        stops && cancel_behind_error(window)
     }
 
     fn who(&self, set: Option<&FdSet>, command: &Command, ours: &Ours<'_>) -> By {
@@ -233,7 +235,7 @@ impl Batch {
                 *task = Task { op: command.op, fd: command.fd, event: &raw const command.event };
             }
             let done = |task: usize, result: Result<(), Errno>| {
-                if let Some(i) = which.get(task) {
+                if let Some(i) = which.get(task + usize::from(mutated!("batch_shifts_results"))) {
                     window[usize::from(*i)].set_result(result);
                 }
             };

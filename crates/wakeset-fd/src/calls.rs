@@ -9,6 +9,7 @@ use core::ffi::c_int;
 use core::ptr;
 use libc::{epoll_event, itimerspec, timespec};
 use set::{Limit, Mask};
+use wakeset::mutated;
 
 pub use crate::counter::eventfd;
 pub use crate::pipe::{pipe2, socketpair};
@@ -100,7 +101,9 @@ pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Resu
 /// # Errors
 /// As shutdown(2).
 pub fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
-    escape::fd(fd, Stat::MovedUnmodelled);
+    if !mutated!("socket_shut_in_secret") {
+        escape::fd(fd, Stat::MovedUnmodelled);
+    }
     sys::raw!(shutdown, fd, how).map(drop)
 }
 

@@ -13,6 +13,7 @@ use crate::verdict::Verdict::{self, Done, Kernel};
 use core::ffi::{c_int, c_uint};
 use core::ptr;
 use libc::{cmsghdr, msghdr};
+use wakeset::mutated;
 
 /// close(2) as far as it concerns in-process objects: forgets the object, so that the kernel may close the number.
 pub fn close(fd: c_int) -> Verdict<()> {
@@ -44,7 +45,9 @@ fn forget(fd: c_int) {
         Entry::Pipe(end) => {
             // What the other end is told of it is the kernel's to say.
             end.set_closing();
-            escape::fd(fd, Stat::Closed);
+            if !mutated!("pipe_closed_in_secret") {
+                escape::fd(fd, Stat::Closed);
+            }
             return;
         }
         Entry::Kernel => {

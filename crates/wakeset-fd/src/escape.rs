@@ -38,7 +38,7 @@ use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{EPOLL_CTL_ADD, epoll_event};
-use wakeset::{Events, Leaving, ScanGuard, ScanLock, Source, WaitQueue};
+use wakeset::{Events, Leaving, ScanGuard, ScanLock, Source, WaitQueue, mutated};
 
 /// Serializes moves, and what must not happen during one.
 static MOVES: ScanLock<()> = ScanLock::new(());
@@ -90,7 +90,7 @@ pub(crate) fn look_at_gate() -> Gate {
 /// since, because then nobody else may. Also if it is open again: a child has the descriptor.
 pub(crate) fn recheck_gate(fd: c_int, before: Gate) {
     let closed_since = !gate_is_open() || CLOSED.load(Ordering::SeqCst) != before.closed;
-    if closed_since && !cfg!(wakeset_mutant = "made_past_the_gate") {
+    if closed_since && !mutated!("made_past_the_gate") {
         self::fd(fd, Stat::MovedFork);
     }
 }

@@ -23,7 +23,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use libc::{AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET};
 use wakeset::{
-    Error, Events, LONGEST_MESSAGE, LONGEST_WRITE, Look, PIPE_CAPACITY, Piece, Pipe, Room, Source, WaitQueue,
+    Error, Events, LONGEST_MESSAGE, LONGEST_WRITE, Look, PIPE_CAPACITY, Piece, Pipe, Room, Source, WaitQueue, mutated,
 };
 
 /// The longest write that is done here. Up to about this length two copies cost less than a system call and the kernel's two; a pipe
@@ -269,7 +269,7 @@ impl Bound {
             place = place.wrapping_add(part.len());
             stored
         })?;
-        if taken.made_room {
+        if taken.made_room && !mutated!("pipe_room_is_not_told") {
             self.made_room();
         }
         Ok(taken.n)
@@ -295,7 +295,8 @@ impl Source for FdPipe {
         // While its watches are being moved, the words say what was in it.
         let mut events = Events::empty();
         events.set(Events::IN | Events::RDNORM, inward.is_some_and(|look| look.len != 0));
-        events.set(bound.writable(), outward.is_some_and(|look| look.writable));
+        let has_room = |look: Look| look.writable || mutated!("pipe_is_always_writable");
+        events.set(bound.writable(), outward.is_some_and(has_room));
         events
     }
 
@@ -531,7 +532,9 @@ pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize, wait: bool) -> Ver
                 count(Stat::SyscallsAvoided, 1);
                 return Done(Ok(len));
             }
-            Err(Error::WouldBlock) if !(wait && bound.may_block()) => return Done(Err(Errno::EAGAIN)),
+            Err(Error::WouldBlock) if !(wait && bound.may_block()) || mutated!("pipe_never_waits_for_room") => {
+                return Done(Err(Errno::EAGAIN));
+            }
             Err(Error::Sealed) => {
                 bound.settle();
                 if end.has_left() {
@@ -675,7 +678,8 @@ pub fn bytes_in(fd: c_int) -> Option<c_int> {
     let Entry::Pipe(end) = table::get(fd) else { return None };
     let bound = end.bound()?;
     // A pipe says it at both ends.
-    let look = bound.look(if bound.is_socket() { bound.index() } else { 0 })?;
+    let inward = if mutated!("socket_counts_what_it_sent") { 1 - bound.index() } else { bound.index() };
+    let look = bound.look(if bound.is_socket() { inward } else { 0 })?;
     if look.sealed {
         bound.settle();
         return None;
@@ -717,7 +721,9 @@ impl FdPipe {
             // SAFETY: a move holds that lock, and the one before this is gone.
             let mut carrier = unsafe { Carrier::new(bound, reader.fd(), writer.fd(), start as usize) };
             pipe.seal(bound.life, |piece| carrier.carry(piece));
-            carrier.flush();
+            if !mutated!("pipe_carries_whole_pages") {
+                carrier.flush();
+            }
         }
     }
 
@@ -765,7 +771,7 @@ impl Carrier {
     /// # Safety
     /// The caller holds the moves lock as long as it has the carrier, and has no other.
     unsafe fn new(bound: Bound, reader: c_int, writer: c_int, start: usize) -> Self {
-        let start = if bound.is_socket() { 0 } else { start };
+        let start = if bound.is_socket() || mutated!("pipe_carries_from_the_start") { 0 } else { start };
         Self { socket: bound.is_socket(), reader, writer, filled: start, start }
     }
 
@@ -795,7 +801,7 @@ impl Carrier {
                 self.flush();
             }
         }
-        if self.socket {
+        if self.socket && !mutated!("socket_carries_one_message") {
             self.flush();
         }
     }

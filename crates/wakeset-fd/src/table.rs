@@ -424,7 +424,7 @@ pub(crate) fn end_use<S: Slot>(slot: &'static S) {
 /// Ends the descriptor's use of an object whose number is about to be closed, and which this call has made vacant.
 pub(crate) fn end<S: Slot>(slot: &'static S) {
     step!(entry_vacated);
-    if !cfg!(wakeset_mutant = "close_beside_mover") {
+    if !wakeset::mutated!("close_beside_mover") {
         slot.head().wait_for_mover();
     }
     slot.lose_number();

@@ -20,7 +20,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, TFD_NONBLOCK, TFD_TIMER_ABSTIME, itimerspec, timespec};
-use wakeset::{Deadline, Error, Events, Expiry, Source, Timer, TimerFlags, TimerSpec, WaitQueue};
+use wakeset::{Deadline, Error, Events, Expiry, Source, Timer, TimerFlags, TimerSpec, WaitQueue, mutated};
 
 /// How many nanoseconds a move waits for the kernel to show as expired a timer that was set to a time that is past. It takes some thousand.
 const PATIENCE: u64 = 5_000_000;
@@ -121,14 +121,15 @@ impl FdTimer {
         let expiry = self.carried();
         let mut value = time_of(expiry.next);
         let mut flags = TFD_TIMER_ABSTIME;
-        if !expiry.is_armed() {
+        if !expiry.is_armed() || mutated!("timer_moves_unread") && self.carries_expiration() {
             value = time_of(0);
         } else if self.clock.load(Ordering::Relaxed) != CLOCK_MONOTONIC {
             // Once, and relative, or it would not be here. At the latest by the length of the call too late.
             flags = 0;
             value = time_of(expiry.next.saturating_sub(now()).max(1));
         }
-        let new = itimerspec { it_value: value, it_interval: time_of(expiry.interval) };
+        let interval = if mutated!("timer_moves_without_interval") { 0 } else { expiry.interval };
+        let new = itimerspec { it_value: value, it_interval: time_of(interval) };
         match sys::timerfd_settime(self.fd(), flags, &raw const new, core::ptr::null_mut()) {
             Err(error) => escape::complain_of_timer(self.fd(), error),
             Ok(()) if self.carries_expiration() => {
@@ -266,12 +267,15 @@ pub unsafe fn timerfd_settime(fd: c_int, flags: c_int, new: *const itimerspec, o
         return Done(Err(Errno::EFAULT));
     };
     let (Some(value), Some(interval)) = (duration_of(it_value), duration_of(it_interval)) else { return Kernel };
-    let absolute = flags & TFD_TIMER_ABSTIME != 0;
+    let absolute = flags & TFD_TIMER_ABSTIME != 0 && !mutated!("timer_takes_points_for_spans");
     if flags & !(TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET) != 0 {
         // EINVAL.
         return Kernel;
     }
-    if slot.clock.load(Ordering::Relaxed) != CLOCK_MONOTONIC && (absolute || interval > Duration::ZERO) {
+    if slot.clock.load(Ordering::Relaxed) != CLOCK_MONOTONIC
+        && !mutated!("timer_of_any_clock")
+        && (absolute || interval > Duration::ZERO)
+    {
         escape::fd(fd, Stat::MovedOddArgument);
         return Kernel;
     }
@@ -279,8 +283,9 @@ pub unsafe fn timerfd_settime(fd: c_int, flags: c_int, new: *const itimerspec, o
         let _section = Section::enter();
         if absolute { slot.timer.set_at(value, interval) } else { slot.timer.set(TimerSpec { value, interval }) }
     };
+    let unwanted = old.is_null() || mutated!("timer_forgets_what_it_was");
     // SAFETY: the caller gives the memory.
-    answer(slot, result, |before| old.is_null() || unsafe { store_spec(old, before) })
+    answer(slot, result, |before| unwanted || unsafe { store_spec(old, before) })
 }
 
 /// timerfd_gettime(2) as far as it concerns in-process timers.
@@ -294,7 +299,7 @@ pub unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Verdict<()
         _ => return Kernel,
     };
     let expiry = slot.timer.expiry();
-    if expiry.interval != 0 && expiry.has_expired(now()) {
+    if expiry.interval != 0 && expiry.has_expired(now()) && !mutated!("timer_looked_at_stays") {
         // Linux begins the next interval then, whose end is an edge of its own, though nothing has been read.
         escape::fd(fd, Stat::MovedOddArgument);
         return Kernel;

@@ -22,6 +22,7 @@ use rustix::io_uring::{
     addr_or_splice_off_in_union, io_uring_cqe, io_uring_params, io_uring_ptr, io_uring_sqe, io_uring_user_data,
     len_union, off_or_addr2_union,
 };
+use wakeset::mutated;
 
 /// Commands in one submission. The entries and the ring fit in a page each, which kernels before 6.13 demand; more at a time are
 /// no faster.
@@ -366,7 +367,7 @@ impl Ring {
     /// How many of the last `n` entries the kernel took; waits for their completion unless it took fewer.
     fn submit(&self, n: u32) -> u32 {
         for _ in 0..PATIENCE {
-            match self.enter(n, n) {
+            match self.enter(n, if mutated!("batch_returns_early") { 0 } else { n }) {
                 Ok(0) | Err(Errno::EAGAIN | Errno::EBUSY | Errno::EINTR) => sys::sched_yield(),
                 Ok(submitted) => return (submitted as u32).min(n),
                 Err(_) => return 0,
@@ -383,6 +384,9 @@ impl Ring {
             // Acquire: the completions before it.
             if head == self.word(self.kept.offsets.complete_tail).load(Ordering::Acquire) {
                 self.word(self.kept.offsets.complete_head).store(head, Ordering::Release);
+                if mutated!("batch_returns_early") {
+                    return;
+                }
                 // One that was put aside is still to come; whatever ends the wait, it does.
                 let _ = self.enter(0, left);
                 continue;
@@ -394,6 +398,8 @@ impl Ring {
                 let completion = self.kept.memory.add(place).cast::<io_uring_cqe>();
                 ((*completion).user_data.u64_, (*completion).res)
             };
+            let which =
+                if mutated!("batch_answers_by_arrival") { which & !0xffff_ffff | u64::from(n - left) } else { which };
             head = head.wrapping_add(1);
             if (which >> 32) as u32 != self.kept.submission {
                 continue;

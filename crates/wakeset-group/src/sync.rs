@@ -5,17 +5,7 @@ pub(crate) use core::sync::atomic::{AtomicU32, Ordering};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
 
-/// Whether the step it stands at is weakened on purpose, for a model to notice (`ci/mutants`).
-macro_rules! mutant {
-    ($name:literal) => {{
-        #[cfg(loom)]
-        let weakened = wakeset::is_mutant($name);
-        #[cfg(not(loom))]
-        let weakened = cfg!(wakeset_mutant = $name);
-        weakened
-    }};
-}
-pub(crate) use mutant;
+pub(crate) use wakeset::mutant;
 
 /// How a sleep on a [`Futex`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

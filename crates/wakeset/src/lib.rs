@@ -78,7 +78,7 @@ pub fn process_id() -> u32 {
     thread_id::process()
 }
 
-#[cfg(any(loom, shuttle))]
+#[cfg(any(loom, shuttle, wakeset_mutants))]
 #[doc(hidden)]
 pub use mutant::is_mutant;
 #[doc(hidden)]

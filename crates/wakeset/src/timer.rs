@@ -97,8 +97,9 @@ impl Expiry {
         if self.interval == 0 {
             return (1, Self { next: DISARMED, interval: 0 });
         }
-        let expirations = (now - self.next) / self.interval + 1;
+        let expirations = if mutated!("timer_counts_one") { 1 } else { (now - self.next) / self.interval + 1 };
         let next = self.next.saturating_add(expirations.saturating_mul(self.interval)).min(LATEST);
+        let next = if mutated!("timer_expires_once") { DISARMED } else { next };
         (expirations, Self { next, interval: self.interval })
     }
 
@@ -170,6 +171,9 @@ impl Timer {
     #[doc(alias = "timerfd_settime")]
     pub fn set(&self, spec: TimerSpec) -> Result<TimerSpec, Error> {
         let (value, now) = (nanos(spec.value), now());
+        if value == 0 && mutated!("timer_is_not_disarmed") {
+            return self.get();
+        }
         let next = if value == 0 { DISARMED } else { value.saturating_add(now).min(LATEST) };
         self.set_expiry(Expiry { next, interval: nanos(spec.interval) }, now)
     }
@@ -250,6 +254,9 @@ impl Timer {
                 return Err(Error::WouldBlock);
             }
             let (expirations, left) = expiry.after_read(now);
+            if mutated!("timer_read_takes_nothing") {
+                return Ok(expirations);
+            }
             match self.replace(expiry, left) {
                 Ok(()) => {
                     if left.is_armed() {
@@ -324,7 +331,7 @@ impl Timer {
         fence_after_rmw();
         self.wake_blocked();
         // A later plan than this pairs with the second look in `plan`.
-        if self.planned.load(Ordering::SeqCst) > at {
+        if self.planned.load(Ordering::SeqCst) > at && !mutated!("timer_set_earlier_tells_nobody") {
             self.queue.wake_at(at);
         }
     }
