@@ -251,7 +251,7 @@ void ws_holders_free(ws_holders *holders);
 /* Gives a set an event ring of `entries` slots, from 1 to 2^20, rounded up to a power of two, unless it has one: 1, or 0 if the number is the kernel's, whatever it
  * stands for, where nothing changes. From then on the waits of this set take in-process events from the ring, at most as many as it has slots in one call: the same events,
  * without a lock that the set's threads share, and where there are any without a system call. Removals and closes wait for threads that are taking at that
- * moment. `flags`: 0 or WS_RING_POLL. Errors: EBADF, EINVAL (an object of ours that is no set; entries; flags), ENOMEM. MT. epoll_wait(2), io_uring(7) */
+ * moment. `flags`: 0, WS_RING_POLL, or WS_RING_POLL | WS_RING_HINTS. Errors: EBADF, EINVAL (an object of ours that is no set; entries; flags), ENOMEM. MT. epoll_wait(2), io_uring(7) */
 int ws_ring_setup(int epfd, size_t entries, int flags);
 
 /* Sockets that are added from now on are watched through an io_uring where that is allowed (Linux 6.1): a wait takes what hundreds of them have in two system calls,
@@ -259,6 +259,11 @@ int ws_ring_setup(int epfd, size_t entries, int flags);
  * go back to the kernel's epoll, for good. It holds watched files open, so a watched number is closed through ws_close() or ws_dup2(), or removed before;
  * with close(2) neither the connection nor the watch would end. Closing a number ends its watch, also where another stands for the same file. */
 #define WS_RING_POLL 1
+
+/* Besides: an edge (EPOLLET) of a stream socket that comes of data or of room for data is reported as the io_uring tells it, without a look at the socket. Then an event says
+ * that the socket has become readable or writable since the last one, not that it still is, and only which of the two. It has to be non-blocking, and to be read and written
+ * until EAGAIN, which may come at once. Exact are all events from an end or an error on, levels, other sockets, and watches for EPOLLPRI, EPOLLRDBAND or EPOLLWRBAND. */
+#define WS_RING_HINTS 2
 
 /* A set's events, written into memory that another process reads. Neither side trusts the other: a peer that crashes or lies can stop the flow, or put
  * nonsense into the events of this ring, and nothing else. Level-triggered watches are written again when the reader has taken their last event and they

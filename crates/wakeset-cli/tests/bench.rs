@@ -291,7 +291,7 @@ fn ring_measures_every_mode_with_one_taker_and_with_several() {
     let (output, rows) = bench("ring", &["ring", "--secs", "0.05", "--threads", "1,3"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let (sockets, counters): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row["params"]["sockets"].is_u64());
-    assert_eq!((counters.len(), sockets.len()), (12, 6));
+    assert_eq!((counters.len(), sockets.len()), (12, 12));
     for row in &rows {
         assert!(["kernel", "wakeset"].iter().all(|side| row[side]["median"].as_f64() > Some(0.0)), "{row}");
     }

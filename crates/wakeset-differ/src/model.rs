@@ -94,6 +94,8 @@ struct Description {
     ring: u8,
     /// Of a set: its sockets are, or were, watched through an io_uring.
     polls: bool,
+    /// Of a set: one below it has, or had, such sockets.
+    around_polls: bool,
     watches: Vec<Watch>,
 }
 
@@ -112,6 +114,7 @@ impl Description {
             scrambled: false,
             ring: 0,
             polls: false,
+            around_polls: false,
             watches: Vec::new(),
         }
     }
@@ -435,6 +438,29 @@ impl Model {
         } else if self.moves && mixed {
             self.scramble_below(set);
         }
+        let it = &self.descriptions[target];
+        if it.polls || it.around_polls {
+            self.scramble_around_polls(set);
+        }
+    }
+
+    /// A set below this one has given its polls up, or never had them: in a socket's wait queue its watches stand where they would if they had been added then, behind or
+    /// before those of this set and of the sets around it (known difference 75).
+    fn scramble_around_polls(&mut self, set: usize) {
+        if self.descriptions[set].around_polls {
+            return;
+        }
+        self.descriptions[set].around_polls = true;
+        self.scramble(set);
+        self.scramble_those_around(set);
+    }
+
+    fn scramble_those_around(&mut self, inner: usize) {
+        for set in bits(self.live) {
+            if self.descriptions[set].watches.iter().any(|watch| usize::from(watch.description) == inner) {
+                self.scramble_around_polls(set);
+            }
+        }
     }
 
     /// The order in which the set looks at its watches is not defined from here on. A look at a set takes what is not ready off its
@@ -521,6 +547,9 @@ impl Model {
             let it = &mut self.descriptions[set];
             it.ring = if it.ring == 0 { entries } else { it.ring };
             it.polls |= polls;
+            if polls {
+                self.scramble_those_around(set);
+            }
             self.gathering(epfd);
         }
     }

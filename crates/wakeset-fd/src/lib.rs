@@ -16,7 +16,7 @@
 //! | [`batch`], `uring` | several epoll_ctl in one call; the io_uring that hands them to the kernel |
 //! | `ring` | event rings: waits that take no lock |
 //! | [`shared_ring`] | rings in memory that another process shares |
-//! | `polls` | kernel descriptors watched through an io_uring |
+//! | `polls`, `wait` | kernel descriptors watched through an io_uring; one wait that looks at both halves. Both run under loom (`models`) |
 //! | `turns` | listeners in a set's kernel half |
 //! | [`bell`] | how a waker reaches a waiter that sleeps in the kernel half |
 //! | [`escape`] | moving objects into the kernel |
@@ -31,27 +31,61 @@
 
 #![no_std]
 #![warn(missing_debug_implementations)]
+#![cfg_attr(
+    loom,
+    allow(
+        dead_code,
+        unused_macros,
+        unused_imports,
+        missing_debug_implementations,
+        reason = "there only `polls` and `wait` run"
+    )
+)]
 
+#[cfg(loom)]
+extern crate std;
+
+#[cfg(not(loom))]
 pub mod batch;
+#[cfg(not(loom))]
 pub mod bell;
+#[cfg(not(loom))]
 mod calls;
 pub mod cancel;
+#[cfg(not(loom))]
 pub mod count;
+#[cfg(not(loom))]
 pub mod counter;
+#[cfg(not(loom))]
 pub mod descriptor;
+#[cfg(not(loom))]
 mod engine;
+#[cfg(not(loom))]
 pub mod escape;
+#[cfg(not(loom))]
 pub mod fork;
+#[cfg(not(loom))]
 pub mod hand;
+#[cfg(not(loom))]
 pub mod listeners;
+#[cfg(not(loom))]
 mod memory;
+#[cfg(loom)]
+mod models;
+#[cfg(not(loom))]
 mod moving;
+#[cfg(not(loom))]
 pub mod own;
+#[cfg(not(loom))]
 pub mod pipe;
 mod polls;
+#[cfg(not(loom))]
 mod ring;
+#[cfg(not(loom))]
 pub mod section;
+#[cfg(not(loom))]
 pub mod set;
+#[cfg(not(loom))]
 pub mod shared_ring;
 pub mod stats;
 #[cfg(wakeset_steps)]
@@ -59,19 +93,35 @@ pub mod stats;
 pub mod steps;
 #[cfg(not(wakeset_steps))]
 mod steps;
+mod sync;
+#[cfg(not(loom))]
 mod sys;
+#[cfg(not(loom))]
 mod table;
+#[cfg(not(loom))]
 pub mod timer;
+#[cfg(not(loom))]
 mod turns;
+#[cfg(not(loom))]
 mod uring;
 pub mod user;
+#[cfg(not(loom))]
 mod verdict;
+mod wait;
 
+#[cfg(loom)]
+use models::{bell, count, escape, listeners, ring, section, set, sys};
+
+#[cfg(not(loom))]
 pub use batch::{Command, epoll_ctl_batch};
+#[cfg(not(loom))]
 pub use calls::{
     bytes_in, close, dup, epoll_create1, epoll_ctl, epoll_pwait2, epoll_wait, eventfd, pipe2, read, recv, send,
     set_nonblocking, shutdown, socketpair, timerfd_create, timerfd_gettime, timerfd_settime, write,
 };
-pub use ring::{RING_POLL, ring_setup, ring_setup_with};
+#[cfg(not(loom))]
+pub use ring::{RING_HINTS, RING_POLL, ring_setup, ring_setup_with};
+#[cfg(not(loom))]
 pub use sys::{Errno, Sysno};
+#[cfg(not(loom))]
 pub use verdict::Verdict;

@@ -5,6 +5,9 @@
 //! one wake-up. What a wait reports is what poll(2) says of the number at that moment, asked for as many as it has room for in one call.
 //! So a drained socket is not reported, levels are reported as long as they hold, and several changes are one event.
 //!
+//! **Hints.** A program that reads until there is nothing may do without that question: with `RING_HINTS` an edge that data or room has made is reported as the
+//! completions tell it. Whatever else they say (an end, an error), and what has no completion (an add, a change), is asked about as ever.
+//!
 //! | in mapped memory | means | a wait |
 //! |---|---|---|
 //! | completions | watches to look at | takes them, without a call |
@@ -27,55 +30,71 @@
 //! **Forks.** All is given up before; the io_uring is hidden like a bell, and its memory is not in the child. A child that nobody told us of
 //! finds the word of life wiped.
 //!
-//! The lock is the set's own. Order: moves, then this one, which is innermost but for the kernel's.
+//! What is watched in one io_uring is in `watches`; this file is about whose it is, and for how long.
+//!
+//! **Models.** Both files and [`wait`](crate::wait) run under loom as they are, between a kernel and a set that are played (`models.rs`).
+//!
+//! The lock is the set's own. Order: moves, then this one, then that of the listeners' notes ([`turns`](crate::turns)) and the kernel's.
 
 use crate::bell;
 use crate::escape;
 use crate::section::{self, Section, SectionLock};
 use crate::set::FdSet;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, mutant};
 use crate::sys::{self, Errno};
-use crate::user;
 use core::cell::UnsafeCell;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use core::time::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
-use rustix::io_uring::{
-    IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringCqeFlags, IoringEnterFlags, IoringFeatureFlags, IoringOp,
-    IoringPollFlags, IoringRegisterOp, IoringSetupFlags, IoringSqFlags, addr_or_splice_off_in_union, io_uring_cqe,
-    io_uring_params, io_uring_ptr, io_uring_sqe, io_uring_user_data, len_union, op_flags_union,
-};
-use wakeset::{Event, Events, Source};
+use wakeset::{Event, Events, Source, mutated};
+
+#[cfg(not(loom))]
+mod uring;
+#[cfg(loom)]
+use crate::models::uring;
+use uring::{Uring, is_plain_socket};
+
+mod watches;
+use watches::{Inner, can_ask_for};
+
+#[cfg(all(test, loom))]
+mod models;
 
 /// Sets that can have polls at a time. Further ones are served by their kernel epoll.
-const MOST_SETS: usize = 64;
+const MOST_SETS: usize = if cfg!(loom) { 1 } else { 64 };
 /// Io_urings that can wait for their thread's next set. A further one is closed.
-const MOST_PARKED: usize = 16;
-/// Numbers that can be watched.
-const NUMBERS: usize = 1 << 20;
+const MOST_PARKED: usize = if cfg!(loom) { 1 } else { 16 };
 /// Watches that a set can have in its io_uring: no fewer, no more.
 const LIMITS: (usize, usize) = (64, 4096);
-/// Entries to submit.
-const ENTRIES: u32 = 64;
-/// Watches that poll(2) is asked about together.
-const TOGETHER: usize = 128;
-/// How often the end of a cancelled poll is looked for.
-const PATIENCE: u32 = 1000;
-const PAGE: usize = 4096;
+
+/// Beside a number of watches: completions are to be believed.
+const HINTS: usize = 1;
 
 /// Sets with polls, so that a program without them pays for one load.
+#[cfg(not(loom))]
 static SETS: [AtomicPtr<FdSet>; MOST_SETS] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST_SETS];
+#[cfg(not(loom))]
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 /// The last thread that was given a name here. Unlike a thread's number none is used twice.
+#[cfg(not(loom))]
 static LAST_OWNER: AtomicU32 = AtomicU32::new(0);
+#[cfg(not(loom))]
+static PARKED: Parked = Parked { lock: SectionLock::new(), rings: UnsafeCell::new([None; MOST_PARKED]) };
+
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref SETS: [AtomicPtr<FdSet>; MOST_SETS] = [AtomicPtr::new(ptr::null_mut())];
+    static ref ACTIVE: AtomicUsize = AtomicUsize::new(0);
+    static ref LAST_OWNER: AtomicU32 = AtomicU32::new(0);
+    static ref PARKED: Parked = Parked { lock: SectionLock::new(), rings: UnsafeCell::new([None; MOST_PARKED]) };
+}
 
 /// The part of a set that is in an io_uring.
 #[derive(Debug)]
 pub(crate) struct Polls {
     /// Whether there is one. Changed with the lock held.
     active: AtomicBool,
-    /// For how many watches there is to be one as soon as there is a watch for it; 0 for none.
+    /// For how many watches there is to be one as soon as there is a watch for it, and [`HINTS`]; 0 for none.
     wanted: AtomicUsize,
     /// The thread that it serves.
     owner: AtomicU32,
@@ -88,262 +107,6 @@ unsafe impl Sync for Polls {}
 // SAFETY: its pointers lead to memory of its own.
 unsafe impl Send for Polls {}
 
-#[derive(Debug)]
-struct Inner {
-    ring: Option<Uring>,
-    /// A word that a fork wipes, in a page of its own, and behind it a [`Watch`] for each number.
-    memory: *mut u8,
-    watches: usize,
-    /// One above the highest number that has been watched.
-    end: c_int,
-    /// Watches to look at, linked by number plus one.
-    first: c_int,
-    last: c_int,
-    waiting: usize,
-    /// Counts the waits for which both this and the kernel epoll had to be looked at.
-    turn: u32,
-    /// The kernel no longer does what it is asked: the caller gives up.
-    broken: bool,
-}
-
-/// One watch; all zero for none.
-#[repr(C)]
-struct Watch {
-    data: u64,
-    events: u32,
-    /// Of the poll: what comes of an earlier one is nobody's.
-    generation: u32,
-    /// The next to look at.
-    next: c_int,
-    /// [`WATCHED`] and so on.
-    state: u32,
-}
-
-/// The number is watched here.
-const WATCHED: u32 = 1;
-/// The io_uring has a poll for it.
-const ARMED: u32 = 2;
-/// It is among those to look at.
-const WAITING: u32 = 4;
-
-/// An io_uring; all but closing it is for the thread that made it.
-#[derive(Clone, Copy, Debug)]
-struct Uring {
-    fd: c_int,
-    owner: u32,
-    tid: c_int,
-    limit: usize,
-    /// Completions that stay in the ring, already looked at. Asked to wait for as many, the kernel finds them there and waits for none; and it runs as much work in one
-    /// go as it is asked to wait for completions.
-    kept: u32,
-    rings: Memory,
-    entries: Memory,
-    offsets: Offsets,
-    /// Hangs up when the io_uring is gone, and with it all it held.
-    gone: c_int,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Memory {
-    start: *mut u8,
-    len: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Offsets {
-    submit_tail: u32,
-    submit_mask: u32,
-    flags: u32,
-    complete_head: u32,
-    complete_tail: u32,
-    complete_mask: u32,
-    completions: u32,
-}
-
-/// What a completion is about.
-fn user_data(fd: c_int, generation: u32) -> u64 {
-    u64::from(generation) << 32 | (fd as u32 as u64 + 1)
-}
-
-/// Nothing that anybody asks about.
-const NOBODY: u64 = 0;
-
-impl Uring {
-    fn open(owner: u32, limit: usize) -> Option<Self> {
-        let mut params = io_uring_params::default();
-        params.flags = IoringSetupFlags::CQSIZE
-            | IoringSetupFlags::SINGLE_ISSUER
-            | IoringSetupFlags::DEFER_TASKRUN
-            | IoringSetupFlags::TASKRUN_FLAG;
-        params.cq_entries = 4 * limit as u32;
-        let low = sys::raw!(io_uring_setup, ENTRIES, &raw mut params).ok()? as c_int;
-        let fd = bell::hide(low);
-        let mut ring = Self {
-            fd,
-            owner,
-            tid: sys::gettid(),
-            limit,
-            kept: 0,
-            rings: Memory::NONE,
-            entries: Memory::NONE,
-            offsets: Offsets {
-                submit_tail: params.sq_off.tail,
-                submit_mask: params.sq_off.ring_mask,
-                flags: params.sq_off.flags,
-                complete_head: params.cq_off.head,
-                complete_tail: params.cq_off.tail,
-                complete_mask: params.cq_off.ring_mask,
-                completions: params.cq_off.cqes,
-            },
-            gone: -1,
-        };
-        if ring.prepare(&params).is_none() {
-            ring.close();
-            return None;
-        }
-        Some(ring)
-    }
-
-    fn prepare(&mut self, params: &io_uring_params) -> Option<()> {
-        let needed = IoringFeatureFlags::SINGLE_MMAP | IoringFeatureFlags::NODROP | IoringFeatureFlags::POLL_32BITS;
-        if !params.features.contains(needed) {
-            return None;
-        }
-        let completions = params.cq_off.cqes as usize + params.cq_entries as usize * size_of::<io_uring_cqe>();
-        let array = params.sq_off.array as usize + params.sq_entries as usize * 4;
-        self.rings = Memory::map(self.fd, IORING_OFF_SQ_RING, completions.max(array))?;
-        let len = params.sq_entries as usize * size_of::<io_uring_sqe>();
-        self.entries = Memory::map(self.fd, IORING_OFF_SQES, len)?;
-        for i in 0..params.sq_entries {
-            self.word(params.sq_off.array + 4 * i).store(i, Ordering::Relaxed);
-        }
-        let mut ends = [-1; 2];
-        sys::raw!(pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC).ok()?;
-        self.gone = bell::hide(ends[0]);
-        let registered = self.register(IoringRegisterOp::RegisterFiles, (&raw mut ends[1]).cast(), 1);
-        let _ = sys::close(ends[1]);
-        registered.ok()?;
-        let keep = self.limit as u32 + ENTRIES;
-        while self.kept < keep {
-            let n = ENTRIES.min(keep - self.kept);
-            for _ in 0..n {
-                self.put(io_uring_sqe { opcode: IoringOp::Nop, ..io_uring_sqe::default() });
-            }
-            let tail = self.word(self.offsets.complete_tail).load(Ordering::Acquire);
-            if self.enter(n, n, IoringEnterFlags::GETEVENTS) != Ok(n as usize) {
-                return None;
-            }
-            if self.word(self.offsets.complete_tail).load(Ordering::Acquire) != tail.wrapping_add(n) {
-                return None;
-            }
-            self.kept += n;
-        }
-        Some(())
-    }
-
-    fn word(&self, offset: u32) -> &AtomicU32 {
-        // SAFETY: the kernel's offsets lie in its rings, which are mapped; both sides use the words atomically.
-        unsafe { &*self.rings.start.add(offset as usize).cast::<AtomicU32>() }
-    }
-
-    fn register(&self, op: IoringRegisterOp, argument: *mut c_void, n: usize) -> Result<usize, Errno> {
-        sys::raw!(io_uring_register, self.fd, op as u32, argument, n)
-    }
-
-    fn enter(&self, submit: u32, complete: u32, flags: IoringEnterFlags) -> Result<usize, Errno> {
-        sys::raw!(io_uring_enter, self.fd, submit, complete, flags.bits(), 0, 0)
-    }
-
-    fn put(&self, entry: io_uring_sqe) {
-        let tail = self.word(self.offsets.submit_tail).load(Ordering::Relaxed);
-        let mask = self.word(self.offsets.submit_mask).load(Ordering::Relaxed);
-        // SAFETY: there are `mask + 1` entries, and none is the kernel's: each submission is over before the next begins.
-        unsafe { self.entries.start.cast::<io_uring_sqe>().add((tail & mask) as usize).write(entry) };
-        // Release: the kernel reads the entry behind it.
-        self.word(self.offsets.submit_tail).store(tail.wrapping_add(1), Ordering::Release);
-    }
-
-    /// Submits what has been put, at most one entry, and runs all work. `false`: the kernel will not.
-    fn run(&self, submit: u32) -> bool {
-        for _ in 0..PATIENCE {
-            match self.enter(submit, self.kept, IoringEnterFlags::GETEVENTS) {
-                // What is kept is there, so that is not waited for.
-                Ok(submitted) if submitted as u32 == submit => return true,
-                Ok(_) | Err(Errno::EAGAIN | Errno::EBUSY | Errno::EINTR) => sys::sched_yield(),
-                Err(_) => return false,
-            }
-        }
-        false
-    }
-
-    /// Whether a run may bring something.
-    fn has_work(&self) -> bool {
-        // Acquire, as of the kernel's release at the end of what made it set the bit.
-        let flags = self.word(self.offsets.flags).load(Ordering::SeqCst);
-        flags & (IoringSqFlags::TASKRUN | IoringSqFlags::CQ_OVERFLOW).bits() != 0
-    }
-
-    fn has_completions(&self) -> bool {
-        let head = self.word(self.offsets.complete_head).load(Ordering::Relaxed);
-        let tail = self.word(self.offsets.complete_tail).load(Ordering::SeqCst);
-        tail != head.wrapping_add(self.kept)
-    }
-
-    /// Hands each new completion to `done`: what it is about, the result, whether the poll goes on.
-    fn collect(&self, mut done: impl FnMut(u64, i32, bool)) {
-        let mask = self.word(self.offsets.complete_mask).load(Ordering::Relaxed);
-        let head = self.word(self.offsets.complete_head).load(Ordering::Relaxed);
-        // Acquire: the completions before it.
-        let tail = self.word(self.offsets.complete_tail).load(Ordering::Acquire);
-        let mut place = head.wrapping_add(self.kept);
-        while place != tail {
-            let offset = self.offsets.completions as usize + (place & mask) as usize * size_of::<io_uring_cqe>();
-            // SAFETY: before the tail, so the kernel has written it.
-            let (about, result, flags) = unsafe {
-                let completion = self.rings.start.add(offset).cast::<io_uring_cqe>();
-                ((*completion).user_data.u64_, (*completion).res, (*completion).flags)
-            };
-            place = place.wrapping_add(1);
-            done(about, result, flags.contains(IoringCqeFlags::MORE));
-        }
-        self.word(self.offsets.complete_head).store(place.wrapping_sub(self.kept), Ordering::Release);
-    }
-
-    /// Lets go of it. The kernel ends what is left in it, from a thread of its own.
-    fn close(&mut self) {
-        self.rings.unmap();
-        self.entries.unmap();
-        bell::disclose(self.fd);
-        let _ = sys::close(self.fd);
-    }
-
-    /// Waits until the kernel has ended a closed one; for this the thread that it served must run, so not for ever.
-    fn wait_until_gone(&mut self) {
-        let _ = sys::poll_within(self.gone, 0, Duration::from_secs(1));
-        bell::disclose(self.gone);
-        let _ = sys::close(self.gone);
-    }
-}
-
-impl Memory {
-    const NONE: Self = Self { start: ptr::null_mut(), len: 0 };
-
-    fn map(fd: c_int, offset: u64, len: usize) -> Option<Self> {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        let start = sys::raw!(mmap, 0, len, access, kind, fd, offset).ok()? as *mut u8;
-        let memory = Self { start, len };
-        // A child would hold the io_uring.
-        sys::raw!(madvise, start, len, libc::MADV_DONTFORK).is_ok().then_some(memory)
-    }
-
-    fn unmap(&mut self) {
-        if !self.start.is_null() {
-            let _ = sys::raw!(munmap, self.start, self.len);
-            *self = Self::NONE;
-        }
-    }
-}
-
 /// Io_urings without polls, kept for the next set of their thread. Closing one would end a sleep of that thread, some time later, with EINTR: the kernel
 /// takes the thread's leave of it.
 struct Parked {
@@ -353,8 +116,6 @@ struct Parked {
 
 // SAFETY: the rings are only touched with the lock held.
 unsafe impl Sync for Parked {}
-
-static PARKED: Parked = Parked { lock: SectionLock::new(), rings: UnsafeCell::new([None; MOST_PARKED]) };
 
 impl Parked {
     fn with<T>(&self, f: impl FnOnce(&mut [Option<Uring>; MOST_PARKED]) -> T) -> T {
@@ -408,46 +169,14 @@ pub(crate) fn name_me() -> u32 {
     me()
 }
 
-/// What a watch can ask for here.
-const ALLOWED: u32 = 0x27df | libc::EPOLLET as u32;
-/// Of these what poll(2) is asked for.
-const POLLED: u32 = 0x27df & !ALWAYS;
-/// Told unasked.
-const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
-
-/// The wake-ups that a poll for `events` has to hear of: those that Linux's epoll would, and no other, or an edge would be reported twice. io_uring does not
-/// heed `POLLPRI`, which no socket says without `POLLIN` or `POLLERR`.
-fn wake_ups_for(events: u32) -> u32 {
-    let urgent = if events & libc::EPOLLPRI as u32 != 0 { libc::EPOLLIN as u32 } else { 0 };
-    events & POLLED | ALWAYS | urgent
-}
-
-/// Whether it is a socket that does not listen.
-fn is_plain_socket(fd: c_int) -> bool {
-    let (mut listens, mut len) = (0_i32, size_of::<c_int>() as u32);
-    let asked = sys::raw!(getsockopt, fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, &raw mut listens, &raw mut len);
-    asked.is_ok() && listens == 0
-}
-
 impl Polls {
-    pub(crate) const fn new() -> Self {
-        let inner = Inner {
-            ring: None,
-            memory: ptr::null_mut(),
-            watches: 0,
-            end: 0,
-            first: 0,
-            last: 0,
-            waiting: 0,
-            turn: 0,
-            broken: false,
-        };
+    pub(crate) fn new() -> Self {
         Self {
             active: AtomicBool::new(false),
             wanted: AtomicUsize::new(0),
             owner: AtomicU32::new(0),
             lock: SectionLock::new(),
-            inner: UnsafeCell::new(inner),
+            inner: UnsafeCell::new(Inner::new()),
         }
     }
 
@@ -471,11 +200,11 @@ impl Polls {
 }
 
 /// From now on the set is to have polls for this thread, if it can.
-pub(crate) fn ask_for(set: &FdSet, entries: usize) {
+pub(crate) fn ask_for(set: &FdSet, entries: usize, hints: bool) {
     if !set.polls.are_active() {
         set.polls.owner.store(name_me(), Ordering::SeqCst);
         let limit = entries.next_power_of_two().clamp(LIMITS.0, LIMITS.1);
-        set.polls.wanted.store(limit, Ordering::SeqCst);
+        set.polls.wanted.store(limit | if hints { HINTS } else { 0 }, Ordering::SeqCst);
     }
 }
 
@@ -488,7 +217,8 @@ pub(crate) fn begin_without(set: &FdSet) {
 fn begin(set: &FdSet) {
     let polls = &set.polls;
     // Once.
-    let limit = polls.wanted.swap(0, Ordering::SeqCst);
+    let wanted = polls.wanted.swap(0, Ordering::SeqCst);
+    let limit = wanted & !HINTS;
     let _moving = escape::hold_moves();
     let unfit = set.in_kernel.load(Ordering::SeqCst)
         || set.closed.load(Ordering::SeqCst)
@@ -509,14 +239,14 @@ fn begin(set: &FdSet) {
             return;
         }
         let Some(mut ring) = PARKED.take(owner, limit).or_else(|| Uring::open(owner, limit)) else { return };
-        let mut number = bell;
-        if ring.register(IoringRegisterOp::RegisterEventfd, (&raw mut number).cast(), 1).is_err() {
+        if !mutant!("polls_bell_is_silent") && !ring.set_bell(Some(bell)) {
             ring.close();
             ring.wait_until_gone();
             return;
         }
         inner.ring = Some(ring);
         inner.broken = false;
+        inner.hints = wanted & HINTS != 0;
         inner.set_alive(true);
         polls.active.store(true, Ordering::SeqCst);
         place.store(ptr::from_ref(set).cast_mut(), Ordering::SeqCst);
@@ -565,7 +295,14 @@ fn end(set: &FdSet, goes_on: bool) {
         if goes_on {
             set.kernel_edges.store(true, Ordering::SeqCst);
             set.only_polls.store(false, Ordering::SeqCst);
+            if mutant!("polls_inactive_before_moved") {
+                polls.active.store(false, Ordering::SeqCst);
+            }
             inner.for_each_watch(|fd, watch| {
+                let in_line_only = mutated!("polls_given_up_in_line_only") && !watch.is_in_line();
+                if in_line_only || mutant!("polls_given_up_are_lost") {
+                    return;
+                }
                 let event = epoll_event { events: watch.events, u64: watch.data };
                 if let Err(error) = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, fd, &raw const event) {
                     // EBADF: its number was closed, and not by us.
@@ -578,15 +315,17 @@ fn end(set: &FdSet, goes_on: bool) {
         let mine = polls.are_mine();
         let cancelled = mine && !inner.broken && inner.cancel_all();
         if let Some(mut ring) = inner.ring.take() {
-            if cancelled && ring.register(IoringRegisterOp::UnregisterEventfd, ptr::null_mut(), 0).is_ok() {
+            if cancelled && ring.set_bell(None) {
                 PARKED.put(ring);
             } else {
                 ring.close();
-                ring.wait_until_gone();
+                if !mutant!("polls_end_unawaited") {
+                    ring.wait_until_gone();
+                }
             }
         }
         inner.forget_all();
-        for place in &SETS {
+        for place in SETS.iter() {
             if place
                 .compare_exchange(ptr::from_ref(set).cast_mut(), ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
@@ -621,7 +360,7 @@ pub(crate) fn numbers_end() -> c_int {
 /// Before a number is closed, or becomes another file's: ends the polls that hold its file.
 #[inline]
 pub(crate) fn before_close(fd: c_int) {
-    if ACTIVE.load(Ordering::Relaxed) != 0 {
+    if ACTIVE.load(Ordering::Relaxed) != 0 && !mutated!("polls_hold_closed_files") {
         end_watches_of(fd);
     }
 }
@@ -629,15 +368,12 @@ pub(crate) fn before_close(fd: c_int) {
 #[cold]
 fn end_watches_of(fd: c_int) {
     let _section = Section::enter();
-    for place in &SETS {
+    for place in SETS.iter() {
         // SAFETY: slots are never freed.
         let Some(set) = (unsafe { place.load(Ordering::SeqCst).as_ref() }) else { continue };
         let polls = &set.polls;
         let ended = polls.with(|inner| {
-            if !polls.are_active()
-                || !inner.is_alive()
-                || inner.watch(fd).is_none_or(|watch| watch.state & WATCHED == 0)
-            {
+            if !polls.are_active() || !inner.is_alive() || inner.is_watched(fd) != Some(true) {
                 return true;
             }
             polls.are_mine() && inner.remove(fd)
@@ -659,7 +395,7 @@ pub(crate) fn renumber(fd: c_int, new: c_int) {
         }
     };
     PARKED.with(|rings| rings.iter_mut().flatten().for_each(change));
-    for place in &SETS {
+    for place in SETS.iter() {
         // SAFETY: slots are never freed.
         if let Some(set) = unsafe { place.load(Ordering::SeqCst).as_ref() } {
             set.polls.with(|inner| {
@@ -694,7 +430,7 @@ pub(crate) fn epoll_ctl(set: &FdSet, op: c_int, fd: c_int, asked: Event) -> Opti
         give_up(set);
         return None;
     }
-    let suits = op == EPOLL_CTL_ADD && asked.events.bits() & !ALLOWED == 0 && is_plain_socket(fd);
+    let suits = op == EPOLL_CTL_ADD && can_ask_for(asked.events) && is_plain_socket(fd);
     if wants && suits {
         begin(set);
     }
@@ -702,7 +438,7 @@ pub(crate) fn epoll_ctl(set: &FdSet, op: c_int, fd: c_int, asked: Event) -> Opti
         if !polls.are_active() || !inner.is_alive() {
             return None;
         }
-        let watched = inner.watch(fd)?.state & WATCHED != 0;
+        let watched = inner.is_watched(fd)?;
         match op {
             EPOLL_CTL_ADD if watched => {
                 // In this order, as epoll_ctl(2).
@@ -728,19 +464,7 @@ pub(crate) fn epoll_ctl(set: &FdSet, op: c_int, fd: c_int, asked: Event) -> Opti
 /// Whether a wait of this thread would find something to look at.
 pub(crate) fn have_news(set: &FdSet) -> bool {
     let polls = &set.polls;
-    polls.are_active()
-        && polls.with(|inner| {
-            let ring = inner.ring.filter(|_| inner.is_alive());
-            ring.is_some_and(|ring| inner.waiting != 0 || ring.has_completions() || ring.has_work())
-        })
-}
-
-/// Which of this and the kernel epoll a wait looks at first.
-pub(crate) fn take_turn(set: &FdSet) -> bool {
-    set.polls.with(|inner| {
-        inner.turn = inner.turn.wrapping_add(1);
-        inner.turn % 2 == 0
-    })
+    polls.are_active() && polls.with(|inner| inner.has_news())
 }
 
 /// Takes up to `room` events to `place` and behind it; how many. `fault` is told when there is no memory for one.
@@ -750,7 +474,9 @@ pub(crate) fn take(set: &FdSet, place: *mut epoll_event, room: usize, fault: imp
         return 0;
     }
     if !polls.are_mine() {
-        give_up(set);
+        if !mutant!("polls_stranger_gives_nothing_up") {
+            give_up(set);
+        }
         return 0;
     }
     let (n, goes_on) = polls.with(|inner| {
@@ -766,323 +492,54 @@ pub(crate) fn take(set: &FdSet, place: *mut epoll_event, room: usize, fault: imp
     n
 }
 
-impl Inner {
-    fn has_memory(&mut self) -> bool {
-        if self.memory.is_null() {
-            let len = PAGE + NUMBERS * size_of::<Watch>();
-            let (access, kind) =
-                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-            let Ok(start) = sys::raw!(mmap, 0, len, access, kind, -1_isize, 0) else { return false };
-            if sys::raw!(madvise, start, len, libc::MADV_WIPEONFORK).is_err() {
-                let _ = sys::raw!(munmap, start, len);
-                return false;
+/// [`take`] and a look at the kernel epoll, which puts what it has behind so many events; each goes first in every second wait.
+///
+/// Under the lock, so that nothing is given up in between: a level would be reported twice, or not at all.
+pub(crate) fn take_both(
+    set: &FdSet,
+    place: *mut epoll_event,
+    room: usize,
+    fault: impl FnOnce(),
+    look_at_kernel: impl Fn(usize) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let polls = &set.polls;
+    if !polls.are_mine() {
+        give_up(set);
+        return look_at_kernel(0);
+    }
+    if mutant!("polls_looked_at_apart") {
+        let n = take(set, place, room, fault);
+        return look_at_kernel(n).map(|found| n + found);
+    }
+    let (found, goes_on) = polls.with(|inner| {
+        if !polls.are_active() || !inner.is_alive() {
+            return (look_at_kernel(0), true);
+        }
+        inner.turn = inner.turn.wrapping_add(1);
+        if inner.turn % 2 == 0 {
+            let (n, sees) = inner.take(place, room, fault);
+            let behind = if n < room { look_at_kernel(n) } else { Ok(0) };
+            let found = if n > 0 { Ok(n + behind.unwrap_or(0)) } else { behind };
+            return (found, sees && !inner.broken);
+        }
+        match look_at_kernel(0) {
+            Ok(n) if n < room => {
+                let (taken, sees) = inner.take(place.wrapping_add(n), room - n, fault);
+                (Ok(n + taken), sees && !inner.broken)
             }
-            self.memory = start as *mut u8;
+            found => (found, true),
         }
-        true
-    }
-
-    fn set_alive(&self, alive: bool) {
-        // SAFETY: the memory is there, with a word at its start.
-        unsafe { &*self.memory.cast::<AtomicU32>() }.store(u32::from(alive), Ordering::Relaxed);
-    }
-
-    /// Whether this is the process that made it.
-    fn is_alive(&self) -> bool {
-        // SAFETY: as above.
-        !self.memory.is_null() && unsafe { &*self.memory.cast::<AtomicU32>() }.load(Ordering::Relaxed) != 0
-    }
-
-    fn watch(&mut self, fd: c_int) -> Option<&mut Watch> {
-        let number = fd as u32 as usize;
-        // SAFETY: one for each number, in memory that only the lock's holder uses.
-        (number < NUMBERS && !self.memory.is_null())
-            .then(|| unsafe { &mut *self.memory.add(PAGE).cast::<Watch>().add(number) })
-    }
-
-    fn for_each_watch(&mut self, mut f: impl FnMut(c_int, &Watch)) {
-        for fd in 0..self.end {
-            if let Some(watch) = self.watch(fd).filter(|watch| watch.state & WATCHED != 0) {
-                f(fd, watch);
-            }
+    });
+    if !goes_on {
+        give_up(set);
+        if found == Ok(0) {
+            return look_at_kernel(0);
         }
     }
-
-    /// Lines a watch up to be looked at.
-    fn line_up(&mut self, fd: c_int) {
-        let Some(watch) = self.watch(fd).filter(|watch| watch.state & WAITING == 0) else { return };
-        watch.state |= WAITING;
-        watch.next = 0;
-        match self.last {
-            0 => self.first = fd + 1,
-            last => {
-                if let Some(before) = self.watch(last - 1) {
-                    before.next = fd + 1;
-                }
-            }
-        }
-        self.last = fd + 1;
-        self.waiting += 1;
-    }
-
-    fn next_in_line(&mut self) -> Option<c_int> {
-        let fd = self.first - 1;
-        let watch = self.watch(fd).filter(|_| fd >= 0)?;
-        watch.state &= !WAITING;
-        self.first = watch.next;
-        if self.first == 0 {
-            self.last = 0;
-        }
-        self.waiting -= 1;
-        Some(fd)
-    }
-
-    /// Takes the completions.
-    fn collect(&mut self) {
-        let Some(ring) = self.ring else { return };
-        ring.collect(|about, _result, goes_on| {
-            if about == NOBODY {
-                return;
-            }
-            let fd = (about as u32).wrapping_sub(1) as c_int;
-            let Some(watch) = self.watch(fd) else { return };
-            if user_data(fd, watch.generation) != about {
-                return;
-            }
-            if !goes_on {
-                watch.state &= !ARMED;
-            }
-            if watch.state & WATCHED != 0 {
-                self.line_up(fd);
-            }
-        });
-    }
-
-    fn run(&mut self, submit: u32) {
-        match self.ring {
-            Some(ring) if ring.run(submit) => {}
-            _ => self.broken = true,
-        }
-        self.collect();
-    }
-
-    /// Arms a poll; whether the kernel has taken it.
-    fn arm(&mut self, fd: c_int) -> bool {
-        let Some(ring) = self.ring.filter(|_| !self.broken) else { return false };
-        let Some(watch) = self.watch(fd) else { return false };
-        watch.generation = watch.generation.wrapping_add(1);
-        watch.state |= ARMED;
-        let events = wake_ups_for(watch.events);
-        ring.put(io_uring_sqe {
-            opcode: IoringOp::PollAdd,
-            fd,
-            len: len_union { poll_flags: IoringPollFlags::ADD_MULTI },
-            op_flags: op_flags_union {
-                poll32_events: if cfg!(target_endian = "big") { events.rotate_left(16) } else { events },
-            },
-            user_data: io_uring_user_data { u64_: user_data(fd, watch.generation) },
-            ..io_uring_sqe::default()
-        });
-        self.run(1);
-        self.watch(fd).is_some_and(|watch| watch.state & ARMED != 0)
-    }
-
-    /// Ends a poll, so that it no longer holds the file and nothing more comes of it. `false`: the kernel will not.
-    fn disarm(&mut self, fd: c_int) -> bool {
-        let Some(ring) = self.ring else { return false };
-        let Some(watch) = self.watch(fd).filter(|watch| watch.state & ARMED != 0) else { return true };
-        let about = user_data(fd, watch.generation);
-        for _ in 0..PATIENCE {
-            // Not IORING_OP_POLL_REMOVE, which lets go of nothing that has work under way.
-            ring.put(io_uring_sqe {
-                opcode: IoringOp::AsyncCancel,
-                fd: -1,
-                addr_or_splice_off_in: addr_or_splice_off_in_union { addr: io_uring_ptr::new(about as *mut c_void) },
-                ..io_uring_sqe::default()
-            });
-            self.run(1);
-            if self.broken || self.watch(fd).is_none_or(|watch| watch.state & ARMED == 0) {
-                break;
-            }
-            sys::sched_yield();
-        }
-        let ended = self.watch(fd).is_none_or(|watch| watch.state & ARMED == 0);
-        self.broken |= !ended;
-        ended
-    }
-
-    fn add(&mut self, set: &FdSet, fd: c_int, asked: Event) -> Option<Result<(), Errno>> {
-        let limit = self.ring?.limit;
-        if self.watches == limit {
-            return None;
-        }
-        if !set.only_polls.load(Ordering::SeqCst) {
-            let event = epoll_event { events: asked.events.bits(), u64: asked.data };
-            if let Err(error) = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, fd, &raw const event) {
-                return Some(Err(error));
-            }
-            let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, fd, ptr::null());
-        }
-        let watch = self.watch(fd)?;
-        watch.events = asked.events.bits();
-        watch.data = asked.data;
-        watch.state |= WATCHED;
-        self.watches += 1;
-        self.end = self.end.max(fd + 1);
-        if !self.arm(fd) {
-            self.remove(fd);
-            return None;
-        }
-        self.line_up(fd);
-        Some(Ok(()))
-    }
-
-    fn modify(&mut self, set: &FdSet, fd: c_int, asked: Event) -> Option<Result<(), Errno>> {
-        let events = asked.events.bits();
-        if asked.events.contains(Events::EXCLUSIVE) {
-            return Some(Err(Errno::EINVAL));
-        }
-        let watch = self.watch(fd)?;
-        let polls_the_same = wake_ups_for(watch.events) == wake_ups_for(events);
-        if events & !ALLOWED == 0 {
-            watch.events = events;
-            watch.data = asked.data;
-            if polls_the_same || self.disarm(fd) && self.arm(fd) {
-                self.line_up(fd);
-                return Some(Ok(()));
-            }
-        }
-        // From now on the kernel epoll's.
-        let event = epoll_event { events, u64: asked.data };
-        set.kernel_edges.store(true, Ordering::SeqCst);
-        set.only_polls.store(false, Ordering::SeqCst);
-        let added = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, fd, &raw const event);
-        if added.is_ok() {
-            self.remove(fd);
-        }
-        Some(added)
-    }
-
-    /// Forgets a watch; `false`: its poll could not be ended.
-    fn remove(&mut self, fd: c_int) -> bool {
-        let ended = self.disarm(fd);
-        if self.watch(fd).is_some_and(|watch| watch.state & WAITING != 0) {
-            self.take_out_of_line(fd);
-        }
-        if let Some(watch) = self.watch(fd) {
-            watch.generation = watch.generation.wrapping_add(1);
-            watch.state = 0;
-            self.watches -= 1;
-        }
-        ended
-    }
-
-    fn take_out_of_line(&mut self, fd: c_int) {
-        // In place: the order of the others stays.
-        let n = self.waiting;
-        for _ in 0..n {
-            if let Some(other) = self.next_in_line().filter(|other| *other != fd) {
-                self.line_up(other);
-            }
-        }
-    }
-
-    fn cancel_all(&mut self) -> bool {
-        let mut ended = true;
-        for fd in 0..self.end {
-            ended = ended && self.disarm(fd);
-        }
-        ended && !self.broken
-    }
-
-    /// When there is no io_uring any more.
-    fn forget_all(&mut self) {
-        for fd in 0..self.end {
-            if let Some(watch) = self.watch(fd) {
-                // Generations go on: the io_uring may be used again, and has nothing to say of these.
-                watch.generation = watch.generation.wrapping_add(1);
-                (watch.state, watch.next) = (0, 0);
-            }
-        }
-        (self.watches, self.end, self.first, self.last, self.waiting) = (0, 0, 0, 0, 0);
-        self.broken = false;
-    }
-
-    /// As [`take`]; and whether poll(2) says what is ready. Where it does not the kernel epoll has to.
-    fn take(&mut self, place: *mut epoll_event, room: usize, fault: impl FnOnce()) -> (usize, bool) {
-        let Some(ring) = self.ring else { return (0, true) };
-        self.collect();
-        if ring.has_work() {
-            // Whatever is in line: an event whose wake-up is still to be heard of would be reported twice.
-            self.run(0);
-        }
-        let mut taken = 0;
-        // Levels that hold go to the end of the line, and are not looked at twice.
-        let mut left = self.waiting;
-        let mut asked = [libc::pollfd { fd: -1, events: 0, revents: 0 }; TOGETHER];
-        while taken < room && left > 0 {
-            let mut n = 0;
-            while n < TOGETHER.min(room - taken) && left > 0 {
-                left -= 1;
-                let Some(fd) = self.next_in_line() else { break };
-                let Some(watch) = self.watch(fd) else { continue };
-                if watch.state & ARMED == 0 {
-                    // It ended by itself. Armed first, looked at then.
-                    if !self.arm(fd) {
-                        self.broken = true;
-                    }
-                    // It may have lined up again, as the last.
-                }
-                let Some(watch) = self.watch(fd) else { continue };
-                asked[n] = libc::pollfd { fd, events: (watch.events & POLLED) as i16, revents: 0 };
-                n += 1;
-            }
-            if !look(&mut asked[..n]) {
-                return (taken, false);
-            }
-            for i in 0..n {
-                let entry = asked[i];
-                let Some(watch) = self.watch(entry.fd) else { continue };
-                let now = u32::from(entry.revents as u16) & (watch.events & POLLED | ALWAYS);
-                if now == 0 {
-                    continue;
-                }
-                let event = epoll_event { events: now, u64: watch.data };
-                let is_level = watch.events & libc::EPOLLET as u32 == 0;
-                // SAFETY: the caller gives the memory.
-                if !unsafe { user::store_event(place.wrapping_add(taken), event) } {
-                    // Nobody has seen these.
-                    for entry in &asked[i..n] {
-                        self.line_up(entry.fd);
-                    }
-                    fault();
-                    return (taken, true);
-                }
-                taken += 1;
-                if is_level {
-                    self.line_up(entry.fd);
-                }
-            }
-        }
-        (taken, true)
-    }
+    found
 }
 
-/// poll(2) of all at this moment; whether it says anything. Not if the process may have no descriptors (RLIMIT_NOFILE), as a sandbox demands of one that has
-/// all it needs.
-fn look(entries: &mut [libc::pollfd]) -> bool {
-    let ask = |entries: &mut [libc::pollfd]| {
-        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let none = ptr::null::<u8>();
-        let said = sys::raw!(ppoll, entries.as_mut_ptr(), entries.len(), &raw const now, none, sys::SIGSET_BYTES);
-        // EINTR: none of them has anything, and a signal is on its way.
-        matches!(said, Ok(_) | Err(Errno::EINTR))
-    };
-    // No memory for so many at once, or more than the limit allows.
-    entries.is_empty() || ask(entries) || entries.chunks_mut(1).all(ask)
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::fork;

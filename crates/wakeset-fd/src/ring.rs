@@ -32,6 +32,9 @@ pub fn ring_setup(epfd: c_int, entries: usize) -> Result<bool, Errno> {
 /// Flag of [`ring_setup_with`]: watch sockets through an io_uring.
 pub const RING_POLL: c_int = 1;
 
+/// Flag of [`ring_setup_with`], beside [`RING_POLL`]: an edge is a hint.
+pub const RING_HINTS: c_int = 2;
+
 /// [`ring_setup`] with flags.
 ///
 /// With [`RING_POLL`] sockets that are added from now on are watched through an io_uring, where that is allowed, so that a wait takes what hundreds of them have in two system
@@ -49,10 +52,18 @@ pub const RING_POLL: c_int = 1;
 /// `EPOLLONESHOT`, `EPOLLEXCLUSIVE` and `EPOLLWAKEUP`, listeners, what is no socket, and more watches than `entries` (64 to 4,096) are the kernel epoll's
 /// as before. Needs Linux 6.1; elsewhere, and where io_uring is not allowed, everything is.
 ///
+/// With [`RING_HINTS`] as well, an edge (`EPOLLET`) that comes of data or of room for data is reported as the io_uring tells it, without a look at the socket, which is what
+/// most of a wait's time goes to. Then an event says that a socket has become readable or writable since the last one, not that it still is, and only which of the two
+/// it has become. Sockets have to be non-blocking, and to be read and written until EAGAIN, which now and then comes at once. This is for streams (`AF_INET`, `AF_INET6`,
+/// `AF_UNIX`) until they have come to an end or an error; all events from there on, levels, other sockets, and watches for `EPOLLPRI`, `EPOLLRDBAND` or `EPOLLWRBAND` are
+/// exact.
+///
+/// The flags of the last call before the first socket is added are the ones that count.
+///
 /// # Errors
-/// As [`ring_setup`]; EINVAL for other flags.
+/// As [`ring_setup`]; EINVAL for other flags, and for [`RING_HINTS`] alone.
 pub fn ring_setup_with(epfd: c_int, entries: usize, flags: c_int) -> Result<bool, Errno> {
-    if flags & !RING_POLL != 0 {
+    if flags & !(RING_POLL | RING_HINTS) != 0 || flags == RING_HINTS {
         return Err(Errno::EINVAL);
     }
     loop {
@@ -70,7 +81,7 @@ pub fn ring_setup_with(epfd: c_int, entries: usize, flags: c_int) -> Result<bool
         return match using.set.make_ring(entries) {
             Ok(_) => {
                 if flags & RING_POLL != 0 {
-                    polls::ask_for(&using, entries);
+                    polls::ask_for(&using, entries, flags & RING_HINTS != 0);
                 }
                 Ok(true)
             }

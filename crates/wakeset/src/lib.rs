@@ -88,6 +88,9 @@ pub use set::{Leaving, SetCore};
 pub use shared_ring::{RingReader, RingWriter};
 pub use sleepers::Ring;
 pub use source::{Description, Source};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use sync::seen as model_atomics;
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub use time::set_model_clock;

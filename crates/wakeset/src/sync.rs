@@ -55,12 +55,13 @@ pub(crate) enum Slept {
 /// first is never tried (0.7.2). So each access here first touches a companion, by a relaxed read-modify-write: any two of them race.
 /// They order nothing in memory but what fences on both sides of them order.
 #[cfg(loom)]
-mod seen {
-    pub(crate) use loom::sync::atomic::{Ordering, fence};
+#[allow(missing_docs, reason = "what loom says of them")]
+pub mod seen {
+    pub use loom::sync::atomic::{Ordering, fence};
 
     macro_rules! seen {
         ($name:ident $(<$t:ident>)?, $value:ty, { $($method:ident($($argument:ident: $type:ty),*) -> $result:ty;)* }) => {
-            pub(crate) struct $name $(<$t>)? {
+            pub struct $name $(<$t>)? {
                 value: loom::sync::atomic::$name $(<$t>)?,
                 seen: loom::sync::atomic::AtomicUsize,
             }
@@ -72,13 +73,13 @@ mod seen {
             }
 
             impl $(<$t>)? $name $(<$t>)? {
-                pub(crate) fn new(value: $value) -> Self {
+                pub fn new(value: $value) -> Self {
                     Self { value: loom::sync::atomic::$name::new(value), seen: loom::sync::atomic::AtomicUsize::new(0) }
                 }
 
                 $(
                     #[allow(dead_code, reason = "one set of methods for all")]
-                    pub(crate) fn $method(&self, $($argument: $type),*) -> $result {
+                    pub fn $method(&self, $($argument: $type),*) -> $result {
                         self.seen.fetch_add(0, Ordering::Relaxed);
                         self.value.$method($($argument),*)
                     }
@@ -105,6 +106,12 @@ mod seen {
     seen_integer!(AtomicU32, u32);
     seen_integer!(AtomicU64, u64);
     seen_integer!(AtomicUsize, usize);
+    seen!(AtomicBool, bool, {
+        load(order: Ordering) -> bool;
+        store(value: bool, order: Ordering) -> ();
+        swap(value: bool, order: Ordering) -> bool;
+    });
+    seen_integer!(AtomicI32, i32);
     seen!(AtomicPtr<T>, *mut T, {
         load(order: Ordering) -> *mut T;
         store(value: *mut T, order: Ordering) -> ();

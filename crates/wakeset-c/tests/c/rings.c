@@ -40,7 +40,8 @@ static void show_setup(void)
     CHECK(ws_ring_setup(set, 0, 0) == -1 && errno == EINVAL);
     CHECK(ws_ring_setup(set, ((size_t)1 << 20) + 1, 0) == -1 && errno == EINVAL);
     CHECK(ws_ring_setup(-1, 8, 0) == -1 && errno == EBADF);
-    CHECK(ws_ring_setup(set, 8, 2) == -1 && errno == EINVAL);
+    CHECK(ws_ring_setup(set, 8, WS_RING_HINTS) == -1 && errno == EINVAL);
+    CHECK(ws_ring_setup(set, 8, 4) == -1 && errno == EINVAL);
     for (int i = 0; i < MANY; i++)
         counters[i] = watched(set, EPOLLIN, (uint64_t)i, 1);
     CHECK(ws_ring_setup(counters[0], 8, 0) == -1 && errno == EINVAL);
@@ -61,14 +62,14 @@ static void show_setup(void)
     CHECK(ws_close(set) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
-/* Sockets, watched through an io_uring where there is one. */
-static void show_sockets(void)
+/* Sockets, watched through an io_uring where there is one. Who reads what there is hears the same of hints. */
+static void show_sockets(int flags)
 {
     enum { MANY = 40 };
     struct epoll_event events[MANY];
     int set = ws_epoll_create1(EPOLL_CLOEXEC), ends[MANY][2];
     char byte = 'x';
-    CHECK(ws_ring_setup(set, 64, WS_RING_POLL) == 1);
+    CHECK(ws_ring_setup(set, 64, flags) == 1);
     for (int i = 0; i < MANY; i++) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = (uint64_t)i};
         CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends[i]) == 0);
@@ -236,7 +237,8 @@ static void show_processes(int made_after)
 int main(void)
 {
     show_setup();
-    show_sockets();
+    show_sockets(WS_RING_POLL);
+    show_sockets(WS_RING_POLL | WS_RING_HINTS);
     show_levels_and_edges();
     show_errors();
     show_processes(0);

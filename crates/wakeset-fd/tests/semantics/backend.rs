@@ -18,6 +18,8 @@ pub type KernelSigset = u64;
 pub trait Backend: Sized + Send + Sync + 'static {
     /// Whether a watch lives as long as the file, as epoll(7) says, even when its number has been closed.
     const WATCHES_FILES: bool = true;
+    /// Whether an event has all bits that hold, and not only those that have become true.
+    const TELLS_ALL: bool = true;
 
     fn epoll_create1(flags: c_int) -> Result<c_int, Errno>;
     unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno>;
@@ -298,12 +300,14 @@ pub struct RingedWith<const FLAGS: c_int>;
 pub type Ringed = RingedWith<0>;
 /// Sockets are the kernel's here, and watched through an io_uring.
 pub type Polled = RingedWith<{ wakeset_fd::RING_POLL }>;
+pub type Hinted = RingedWith<{ wakeset_fd::RING_POLL | wakeset_fd::RING_HINTS }>;
 
 /// More than any test has ready at once: a wait reports no more than this.
 const SLOTS: usize = 1024;
 
 impl<const FLAGS: c_int> Backend for RingedWith<FLAGS> {
     const WATCHES_FILES: bool = FLAGS & wakeset_fd::RING_POLL == 0;
+    const TELLS_ALL: bool = FLAGS & wakeset_fd::RING_HINTS == 0;
 
     fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
         let set = Wakeset::epoll_create1(flags)?;

@@ -1,7 +1,7 @@
 //! The error matrix of epoll_create1(2), epoll_ctl(2) and epoll_wait(2).
 
 use crate::backend::{Backend, Errno};
-use crate::objects::{Counter, ET, Fd, IN, LONG, OUT, Set, ctl, far_number, pipe};
+use crate::objects::{Counter, ET, Fd, IN, LONG, OUT, Set, ctl, far_number, pipe, socket_pair};
 use libc::{EBADF, EEXIST, EFAULT, EINVAL, ENOENT, EPERM, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -26,6 +26,7 @@ on_both!(
     efault_for_nowhere_to_report,
     efault_for_room_beyond_user_memory,
     what_could_not_be_reported_is_kept,
+    what_sockets_could_not_report_is_kept,
     a_set_cannot_be_read_or_written,
     a_failed_call_changes_nothing,
 );
@@ -274,6 +275,17 @@ fn what_could_not_be_reported_is_kept<B: Backend>() {
     set.add(&counter, IN | ET, 1);
     assert_eq!(wait_into::<B>(set.as_raw_fd(), ptr::null_mut(), 4, 0), Err(EFAULT));
     assert_eq!(set.ready(), [(1, IN)]);
+    assert_eq!(set.ready(), []);
+}
+
+fn what_sockets_could_not_report_is_kept<B: Backend>() {
+    let (set, (one, two)) = (Set::<B>::new(), socket_pair::<B>());
+    set.add(&one, OUT | ET, 1);
+    set.add(&two, OUT | ET, 2);
+    assert_eq!(wait_into::<B>(set.as_raw_fd(), ptr::null_mut(), 4, 0), Err(EFAULT));
+    let mut found = set.ready();
+    found.sort_unstable();
+    assert_eq!(found, [(1, OUT), (2, OUT)]);
     assert_eq!(set.ready(), []);
 }
 

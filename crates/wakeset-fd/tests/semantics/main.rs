@@ -1,7 +1,8 @@
 //! What epoll, eventfd and timerfd do, each statement a test whose body runs on the kernel and on Wakeset.
 //!
-//! A body is generic over [`Backend`](backend::Backend); [`on_both!`] makes four tests of it, `kernel::name`,
-//! `wakeset::name`, `ringed::name`, where each set has an event ring, and `polled::name`, where it watches sockets through an io_uring. A wrong expectation fails on both, so what these tests say about Linux is what the
+//! A body is generic over [`Backend`](backend::Backend); [`on_both!`] makes five tests of it, `kernel::name`,
+//! `wakeset::name`, `ringed::name`, where each set has an event ring, `polled::name`, where it watches sockets through an io_uring, and `hinted::name`, where it believes
+//! what that says. A wrong expectation fails on both, so what these tests say about Linux is what the
 //! running kernel does, and what they say about Wakeset is the same. The statements are those of
 //! epoll(7), epoll_ctl(2), epoll_wait(2), eventfd(2) and timerfd_create(2), and of the kernel where those are silent.
 //!
@@ -23,6 +24,9 @@ macro_rules! on_both {
         }
         mod polled {
             $(#[test] fn $name() { super::$name::<crate::backend::Polled>(); })+
+        }
+        mod hinted {
+            $(#[test] fn $name() { super::$name::<crate::backend::Hinted>(); })+
         }
     };
 }

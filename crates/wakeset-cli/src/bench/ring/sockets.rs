@@ -2,7 +2,8 @@
 //! The rate is events per second of the time in the calls that take them. `whole` is how much faster a pass is with all that is in it: the writes, in which the
 //! kernel queues what the calls take, and the reads.
 //!
-//! The kernel's side is epoll_wait(2) with no timeout, Wakeset's the same on a set by number that watches through an io_uring.
+//! The kernel's side is epoll_wait(2) with no timeout, Wakeset's the same on a set by number that watches through an io_uring (`RING_POLL`): `exact`, which asks poll(2)
+//! about each socket before it reports it, and with `hints` (`RING_HINTS`). Both report the same events here.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -27,24 +28,35 @@ enum Kind {
     Tcp,
 }
 
-fn points() -> impl Iterator<Item = (Kind, usize)> {
-    [Kind::Unix, Kind::Tcp].into_iter().flat_map(|kind| [16, 64, 256].map(|batch| (kind, batch)))
+const EXACT: c_int = wakeset_fd::RING_POLL;
+const HINTS: c_int = wakeset_fd::RING_POLL | wakeset_fd::RING_HINTS;
+
+fn points() -> impl Iterator<Item = (c_int, Kind, usize)> {
+    let kinds = [EXACT, HINTS].into_iter().flat_map(|flags| [Kind::Unix, Kind::Tcp].map(|kind| (flags, kind)));
+    kinds.flat_map(|(flags, kind)| [16, 64, 256].map(|batch| (flags, kind, batch)))
 }
 
-fn describe(kind: Kind, batch: usize) -> Params {
+fn describe(flags: c_int, kind: Kind, batch: usize) -> Params {
     let name = match kind {
         Kind::Unix => "unix",
         Kind::Tcp => "tcp",
     };
-    params([("sockets", SOCKETS.into()), ("of", name.into()), ("mode", "edge".into()), ("batch", batch.into())])
+    let events = if flags == HINTS { "hints" } else { "exact" };
+    params([
+        ("sockets", SOCKETS.into()),
+        ("of", name.into()),
+        ("mode", "edge".into()),
+        ("events", events.into()),
+        ("batch", batch.into()),
+    ])
 }
 
 pub const DESCRIPTORS: usize = 4 * SOCKETS + 64;
 
 /// Measures and reports all of them.
 pub fn measure(report: &mut Report, time: Duration) -> io::Result<()> {
-    for (kind, batch) in points() {
-        let mut sides = [Side::new(kind, false)?, Side::new(kind, true)?];
+    for (flags, kind, batch) in points() {
+        let mut sides = [Side::new(kind, None)?, Side::new(kind, Some(flags))?];
         let mut rates = [Vec::new(), Vec::new()];
         let mut whole = Vec::new();
         // The first one warms up.
@@ -66,7 +78,7 @@ pub fn measure(report: &mut Report, time: Duration) -> io::Result<()> {
                 whole.push(median(&passes[0], |pass| pass.whole) / median(&passes[1], |pass| pass.whole));
             }
         }
-        let mut params = describe(kind, batch);
+        let mut params = describe(flags, kind, batch);
         if let Some(whole) = Spread::of(whole) {
             params.insert("whole".to_string(), ((whole.median * 100.0).round() / 100.0).into());
         }
@@ -91,16 +103,16 @@ struct Pass {
 }
 
 impl Side {
-    fn new(kind: Kind, polled: bool) -> io::Result<Self> {
+    fn new(kind: Kind, flags: Option<c_int>) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let set = match polled {
-            true => wakeset_fd::epoll_create1(libc::EPOLL_CLOEXEC).map_err(errno)?,
+        let set = match flags {
+            Some(_) => wakeset_fd::epoll_create1(libc::EPOLL_CLOEXEC).map_err(errno)?,
             // SAFETY: no memory is involved.
-            false => check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?,
+            None => check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?,
         };
-        let mut side = Side { set, polled, pairs: Vec::new() };
-        if polled {
-            wakeset_fd::ring_setup_with(set, SOCKETS, wakeset_fd::RING_POLL).map_err(errno)?;
+        let mut side = Side { set, polled: flags.is_some(), pairs: Vec::new() };
+        if let Some(flags) = flags {
+            wakeset_fd::ring_setup_with(set, SOCKETS, flags).map_err(errno)?;
         }
         for data in 0..SOCKETS {
             side.pairs.push(match kind {
