@@ -32,7 +32,7 @@ use crate::stats::Stat;
 use crate::steps::{step, step_lock, step_waited};
 use crate::sys;
 use crate::table::{self, Entry, Slot};
-use crate::timer::FdTimer;
+use crate::timer::{self, FdTimer};
 use crate::turns;
 use core::ffi::c_int;
 use core::ptr;
@@ -198,6 +198,12 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
         }
         // A set that stays is watched from the kernel from now on, by its number.
         for set in fixed.iter() {
+            if is_to_be_handed_out(set, reason) && timer::leave_to_kernel() {
+                let all = table::numbers().filter(|fd| matches!(table::get(*fd), Entry::Timer(_)));
+                all.for_each(|fd| begin(fd, &mut counters, &mut timers, &mut pipes, &mut sets, &mut fixed));
+            }
+        }
+        for set in fixed.iter() {
             hand_out_fixed(set, reason, &mut touched);
         }
         while let Some(owner) = touched.pop() {
@@ -211,6 +217,9 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
         }
         // An add that had begun before the set was marked may have come in between; and a closing thread may be at work.
         let gone = sets.iter().all(|set| set.set.is_empty() && !set.set.wait_queue().has_watches());
+        if timers.first().is_some() {
+            continue;
+        }
         if gone && fixed.iter().all(|set| !set.set.wait_queue().has_watches()) {
             break;
         }
@@ -270,18 +279,21 @@ fn begin_set(fd: c_int, slot: &'static FdSet, sets: &mut Moving<FdSet>, fixed: &
 /// For a set that cannot move ([`own`](crate::own)): what watches it does so by its number from now on. A fork needs nothing else; whoever moves it by name wants
 /// to poll it.
 fn hand_out_fixed(set: &'static FdSet, reason: Stat, touched: &mut Touched) {
-    let watched = set.set.wait_queue().has_watches();
-    if !watched && reason == Stat::MovedFork || set.closed.load(Ordering::SeqCst) {
+    if !is_to_be_handed_out(set, reason) {
         return;
     }
     let told = set::hand_out_held(set);
-    if watched {
+    if set.set.wait_queue().has_watches() {
         if let Err(error) = told {
             // Those around it hear of its kernel half only.
             complain(set.fd(), set.fd(), error);
         }
         set.set.wait_queue().hand_over(|watch| to_kernel_half(watch, false, touched));
     }
+}
+
+fn is_to_be_handed_out(set: &FdSet, reason: Stat) -> bool {
+    (set.set.wait_queue().has_watches() || reason != Stat::MovedFork) && !set.closed.load(Ordering::SeqCst)
 }
 
 /// The sets whose kernel half a move has changed, each once, linked through themselves. Whoever has this holds the moves lock.
@@ -440,6 +452,8 @@ fn to_kernel_half(watch: Leaving, quiet: bool, touched: &mut Touched) {
     }
     let event = epoll_event { events, u64: watch.data };
     match sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, watch.fd, &raw const event) {
+        // A thread is closing the number and waits for us, and another has added it meanwhile, as a number of the kernel's.
+        Err(sys::Errno::EEXIST) if !table::get(watch.fd).is_object() => {}
         Err(error) => complain(set.fd(), watch.fd, error),
         Ok(()) if watch.pending => {
             if watch.interest.intersects(Events::ET | Events::ONESHOT) {

@@ -90,6 +90,8 @@ unsafe impl Slot for FdSet {
 
     fn lose_number(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        // Now, and not when the last thread in here has left: whoever moves a set around this one waits until nothing is left in it.
+        self.set.wait_queue().close();
         // Whoever moves a watch of this set to the number does it under the scan lock, and looks at the mark first.
         self.set.pass_through();
         polls::forget(self);

@@ -209,7 +209,7 @@ static LEFT_TO_KERNEL: AtomicBool = AtomicBool::new(false);
 /// Leaves all timers to the kernel from now on: a set's number is polled by somebody who does not know when its timers expire. The caller
 /// holds the moves lock.
 pub(crate) fn leave_to_kernel_held() {
-    if LEFT_TO_KERNEL.swap(true, Ordering::SeqCst) {
+    if !leave_to_kernel() {
         return;
     }
     for fd in table::numbers() {
@@ -217,6 +217,11 @@ pub(crate) fn leave_to_kernel_held() {
             escape::fd_held(fd, Stat::MovedPoll);
         }
     }
+}
+
+/// The same for new timers; whether there is something to be done about those there are.
+pub(crate) fn leave_to_kernel() -> bool {
+    !LEFT_TO_KERNEL.swap(true, Ordering::SeqCst)
 }
 
 /// timerfd_create(2).
@@ -235,6 +240,7 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
     let _section = Section::enter();
     let Some(slot) = table::slot_for::<FdTimer>(fd) else { return Ok(fd) };
     slot.place.store(whereabouts::HERE, Ordering::SeqCst);
+    slot.carried.iter().for_each(|word| word.store(0, Ordering::SeqCst));
     slot.clock.store(clock, Ordering::Relaxed);
     slot.exclusive.store(false, Ordering::SeqCst);
     let nonblocking = flags & TFD_NONBLOCK != 0;

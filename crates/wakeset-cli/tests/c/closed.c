@@ -7,6 +7,7 @@
  *   jumps out of blocking calls       a call left by siglongjmp(3) that keeps the object from ending at its close
  *   dup2 that fails                   a counter given up for a dup2(2) that then does nothing
  *   fork after a close under a reader a fork that waits for ever for the counter, which no number stands for, to move
+ *   the same, of a set in a set       a fork that waits for ever for the set around, which watches what no number stands for
  */
 #include "show.h"
 #include <setjmp.h>
@@ -182,17 +183,9 @@ static void *read_for_good(void *fd)
 	return NULL;
 }
 
-static void show_fork(void)
+static void fork_a_child(void)
 {
-	static struct thread reader;
-	static int fd;
-	int status = -1, set = new_set();
-	heading("fork after a close under a reader");
-	fd = new_counter(0, 0);
-	must(watch_new(set, fd, EPOLLIN, 'a'));
-	start(&reader, read_for_good, &fd);
-	until_asleep(reader.id);
-	must(close(fd));
+	int status = -1;
 	/* Ends the program if fork does not. */
 	alarm(10);
 	pid_t child = must(fork());
@@ -203,13 +196,50 @@ static void show_fork(void)
 	alarm(0);
 }
 
+static void show_fork(void)
+{
+	static struct thread reader;
+	static int fd;
+	int set = new_set();
+	heading("fork after a close under a reader");
+	fd = new_counter(0, 0);
+	must(watch_new(set, fd, EPOLLIN, 'a'));
+	start(&reader, read_for_good, &fd);
+	until_asleep(reader.id);
+	must(close(fd));
+	fork_a_child();
+}
+
+static void *wait_for_good(void *set)
+{
+	struct epoll_event event;
+	epoll_wait(*(int *)set, &event, 1, -1);
+	return NULL;
+}
+
+static void show_fork_around(void)
+{
+	static struct thread waiter;
+	static int set;
+	int outer = new_set();
+	heading("fork after a close under a waiter, of a set in a set");
+	set = new_set();
+	must(watch_new(outer, set, EPOLLIN, 's'));
+	start(&waiter, wait_for_good, &set);
+	until_asleep(waiter.id);
+	must(close(set));
+	fork_a_child();
+	must(close(outer));
+}
+
 int main(void)
 {
 	show_foreign_source();
 	show_stolen_event();
 	show_jumps();
 	show_failing_dup2();
-	/* Last: its reader stays. */
+	/* Last: their threads stay. */
 	show_fork();
+	show_fork_around();
 	return verdict();
 }

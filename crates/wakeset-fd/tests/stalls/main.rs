@@ -12,6 +12,8 @@ mod trap;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::os::fd::FromRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trap::{Beside, LIMIT, Place, Progress, Thread};
@@ -462,11 +464,61 @@ fn what_is_written_during_a_move_comes_behind() {
     }
 }
 
+/// A number whose close waits for a move is the kernel's to everybody else, and can be added to the set that still watches it. The move then finds the
+/// kernel half watching it, which is no loss.
+fn an_add_beside_a_close_is_no_loss() {
+    let (set, number) = (epoll(), eventfd());
+    // Both halves: otherwise the add would wait for the move.
+    let [reader, writer] = own_pipe();
+    dup(reader).unwrap();
+    add(set, reader, IN, 0);
+    add(set, number, IN, 1);
+    let place = Place { step: "move_sealed", arrival: 1 };
+    let mover = Thread::start(Some(place), move || dup(number).unwrap());
+    assert_eq!(mover.until_stopped(), Progress::Stopped);
+    let closer = match mover.beside(move || fd::close(number).unwrap()) {
+        Beside::Waits(closer) => closer,
+        Beside::Ended(_) => panic!("stopped at move_sealed: a close does not wait"),
+    };
+    add(set, number, IN, 2);
+    let said = said_on_stderr(|| {
+        mover.release();
+        mover.join().unwrap();
+    });
+    closer.join().unwrap();
+    [set, reader, writer].into_iter().for_each(|number| fd::close(number).unwrap());
+    assert_eq!(said, "", "stopped at move_sealed: an add beside a close");
+}
+
+/// What is written to standard error meanwhile.
+fn said_on_stderr(act: impl FnOnce()) -> String {
+    let mut ends = [0; 2];
+    // SAFETY: room for two; numbers of our own.
+    let own = unsafe {
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        let own = libc::dup(2);
+        libc::dup2(ends[1], 2);
+        own
+    };
+    act();
+    // SAFETY: as before; nobody else has the writing end.
+    let mut reader = unsafe {
+        libc::dup2(own, 2);
+        libc::close(own);
+        libc::close(ends[1]);
+        std::fs::File::from_raw_fd(ends[0])
+    };
+    let mut said = String::new();
+    reader.read_to_string(&mut said).unwrap();
+    said
+}
+
 #[test]
 fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     // Not a test of its own: descriptor numbers are the whole process's.
     what_is_made_during_a_fork_moves();
     what_is_written_during_a_move_comes_behind();
+    an_add_beside_a_close_is_no_loss();
     let operations = operations();
     let mut stopped_at = BTreeSet::new();
     let mut failures = Vec::new();
