@@ -92,18 +92,12 @@ impl FdCounter {
 
 impl Source for FdCounter {
     fn poll(&self) -> Events {
-        if self.counter.value().is_some() {
-            return self.counter.poll();
+        if let Some(value) = self.counter.value() {
+            return Counter::events_of(value);
         }
         // Its watches are being moved: until they are gone they see what the program would.
         match self.place.load(Ordering::SeqCst) {
-            whereabouts::MOVING => {
-                let value = self.carried.load(Ordering::SeqCst);
-                let mut events = Events::empty();
-                events.set(Events::IN, value != 0);
-                events.set(Events::OUT, value < u64::MAX - 1);
-                events
-            }
+            whereabouts::MOVING => Counter::events_of(self.carried.load(Ordering::SeqCst)),
             whereabouts::IN_KERNEL => {
                 let now = sys::poll_now(self.fd(), libc::POLLIN | libc::POLLOUT);
                 Events::from_bits_retain(u32::from(now as u16))

@@ -8,11 +8,14 @@
 //! 3. the values are written to the kernel eventfds;
 //! 4. each watch moves, under the scan lock of its set, to that set's kernel half: added there, removed here. The add polls, so
 //!    what is ready is reported; no moment exists in which neither half has the watch, and none in which a harvest sees both. A
-//!    harvest that polls a counter on its way sees the value it carries;
+//!    harvest that polls a counter on its way sees the value it carries. A look at the kernel half and then at the other one may
+//!    come between the two, so it is repeated if a watch has moved meanwhile;
 //! 5. the counters are in the kernel: operations go there from now on, and their numbers stand for kernel objects.
 //!
 //! A set moves by moving everything it watches. A set that gets a kernel half in this way while another set watches it moves as
-//! well, because the watch on it knows its in-process half only.
+//! well, because the watch on it knows its in-process half only. Until that is done the sets around it, and around those, would not hear of what happens
+//! in the kernel: they are marked as unsettled before the first such watch moves, and a wait that finds nothing in one of them waits for the move, and
+//! looks again.
 //!
 //! The kernel takes an edge-triggered watch that is added while its counter is not drained for one with an edge to report, also if
 //! we have reported it. That report is taken out again where nothing else can go with it: while all other threads sleep (one that
@@ -36,7 +39,7 @@ use crate::timer::{self, FdTimer};
 use crate::turns;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use libc::{EPOLL_CTL_ADD, epoll_event};
 use wakeset::{Events, Leaving, ScanGuard, ScanLock, Source, WaitQueue, mutated};
 
@@ -238,6 +241,7 @@ fn move_batch(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
         leave_table(set.fd(), set);
         step!(set_gone);
     }
+    settle_sets();
 }
 
 /// Begins the move of what a number stands for, once.
@@ -294,6 +298,39 @@ fn hand_out_fixed(set: &'static FdSet, reason: Stat, touched: &mut Touched) {
 
 fn is_to_be_handed_out(set: &FdSet, reason: Stat) -> bool {
     (set.set.wait_queue().has_watches() || reason != Stat::MovedFork) && !set.closed.load(Ordering::SeqCst)
+}
+
+/// The sets that are unsettled, linked through themselves; [`Touched::END`] for none. The moves lock guards it.
+static UNSETTLED: AtomicUsize = AtomicUsize::new(Touched::END);
+
+/// Marks the sets around this one, and around those.
+fn unsettle_around(set: &FdSet) {
+    let before = UNSETTLED.load(Ordering::Relaxed);
+    set.set.wait_queue().each_owner(|owner| {
+        let outer = FdSet::of_owner(owner);
+        if outer.next_unsettled.load(Ordering::Relaxed) == 0 {
+            outer.next_unsettled.store(UNSETTLED.load(Ordering::Relaxed), Ordering::Relaxed);
+            UNSETTLED.store(owner, Ordering::Relaxed);
+            outer.unsettled.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    // Those just marked: no queue's lock is held any more.
+    let mut next = UNSETTLED.load(Ordering::Relaxed);
+    while next != before && !mutated!("sets_around_are_one") {
+        let outer = FdSet::of_owner(next);
+        unsettle_around(outer);
+        next = outer.next_unsettled.load(Ordering::Relaxed);
+    }
+}
+
+/// All that moved is in the kernel, and so is what is around it.
+fn settle_sets() {
+    let mut next = UNSETTLED.swap(Touched::END, Ordering::Relaxed);
+    while next != Touched::END {
+        let set = FdSet::of_owner(next);
+        next = set.next_unsettled.swap(0, Ordering::Relaxed);
+        set.unsettled.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// The sets whose kernel half a move has changed, each once, linked through themselves. Whoever has this holds the moves lock.
@@ -444,6 +481,8 @@ fn to_kernel_half(watch: Leaving, quiet: bool, touched: &mut Touched) {
         // A thread still waits in it, and will not hear of this source again.
         return;
     }
+    // Before it is in the kernel half, of which those around do not know.
+    unsettle_around(set);
     let mut events = watch.interest.bits();
     if watch.interest.intersection(Events::FLAGS) == watch.interest {
         // Disarmed by a ONESHOT report. The kernel reports ERR and HUP of what it takes for armed, and an eventfd has
@@ -471,6 +510,8 @@ fn to_kernel_half(watch: Leaving, quiet: bool, touched: &mut Touched) {
         set.moved_edges.store(true, Ordering::SeqCst);
     }
     set.note_kernel_watch();
+    // Before it is removed here: who looks at both halves may have looked at the kernel's before.
+    set.moved_watches.fetch_add(1, Ordering::SeqCst);
     touched.push(set);
 }
 
@@ -538,4 +579,5 @@ pub(crate) fn replace_lock() {
     // SAFETY: a forked child has one thread, which comes from a fork it prepared with the lock held, or from one by hand, which
     // does not go on with anything it had begun.
     unsafe { MOVES.free_in_child() };
+    UNSETTLED.store(Touched::END, Ordering::Relaxed);
 }

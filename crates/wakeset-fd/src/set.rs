@@ -39,6 +39,12 @@ pub(crate) struct FdSet {
     pub(crate) kernel_edges: AtomicBool,
     /// An edge-triggered or one-shot watch has just moved to the kernel half; for the mover.
     pub(crate) moved_edges: AtomicBool,
+    /// Counts the watches that have moved to the kernel half.
+    pub(crate) moved_watches: AtomicU32,
+    /// Odd while a set in this one, or further in, is on its way to the kernel: what happens there is not heard of here.
+    pub(crate) unsettled: AtomicU32,
+    /// The next of the sets that are, and whether this is one of them; the mover's.
+    pub(crate) next_unsettled: AtomicUsize,
     /// The next of the sets whose kernel half a move has changed, and whether this is one of them; the mover's.
     pub(crate) next_touched: AtomicUsize,
     /// The doorbell in the kernel half, below 0 for none.
@@ -75,6 +81,9 @@ unsafe impl Slot for FdSet {
             has_kernel: AtomicBool::new(false),
             kernel_edges: AtomicBool::new(false),
             moved_edges: AtomicBool::new(false),
+            moved_watches: AtomicU32::new(0),
+            unsettled: AtomicU32::new(0),
+            next_unsettled: AtomicUsize::new(0),
             next_touched: AtomicUsize::new(0),
             bell: AtomicI32::new(-1),
             turns: Turns::new(),

@@ -9,6 +9,7 @@ use crate::section::Section;
 use crate::set::FdSet;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Using};
+use crate::wait::Settled;
 use core::ffi::c_int;
 use core::fmt;
 use core::ptr;
@@ -89,8 +90,15 @@ impl Writer {
     pub fn pump(&mut self) -> Result<usize, Errno> {
         match self.way()? {
             Way::Direct => {
-                let _section = Section::enter();
-                self.writer.pump().map_err(errno)
+                let settled = Settled::now(&self.set);
+                let section = Section::enter();
+                let written = self.writer.pump().map_err(errno)?;
+                drop(section);
+                if written > 0 || self.set.is_pure() && settled.still(&self.set) {
+                    return Ok(written);
+                }
+                // It has moved meanwhile, or what it watches.
+                self.wait(Timeout::Now)
             }
             Way::Wait => self.wait(Timeout::Now),
         }

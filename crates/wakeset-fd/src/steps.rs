@@ -44,8 +44,8 @@ mod list {
         entry_before_put use_counted object_ended use_before_end use_ended entry_vacated number_lost
         // bell.rs
         bell_before_ring bell_rung bell_in_kernel bell_known
-        // set.rs
-        elsewhere_before_look elsewhere_slept kernel_before_sleep kernel_slept
+        // wait.rs
+        half_looked_at elsewhere_before_look elsewhere_slept kernel_before_sleep kernel_slept
         // escape.rs
         gate_closed move_begun move_sealed move_values_written move_watches_handed move_counters_gone set_gone
     }

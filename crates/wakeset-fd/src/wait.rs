@@ -19,7 +19,7 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use libc::{epoll_event, timespec};
-use wakeset::{Deadline, Event, Timeout, Woken};
+use wakeset::{Deadline, Event, Timeout, Woken, mutated};
 
 /// Of two halves that are both ready and a buffer that has room for only one of them, each goes first in every second wait: a
 /// ready watch of either is looked at again at the latest in this many waits.
@@ -70,6 +70,26 @@ pub(crate) struct Wait<'a> {
 
 impl Wait<'_> {
     pub(crate) fn run(&self) -> Result<c_int, Errno> {
+        let mut settled = Settled::now(self.set);
+        let mut found = self.look();
+        // A set in this one is moving, or has moved: what is ready in it may have been in neither half of this one.
+        while found == Ok(0) && !self.faulted.get() && !settled.still(self.set) {
+            settled = Settled::between_moves(self.set);
+            let again = Wait {
+                limit: Limit::Milliseconds(0),
+                timeout: Timeout::Now,
+                faulted: Cell::new(false),
+                rung: Cell::new(false),
+                ..*self
+            };
+            found = again.look();
+            self.faulted.set(again.faulted.get());
+            self.rung.set(self.rung.get() || again.rung.get());
+        }
+        found
+    }
+
+    fn look(&self) -> Result<c_int, Errno> {
         let set = self.set;
         if set.polls.are_active() && !polls::are_for_me(set) {
             polls::give_up(set);
@@ -186,6 +206,7 @@ impl Wait<'_> {
         let set = self.set;
         if self.timeout == Timeout::Now || set.set.may_be_ready() || polls::have_news(set) {
             let kernel_first = set.turn.fetch_add(1, Ordering::Relaxed) % STARVATION_BOUND == STARVATION_BOUND - 1;
+            let moved = set.moved_watches.load(Ordering::SeqCst);
             let mut n = 0;
             for kernel in [kernel_first, !kernel_first] {
                 if n == self.room {
@@ -200,9 +221,16 @@ impl Wait<'_> {
                         Err(_) => {}
                     }
                 }
+                step!(half_looked_at);
             }
-            if n > 0 || self.timeout == Timeout::Now || self.faulted.get() {
+            if n > 0 || self.faulted.get() {
                 return Some(Ok(n));
+            }
+            // A watch that moves from here to the kernel half between two looks in the other order is in neither.
+            let all_seen =
+                !kernel_first || set.moved_watches.load(Ordering::SeqCst) == moved || mutated!("halves_seen_apart");
+            if self.timeout == Timeout::Now {
+                return all_seen.then_some(Ok(0));
             }
         }
         // Nothing here. What is ready in the kernel half ends the sleep at once.
@@ -374,6 +402,27 @@ impl Wait<'_> {
             self.rung.set(true);
         }
         kept
+    }
+}
+
+/// What a set's [`unsettled`](FdSet::unsettled) was at the beginning of a look, unless a move was under way.
+pub(crate) struct Settled(Option<u32>);
+
+impl Settled {
+    pub(crate) fn now(set: &FdSet) -> Self {
+        Self(Some(set.unsettled.load(Ordering::SeqCst)).filter(|count| count.is_multiple_of(2)))
+    }
+
+    /// Waits for the moves under way.
+    fn between_moves(set: &FdSet) -> Self {
+        let _section = Section::enter();
+        let _moving = escape::hold_moves();
+        Self(Some(set.unsettled.load(Ordering::SeqCst)))
+    }
+
+    /// Whether the look can be believed if it has found nothing.
+    pub(crate) fn still(&self, set: &FdSet) -> bool {
+        self.0 == Some(set.unsettled.load(Ordering::SeqCst)) || mutated!("looks_beside_moves")
     }
 }
 

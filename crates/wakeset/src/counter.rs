@@ -239,6 +239,15 @@ impl Counter {
         Some(self.value.load(Ordering::SeqCst)).filter(|value| *value != SEALED)
     }
 
+    /// What a counter with that value is ready for.
+    #[doc(hidden)]
+    pub fn events_of(value: u64) -> Events {
+        let mut events = Events::empty();
+        events.set(Events::IN, value != 0);
+        events.set(Events::OUT, value < MAX);
+        events
+    }
+
     /// Takes the value out for good: from now on every operation fails with [`Error::Sealed`], at once, also in threads that
     /// are blocked. `None` if it was sealed already.
     ///
@@ -345,11 +354,7 @@ impl Source for Counter {
     /// `IN` when the value is not 0, `OUT` when at least 1 can be added.
     #[inline]
     fn poll(&self) -> Events {
-        let value = self.value.load(Ordering::SeqCst);
-        let mut events = Events::empty();
-        events.set(Events::IN, value != 0 && value != SEALED);
-        events.set(Events::OUT, value < MAX);
-        events
+        self.value().map_or(Events::empty(), Self::events_of)
     }
 
     fn wait_queue(&self) -> &WaitQueue {

@@ -315,6 +315,10 @@ impl SetCore {
         !self.incoming.is_empty() || self.pending_hint.load(Ordering::SeqCst) != 0 || self.is_due()
     }
 
+    pub(crate) fn owner(&self) -> usize {
+        self.owner.load(Ordering::Acquire)
+    }
+
     pub(crate) fn set_owner(&self, owner: usize) {
         self.owner.store(owner, Ordering::Release);
     }

@@ -332,6 +332,16 @@ impl WaitQueue {
         });
     }
 
+    /// As `each_set`, of all, with what [`EventPoll::set_owner`](crate::EventPoll::set_owner) has set.
+    #[doc(hidden)]
+    pub fn each_owner(&self, mut f: impl FnMut(usize)) {
+        self.each_set(|set| {
+            // SAFETY: sets are type-stable.
+            f(unsafe { &*set }.owner());
+            true
+        });
+    }
+
     /// Puts a watch into the queue; the slot it got.
     ///
     /// # Errors

@@ -20,6 +20,9 @@ pub(crate) struct FdSet {
     pub(crate) closed: AtomicBool,
     pub(crate) has_kernel: AtomicBool,
     pub(crate) kernel_edges: AtomicBool,
+    /// Nothing moves here.
+    pub(crate) moved_watches: core::sync::atomic::AtomicU32,
+    pub(crate) unsettled: core::sync::atomic::AtomicU32,
     pub(crate) bell: AtomicI32,
     pub(crate) turns: Turns,
     pub(crate) polls: Polls,
@@ -36,6 +39,8 @@ impl FdSet {
             closed: AtomicBool::new(false),
             has_kernel: AtomicBool::new(false),
             kernel_edges: AtomicBool::new(false),
+            moved_watches: core::sync::atomic::AtomicU32::new(0),
+            unsettled: core::sync::atomic::AtomicU32::new(0),
             bell: AtomicI32::new(BELL),
             turns: Turns { looked: LastLook },
             polls: Polls::new(),

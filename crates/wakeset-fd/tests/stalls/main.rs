@@ -6,6 +6,7 @@
 #![cfg(wakeset_steps)]
 #![allow(missing_docs)]
 
+mod looks;
 #[path = "../../../wakeset/tests/stalls/trap.rs"]
 #[allow(dead_code, reason = "the engine's test uses more of it")]
 mod trap;
@@ -519,6 +520,8 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     what_is_made_during_a_fork_moves();
     what_is_written_during_a_move_comes_behind();
     an_add_beside_a_close_is_no_loss();
+    looks::a_pump_beside_a_move_finds_what_was_written();
+    looks::a_look_beside_a_move_finds_what_was_written();
     let operations = operations();
     let mut stopped_at = BTreeSet::new();
     let mut failures = Vec::new();

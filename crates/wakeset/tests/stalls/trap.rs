@@ -149,6 +149,17 @@ pub enum Beside {
     Waits(Thread),
 }
 
+impl Beside {
+    /// Waits for its end, for which the stopped thread has to have gone on.
+    #[allow(dead_code, reason = "the engine's test has no need of it")]
+    pub fn join(self) -> Result<(), String> {
+        match self {
+            Self::Ended(done) => done,
+            Self::Waits(late) => late.join(),
+        }
+    }
+}
+
 /// A thread whose steps are followed. Left to itself when dropped before its end.
 pub struct Thread {
     trap: Arc<Trap>,
