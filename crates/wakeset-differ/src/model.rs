@@ -501,17 +501,26 @@ impl Model {
     fn tell_outer(&mut self, inner: usize) {
         let it = &self.descriptions[inner];
         let moved = self.moves && it.moved;
-        if !it.scrambled || !moved && it.ring == 0 {
-            return;
+        if it.scrambled && (moved || it.ring != 0) {
+            self.tell_all_around(inner);
+            self.rearm.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
         }
+    }
+
+    /// A set passes news on to those around it, also if its own watch of it is level-triggered.
+    fn tell_all_around(&mut self, inner: usize) {
         for set in bits(self.live) {
             for i in 0..self.descriptions[set].watches.len() {
                 let watch = self.descriptions[set].watches[i];
-                if usize::from(watch.description) == inner && watch.events & ET != 0 {
+                if usize::from(watch.description) != inner {
+                    continue;
+                }
+                if watch.events & ET != 0 {
                     self.scramble(set);
                     let depth = self.depth(set);
                     self.rearm.push((depth, Moved { set: set as u8, number: watch.number, events: watch.events }));
                 }
+                self.tell_all_around(set);
             }
         }
     }
