@@ -137,7 +137,7 @@ impl Wait<'_> {
             set.turns.rescue_if_due(set);
             let both = set.has_kernel.load(Ordering::SeqCst) && !closed;
             if both && set.set.is_empty() && self.timeout == Timeout::Now {
-                return self.look_outside(0);
+                return self.look_outside(0, None);
             }
             let outcome =
                 if both || !self.mask.set.is_null() { self.step_mixed(until()) } else { self.step_here(&mut deadline) };
@@ -206,7 +206,9 @@ impl Wait<'_> {
         let set = self.set;
         if self.timeout == Timeout::Now || set.set.may_be_ready() || polls::have_news(set) {
             let kernel_first = set.turn.fetch_add(1, Ordering::Relaxed) % STARVATION_BOUND == STARVATION_BOUND - 1;
-            let moved = set.moved_watches.load(Ordering::SeqCst);
+            let count_moved = || set.moved_watches.load(Ordering::SeqCst);
+            // A ring is taken from without the lock of a move, in which this counts before the watch is gone from here.
+            let moved = if set.set.ring().is_some() { set.set.between_scans(count_moved) } else { count_moved() };
             let mut n = 0;
             for kernel in [kernel_first, !kernel_first] {
                 if n == self.room {
@@ -215,7 +217,7 @@ impl Wait<'_> {
                 if !kernel {
                     n += self.harvest(n);
                 } else if set.has_kernel.load(Ordering::SeqCst) {
-                    match self.look_outside(n) {
+                    match self.look_outside(n, (n > 0).then_some(moved)) {
                         Ok(found) => n += found,
                         Err(error) if n == 0 => return Some(Err(error)),
                         Err(_) => {}
@@ -227,8 +229,7 @@ impl Wait<'_> {
                 return Some(Ok(n));
             }
             // A watch that moves from here to the kernel half between two looks in the other order is in neither.
-            let all_seen =
-                !kernel_first || set.moved_watches.load(Ordering::SeqCst) == moved || mutated!("halves_seen_apart");
+            let all_seen = !kernel_first || count_moved() == moved || mutated!("halves_seen_apart");
             if self.timeout == Timeout::Now {
                 return all_seen.then_some(Ok(0));
             }
@@ -308,18 +309,19 @@ impl Wait<'_> {
         self.set.turns.report_missing(self.events.wrapping_add(filled as usize), self.room - filled)
     }
 
-    /// What is ready outside of this process's memory, behind the first `filled` events; how many.
-    fn look_outside(&self, filled: c_int) -> Result<c_int, Errno> {
+    /// What is ready outside of this process's memory, behind the first `filled` events; how many. For `unless_moved` see
+    /// [`look_at_kernel`](Self::look_at_kernel).
+    fn look_outside(&self, filled: c_int, unless_moved: Option<u32>) -> Result<c_int, Errno> {
         let set = self.set;
         if !set.polls.are_active() {
-            return self.look_at_kernel(filled);
+            return self.look_at_kernel(filled, unless_moved);
         }
         if set.only_polls.load(Ordering::SeqCst) {
             let taken = self.take_from_polls(filled);
             if set.only_polls.load(Ordering::SeqCst) || taken > 0 {
                 return Ok(taken);
             }
-            return self.look_at_kernel(filled);
+            return self.look_at_kernel(filled, unless_moved);
         }
         let (place, room) = (self.events.wrapping_add(filled as usize), (self.room - filled) as usize);
         // Counted there.
@@ -330,7 +332,7 @@ impl Wait<'_> {
             room,
             || self.faulted.set(true),
             |n| {
-                let found = self.look_at_kernel(filled + n as c_int)? as usize;
+                let found = self.look_at_kernel(filled + n as c_int, unless_moved)? as usize;
                 from_kernel.set(found);
                 Ok(found)
             },
@@ -348,11 +350,23 @@ impl Wait<'_> {
     }
 
     /// What is ready in the kernel half now, behind the first `filled` events; how many.
-    fn look_at_kernel(&self, filled: c_int) -> Result<c_int, Errno> {
+    ///
+    /// `unless_moved`: what this wait has found here was found after so many watches had moved. It may be in the kernel half since, and would be
+    /// reported twice; so nothing is, if any has moved, and none can during the look.
+    fn look_at_kernel(&self, filled: c_int, unless_moved: Option<u32>) -> Result<c_int, Errno> {
+        let set = self.set;
         loop {
             let events = self.events.wrapping_add(filled as usize);
             let room = self.room - filled;
-            let found = sys::epoll_pwait(self.set.fd(), events, room, 0, ptr::null(), SIGSET_BYTES)?;
+            let look = || sys::epoll_pwait(set.fd(), events, room, 0, ptr::null(), SIGSET_BYTES);
+            let found = match unless_moved.filter(|_| !mutated!("halves_seen_twice")) {
+                None => look()?,
+                Some(before) => {
+                    let _section = Section::enter();
+                    let has_moved = || set.moved_watches.load(Ordering::SeqCst) != before;
+                    set.set.between_scans(|| if has_moved() { Ok(0) } else { look() })?
+                }
+            };
             self.set.turns.note_reports(events, found, false);
             let kept = self.filter(filled, found);
             let kept = kept + self.report_missing(filled + kept);

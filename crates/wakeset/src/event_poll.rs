@@ -376,10 +376,10 @@ impl<R: ReadyList> EventPoll<R> {
         self.core().for_each(f);
     }
 
-    /// Returns when nobody who had the scan lock at the call has it any more.
+    /// Calls `f` while nobody harvests or changes the set: nobody who had the scan lock at the call has it any more.
     #[doc(hidden)]
-    pub fn pass_through(&self) {
-        self.core().pass_through();
+    pub fn between_scans<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.core().between_scans(f)
     }
 
     /// Removes every watch and every watch on it, and takes no more until [`reopen`](Self::reopen).

@@ -780,8 +780,9 @@ impl SetCore {
         self.end_removal(scan);
     }
 
-    pub(crate) fn pass_through(&self) {
-        drop(self.scan.lock());
+    pub(crate) fn between_scans<T>(&self, f: impl FnOnce() -> T) -> T {
+        let _scan = self.scan.lock();
+        f()
     }
 
     /// Calls `f(descriptor, source, interest, data)` for each watch.

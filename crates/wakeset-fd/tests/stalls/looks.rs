@@ -188,13 +188,14 @@ fn look(nest: &Nest) {
     drop(wait(nest.top, 0));
 }
 
-/// One look must find something, or as many as are sure to if nothing is taken.
+/// One look must find something, or as many as are sure to if nothing is taken; and none the same watch twice.
 fn looks(shape: Shape, top: c_int) -> Result<(), String> {
     let sure = if (shape.kind | shape.outer_kind) & ET == 0 { 2 } else { 1 };
-    match (1..=sure).find(|_| wait(top, 0).is_empty()) {
-        Some(n) => Err(format!("look {n} finds nothing")),
-        None => Ok(()),
-    }
+    (1..=sure).try_for_each(|n| match wait(top, 0)[..] {
+        [] => Err(format!("look {n} finds nothing")),
+        [_] => Ok(()),
+        ref more => Err(format!("look {n} finds one watch {} times", more.len())),
+    })
 }
 
 /// The looks while `stopped` stands still, or when it goes on if they wait for it.
