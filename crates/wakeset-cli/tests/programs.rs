@@ -394,6 +394,11 @@ fn closed() {
 }
 
 #[test]
+fn atfork() {
+    compare("atfork", Build::Plain, &[]);
+}
+
+#[test]
 fn handlers() {
     compare("handlers", Build::Plain, &[]);
 }

@@ -1,6 +1,10 @@
 //! What happens once, before main, and around every fork.
 
+use crate::real::real;
 use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use wakeset_fd::fork::{self, Forking};
 use wakeset_fd::{cancel, section};
 
@@ -16,10 +20,34 @@ extern "C" fn start() {
     crate::hooks::listener::start();
     section::set_flush(crate::hooks::signal::deliver_deferred);
     cancel::set_hooks(allow_cancellation, restore_cancellation);
-    // Registered before the program's own: it prepares last, with the program's handlers done, and is the first on both sides
-    // afterwards. fork, daemon and forkpty all come through here.
-    // SAFETY: functions that live as long as the library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+    handle_forks();
+}
+
+type Handler = Option<unsafe extern "C" fn()>;
+type Register = unsafe extern "C-unwind" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
+
+/// Registers this library's handlers, before anybody else's: they prepare last, with the program's handlers done, and are the first on both sides
+/// afterwards. Otherwise a handler that waits for a thread which waits for the fork would never end. fork, daemon and forkpty all come
+/// through here.
+fn handle_forks() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.swap(true, Ordering::Relaxed) {
+        // SAFETY: functions that live as long as the library, which is never unloaded.
+        unsafe { real!(__register_atfork: Register)(Some(prepare), Some(in_parent), Some(in_child), ptr::null_mut()) };
+    }
+}
+
+/// What pthread_atfork(3) calls, which is part of each object that uses it. Libraries that were loaded behind this one may register before it [starts](start).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __register_atfork(
+    prepare: Handler,
+    in_parent: Handler,
+    in_child: Handler,
+    object: *mut c_void,
+) -> c_int {
+    handle_forks();
+    // SAFETY: the caller's contract.
+    unsafe { real!(__register_atfork: Register)(prepare, in_parent, in_child, object) }
 }
 
 /// The fork under way. `prepare` holds a process-wide lock until it is over, so there is one at a time.
