@@ -5,7 +5,7 @@
 //! `--cfg wakeset_mutant="name"`. Under the model checkers, and with `--cfg wakeset_mutants`, the environment variable `WAKESET_MUTANT` chooses, so that
 //! one build serves all mutants (`ci/mutants`). Each is caught by the models that `tests/README.md` names. The other crates use the same macros.
 //!
-//! `mutated!("name")` is for steps that need no second thread to go wrong: random programs and tests notice (`ci/differential mutants`).
+//! `mutated!("name")` is for steps without a model: random programs and tests notice (`ci/differential mutants`), or stopped threads show it (`ci/stalls mutants`).
 
 /// Whether the step it stands at is weakened.
 #[doc(hidden)]
