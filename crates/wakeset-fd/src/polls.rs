@@ -34,7 +34,8 @@
 //!
 //! **Models.** Both files and [`wait`](crate::wait) run under loom as they are, between a kernel and a set that are played (`models.rs`).
 //!
-//! The lock is the set's own. Order: moves, then this one, then that of the listeners' notes ([`turns`](crate::turns)) and the kernel's.
+//! The lock is the set's own. Order: moves, then this one, then the set's scan lock, that of the listeners' notes
+//! ([`turns`](crate::turns)) and the kernel's.
 
 use crate::bell;
 use crate::escape;
