@@ -534,15 +534,9 @@ fn look_first(fd: c_int) -> Looked {
         None => Looked::NotAtAll,
         Some(true) => Looked::Some,
         // The number may have become something else, of which accept(2) says what that is not.
-        Some(false) if listeners::is_listener(fd) && is_nonblocking(fd) => Looked::None,
+        Some(false) if listeners::is_listener(fd) && super::is_nonblocking(fd) == Some(true) => Looked::None,
         Some(false) => Looked::NotAtAll,
     }
-}
-
-fn is_nonblocking(fd: c_int) -> bool {
-    // SAFETY: no memory is involved.
-    let flags = unsafe { syscall!(Sysno::fcntl, fd, libc::F_GETFL) };
-    flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK != 0)
 }
 
 /// From here on a thread looks first. A call in vain costs several looks, so each of them makes up for [`IN_VAIN`] that were not.
@@ -647,9 +641,7 @@ fn blocks(fd: c_int) -> bool {
     if WAITER.with(|waiter| waiter.unblocking.get() == (fd, version)) {
         return false;
     }
-    // SAFETY: no memory is involved.
-    let flags = unsafe { syscall!(Sysno::fcntl, fd, libc::F_GETFL) };
-    let blocks = flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK == 0);
+    let blocks = super::is_nonblocking(fd) == Some(false);
     if !blocks {
         WAITER.with(|waiter| waiter.unblocking.set((fd, version)));
     }

@@ -427,9 +427,7 @@ impl Using {
     }
 
     fn ask_nonblocking(&self) -> bool {
-        // SAFETY: numbers only.
-        let flags = unsafe { raw!(Sysno::fcntl, self.fd(), libc::F_GETFL, 0) };
-        flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK != 0)
+        super::is_nonblocking(self.fd()) == Some(true)
     }
 }
 
