@@ -1,5 +1,6 @@
-//! Three programs, each with an error that one of the tools of `ci/sanitizers` has to find: a tool that finds nothing here finds nothing
-//! anywhere. Compiled by that script, with each tool's own flags and exceptions.
+//! Three programs, each with an error that one of the tools of `ci/sanitizers` has to find. A tool
+//! that finds nothing here finds nothing anywhere. That script compiles this file with each tool's
+//! own flags and exceptions.
 
 use std::hint::black_box;
 
@@ -17,7 +18,8 @@ fn main() {
             }
         }
         Some("leak") => {
-            // In a frame that is gone and overwritten at the end, so that no copy of the address is left on the stack.
+            // In a frame that is gone and overwritten at the end, so that no copy of the address
+            // is left on the stack.
             fn lose(depth: u32) {
                 if depth == 0 {
                     black_box(Box::leak(Box::new(black_box([7_u64; 100]))));

@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
 """Measures the herd in gunicorn and unicorn with eight workers, plain against `wakeset run`.
 
-    herd.py [--order fifo|turns|lifo|kernel] [--rounds N] [--seconds S] [--only WORD] [--json FILE] [--busy]
+    herd.py [--order fifo|turns|lifo|kernel] [--rounds N] [--seconds S] [--only WORD] [--json FILE]
+            [--busy]
 
-Per request, of the workers alone: calls of accept(2) and how many failed, context switches and how many of them were sleeps, processor time. And requests per
-second, and how many the busiest and the least busy worker got. Counted from outside: calls by perf's tracepoints, switches by /proc.
-One and two clients, each of which asks anew when it has its answer. Both servers stand side by side and are asked in turn, so that what
+Per request, it counts of the workers alone: calls of accept(2) and how many of them failed, context
+switches and how many of them were sleeps, and processor time. It also prints requests per second,
+and how many of them the busiest and the least busy worker got. It counts from outside: calls by
+perf's tracepoints, switches by /proc. The load comes from one client and from two, each of which
+asks again when it has its answer. Both servers run side by side and are asked in turn, so that what
 drifts on the machine meets both.
 
-It fails where a wake for each connection does not show: see LIMITS. With `--order kernel` it has to fail. Figures that depend on the
-machine's peace (throughput, processor time) are printed and nothing more.
+It fails where it does not show that each connection wakes one worker: see LIMITS. With
+`--order kernel` it has to fail. It only prints figures that depend on how busy the machine is
+(throughput, processor time).
 
-With one client a second call of accept(2) for some connections is no herd: the client is back while the worker that served it is on its way back to its wait. That one
-finds the connection just as the one that was woken for it does, and does not always stand back for long enough. How often they meet depends on how long the machine
-takes to wake somebody on an idle processor; at real-time priority (`chrt -r 1`) they never do. `--busy` allows for more of it.
+With one client, a second call of accept(2) for some connections is no herd: the client asks again
+while the worker that served it is on its way back to its wait. That worker finds the connection, as
+does the one that was woken for it, and does not always stand back for long enough. How often the
+two meet depends on how long the machine takes to wake a thread on an idle processor; at real-time
+priority (`chrt -r 1`) they never do. `--busy` allows for more of it.
 """
 
 import collections
@@ -36,8 +42,10 @@ CLIENTS = (1, 2)
 REQUEST = b"GET /herd HTTP/1.0\r\n\r\n"
 REPLY = f" GET /herd 0 {workers.NOTHING}".encode()
 
-# What is required of the medians: calls of accept(2) per request, by clients, and those below three quarters of plain's where plain has more than 1.5;
-# sleeps, as a part of plain's; and, in fifo, the busiest worker over the least busy. Plain, with one client, one worker may get nothing at all.
+# What is required of the medians: calls of accept(2) per request, by clients, below three quarters
+# of plain's where plain has more than 1.5; sleeps, as a part of plain's; and, in fifo, the requests
+# of the busiest worker over those of the least busy. With one client, a worker may get none on the
+# plain side.
 LIMITS = {"accepts": {1: 1.1, 2: 1.1}, "sleeps": 0.5, "spread": {1: 2, 2: 2}}
 # With --busy: still far from a herd.
 BUSY = {"accepts": {1: 1.5, 2: 1.2}, "sleeps": 0.5, "spread": {1: 4, 2: 4}}
@@ -80,7 +88,10 @@ def client(port, seconds, results):
 def load(port, clients, seconds):
     """{pid: replies} of all clients."""
     results = multiprocessing.Queue()
-    processes = [multiprocessing.Process(target=client, args=(port, seconds, results)) for _ in range(clients)]
+    processes = [
+        multiprocessing.Process(target=client, args=(port, seconds, results))
+        for _ in range(clients)
+    ]
     for process in processes:
         process.start()
     got = [results.get(timeout=seconds + 60) for _ in processes]
@@ -97,8 +108,23 @@ class Calls:
     def __init__(self, pids):
         events = []
         for call in ("accept", "accept4"):
-            events += ["-e", f"syscalls:sys_enter_{call}", "-e", f"syscalls:sys_exit_{call}", "--filter", "ret<0"]
-        argv = [twice.find_program("perf"), "stat", "-x", ",", *events, "-p", ",".join(map(str, pids))]
+            events += [
+                "-e",
+                f"syscalls:sys_enter_{call}",
+                "-e",
+                f"syscalls:sys_exit_{call}",
+                "--filter",
+                "ret<0",
+            ]
+        argv = [
+            twice.find_program("perf"),
+            "stat",
+            "-x",
+            ",",
+            *events,
+            "-p",
+            ",".join(map(str, pids)),
+        ]
         self.perf = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
         twice.wait_for(lambda: self.open_counters() >= 4 * len(pids), "perf to count")
 
@@ -124,18 +150,30 @@ class Calls:
 
 
 def switches(pids):
-    """(context switches that the workers asked for, all of them). The others say how busy the machine is."""
-    lines = [line for pid in pids for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()]
-    asked, other = (sum(int(l.split()[1]) for l in lines if l.startswith(k)) for k in ("voluntary", "nonvoluntary"))
+    """(context switches that the workers asked for, all of them). The others say how busy the
+    machine is."""
+    lines = [
+        line
+        for pid in pids
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    ]
+    asked, other = (
+        sum(int(l.split()[1]) for l in lines if l.startswith(k))
+        for k in ("voluntary", "nonvoluntary")
+    )
     return asked, asked + other
 
 
 def processor_seconds(pids):
-    return sum(int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids) / 1e9
+    return (
+        sum(int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids)
+        / 1e9
+    )
 
 
 def measure(server, clients, seconds):
-    """The figures of one load, and who served it. The calls are counted apart: perf slows what it counts."""
+    """The figures of one load, and how many requests each worker served. The calls are counted in a
+    load of their own, because perf slows what it counts."""
     pids = server.worker_pids()
     before = *switches(pids), processor_seconds(pids)
     served = load(server.port, clients, seconds)
@@ -183,17 +221,33 @@ def program(name, chosen):
                         figures[side][key].append(value)
             for key, (what, unit, higher) in UNITS.items():
                 sides = [figures[side][key] for side in ("plain", "wakeset")]
-                rows.append(paired.row(name, {"clients": clients, "what": what}, unit, *sides, higher))
+                rows.append(
+                    paired.row(name, {"clients": clients, "what": what}, unit, *sides, higher)
+                )
                 paired.print_row(rows[-1])
                 medians = [rows[-1][side]["median"] for side in ("kernel", "wakeset")]
                 if text := wrong_with(limits, clients, key, *medians):
-                    wrong.append(f"{name}, {clients} clients: {text}: {medians[0]:.2f} plain, {medians[1]:.2f} under wakeset")
+                    wrong.append(
+                        f"{name}, {clients} clients: {text}: {medians[0]:.2f} plain,"
+                        f" {medians[1]:.2f} under wakeset"
+                    )
             for side, server in servers.items():
                 counts = [served[side][pid] for pid in server.worker_pids()]
                 ratio = max(counts) / min(counts) if min(counts) else float("inf")
-                print(f"{name} {clients} busiest/least busy, {side:<12} {max(counts)}/{min(counts)} = {ratio:.2f}", flush=True)
-                if side == "wakeset" and chosen.order in ("fifo", "turns") and ratio > limits["spread"][clients]:
-                    wrong.append(f"{name}, {clients} clients: the busiest worker got {ratio:.2f} times what the least busy did")
+                print(
+                    f"{name} {clients} busiest/least busy, {side:<12}"
+                    f" {max(counts)}/{min(counts)} = {ratio:.2f}",
+                    flush=True,
+                )
+                if (
+                    side == "wakeset"
+                    and chosen.order in ("fifo", "turns")
+                    and ratio > limits["spread"][clients]
+                ):
+                    wrong.append(
+                        f"{name}, {clients} clients: the busiest worker got {ratio:.2f} times"
+                        " what the least busy did"
+                    )
         for server in servers.values():
             server.quit()
     return rows, wrong
@@ -201,9 +255,13 @@ def program(name, chosen):
 
 def main():
     parser = paired.options(__doc__.splitlines()[0], rounds=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each load (default %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=0.5, help="of each load (default %(default)s)"
+    )
     parser.add_argument("--order", choices=("fifo", "turns", "lifo", "kernel"), default="fifo")
-    parser.add_argument("--busy", action="store_true", help="wider limits, for a machine with other things to do")
+    parser.add_argument(
+        "--busy", action="store_true", help="wider limits, for a machine with other things to do"
+    )
     chosen = parser.parse_args()
     names = [name for name in SERVERS if chosen.only in name]
     if not names:

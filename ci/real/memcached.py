@@ -71,7 +71,10 @@ class Server:
             where += ["-u", "root" if unix else "nobody"]
         self.program = room.start(["memcached", "-t", "4", "-m", "128", "-A", *where, *options])
         wait_for(lambda: self.program.poll() is not None or self.answers(), "memcached to answer")
-        require(self.program.poll() is None, f"memcached did not start: {self.program.returncode}\n" + twice.tail_of(self.program))
+        require(
+            self.program.poll() is None,
+            f"memcached did not start: {self.program.returncode}\n" + twice.tail_of(self.program),
+        )
         with self.connect() as c:
             self.pid = int(c.stats()["pid"])
             require(c.stats()["threads"] == "4", "it does not run four workers")
@@ -104,10 +107,11 @@ def commands(unix):
         with server.connect() as c:
             for text, data in [
                 ("set a 5 0 3", b"one"), ("add a 0 0 3", b"two"), ("replace a 0 0 3", b"two"),
-                ("append a 0 0 1", b"x"), ("prepend a 0 0 1", b"y"), ("replace none 0 0 1", b"z"),
-                ("set n 0 0 2", b"41"), ("incr n 1", None), ("decr n 40", None), ("incr none 1", None),
-                ("touch n 0", None), ("delete n", None), ("delete n", None), ("nonsense", None),
-                ("incr a 1", None), ("cas a 0 0 1 99999", b"q"), ("verbosity 0", None), ("mn", None),
+                ("append a 0 0 1", b"x"), ("prepend a 0 0 1", b"y"),
+                ("replace none 0 0 1", b"z"), ("set n 0 0 2", b"41"), ("incr n 1", None),
+                ("decr n 40", None), ("incr none 1", None), ("touch n 0", None),
+                ("delete n", None), ("delete n", None), ("nonsense", None), ("incr a 1", None),
+                ("cas a 0 0 1 99999", b"q"), ("verbosity 0", None), ("mn", None),
                 ("ms meta 2", b"ok"), ("mg meta v", None), ("gat 0 a", None),
             ]:  # fmt: skip
                 lines.append(f"{text} -> {c.call(text, data)}")
@@ -121,7 +125,11 @@ def commands(unix):
             huge = b"x" * (2 << 20)
             lines.append(c.call(f"set huge 0 0 {len(huge)}", huge))
         with server.connect() as c:
-            lines += [c.call("set gone 0 -1 1", b"x"), c.get("gone"), c.call("set soon 0 1 1", b"x")]
+            lines += [
+                c.call("set gone 0 -1 1", b"x"),
+                c.get("gone"),
+                c.call("set soon 0 1 1", b"x"),
+            ]
             # Its clock is a timer of the event loop that ticks once a second.
             wait_for(lambda: not c.get("soon"), "a key to expire", 10, 0.1)
             lines += [c.call("flush_all"), c.get("a", "big")]
@@ -151,12 +159,18 @@ def many_keys(room):
             t.start()
         for t in threads:
             t.join(60)
-        require(not errors and not any(t.is_alive() for t in threads), f"{errors[:3] or 'a client hangs'}")
+        require(
+            not errors and not any(t.is_alive() for t in threads),
+            f"{errors[:3] or 'a client hangs'}",
+        )
 
     def fill(n, c):
         for k in range(n * each, (n + 1) * each):
             value = value_of(k)
-            require(c.call(f"set key:{k} 0 0 {len(value)}", value) == "STORED", f"key {k} was not stored")
+            require(
+                c.call(f"set key:{k} 0 0 {len(value)}", value) == "STORED",
+                f"key {k} was not stored",
+            )
 
     def read_back(n, c):
         n = (n + 3) % clients
@@ -176,14 +190,17 @@ def many_keys(room):
         in_parallel(count)
         stats = c.stats()
         lines = [c.get("counter")]
-        lines += [f"{k} {stats[k]}" for k in ("curr_items", "cmd_get", "get_hits", "get_misses", "cmd_set")]
+        lines += [
+            f"{k} {stats[k]}"
+            for k in ("curr_items", "cmd_get", "get_hits", "get_misses", "cmd_set")
+        ]
         lines += [f"{k} {stats[k]}" for k in ("incr_hits", "incr_misses", "evictions", "bytes")]
     server.stop()
     return lines
 
 
 def crowd(room):
-    """Connections come and go, six hundred at a time: each one passes through a worker's eventfd."""
+    """Connections come and go, six hundred at a time: each passes through a worker's eventfd."""
     server = Server(room)
     lines = []
     with server.connect() as watcher:
@@ -198,8 +215,9 @@ def crowd(room):
             lines.append(f"{watcher.stats()['curr_connections']} connections")
             for c in crowd:
                 c.__exit__()
-            # A doorbell for each set that mixes sockets and eventfds (four workers and the listener) may stay open. It
-            # may also be fewer than before: those who asked whether the server is up had perhaps not been closed by then.
+            # A doorbell may stay open for each set that mixes sockets and eventfds (four workers
+            # and the listener). There may also be fewer descriptors than before: the connections
+            # that asked whether the server is up had perhaps not been closed by then.
             left = lambda: len(os.listdir(f"/proc/{server.pid}/fd")) - before
             wait_for(lambda: left() <= 5, "the connections' descriptors")
         lines.append(watcher.stats()["curr_items"])

@@ -56,7 +56,11 @@ http {{
             proxy_set_header Connection "";
         }}
         location = /refused {{ proxy_pass http://127.0.0.1:{closed}; }}
-        location = /stuck {{ proxy_pass http://itself/slow/big; proxy_read_timeout 10s; proxy_buffering off; }}
+        location = /stuck {{
+            proxy_pass http://itself/slow/big;
+            proxy_read_timeout 10s;
+            proxy_buffering off;
+        }}
     }}
     server {{
         listen 127.0.0.1:{inner};
@@ -70,7 +74,9 @@ class Server:
     def __init__(self, room, main="", events="", listen="", daemon=False):
         self.room, self.dir = room, room.dir
         self.outer, self.inner, self.closed = (twice.free_port() for _ in range(3))
-        self.settings = dict(main=main, events=events, listen=listen, daemon="on" if daemon else "off")
+        self.settings = dict(
+            main=main, events=events, listen=listen, daemon="on" if daemon else "off"
+        )
         for sub in ("www", "temp"):
             (self.dir / sub).mkdir()
             (self.dir / sub).chmod(0o777)
@@ -87,7 +93,10 @@ class Server:
             room.wait_exit(self.program)
             room.adopt(wait_for(self.master, "the daemon's pid"))
         wait_for(lambda: self.program.poll() is not None or self.answers(), "nginx to answer")
-        require(daemon or self.program.poll() is None, "nginx did not start\n" + twice.tail_of(self.program))
+        require(
+            daemon or self.program.poll() is None,
+            "nginx did not start\n" + twice.tail_of(self.program),
+        )
         self.require_workers()
 
     def configure(self, generation):
@@ -174,9 +183,13 @@ def bodies(**settings):
         for path in [*paths, "/slow/small", "/moved", "/none", "/refused"]:
             answer = server.get(path)
             if path in paths:
-                require(answer == (200, server.files[path.rpartition("/")[2]]), describe(path, answer))
+                require(
+                    answer == (200, server.files[path.rpartition("/")[2]]), describe(path, answer)
+                )
             lines.append(describe(path, answer))
-        lines.append(describe("range", server.get("/threads/big", headers={"Range": "bytes=100000-300000"})))
+        lines.append(
+            describe("range", server.get("/threads/big", headers={"Range": "bytes=100000-300000"}))
+        )
         lines.append(describe("HEAD", server.get("/big", method="HEAD")))
         lines.append(describe("POST", server.get("/proxied/none", "POST", b"p" * (4 << 20))))
 
@@ -198,7 +211,10 @@ def bodies(**settings):
             t.start()
         for t in threads:
             t.join(60)
-        require(not wrong and not any(t.is_alive() for t in threads), f"{wrong[:3] or 'a download hangs'}")
+        require(
+            not wrong and not any(t.is_alive() for t in threads),
+            f"{wrong[:3] or 'a download hangs'}",
+        )
         server.quit()
         return lines
 
@@ -222,7 +238,8 @@ def wrk(path, **settings):
 
 
 def ab(room):
-    """A fixed number of requests, with and without kept connections: each is answered and logged."""
+    """A fixed number of requests, with and without kept connections: each is answered and
+    logged."""
     server = Server(room)
     lines = []
     for options in ([], ["-k"]):
@@ -230,7 +247,9 @@ def ab(room):
             before = server.logged()
             n = 200 if path.endswith("big") else 4000
             text = room.run(["ab", "-q", *options, "-n", n, "-c", 20, server.url(path)], seen=False)
-            wanted = r"^(Complete requests|Failed requests|Keep-Alive requests|Document Length|HTML transferred): .*$"
+            titles = "Complete requests|Failed requests|Keep-Alive requests"
+            titles += "|Document Length|HTML transferred"
+            wanted = f"^({titles}): .*$"
             lines += [m[0] for m in re.finditer(wanted, text, re.M)]
             require(re.search(r"^Failed requests: +0$", text, re.M), text)
             # A proxied request is two lines: nginx is its own upstream.

@@ -17,4 +17,9 @@ def output(**env):
 
 
 # Not every release has node for every platform: its absence is a skip even where all is required.
-twice.main("node", ["node"], {"loop": output(), "loop, io_uring": output(UV_USE_IO_URING="1")}, required=False)
+twice.main(
+    "node",
+    ["node"],
+    {"loop": output(), "loop, io_uring": output(UV_USE_IO_URING="1")},
+    required=False,
+)

@@ -15,9 +15,13 @@ import statistics
 
 def options(description, rounds):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--rounds", type=int, default=rounds, help="pairs per row (default %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=rounds, help="pairs per row (default %(default)s)"
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the rows as JSON")
-    parser.add_argument("--only", metavar="WORD", default="", help="only the rows whose name holds WORD")
+    parser.add_argument(
+        "--only", metavar="WORD", default="", help="only the rows whose name holds WORD"
+    )
     return parser
 
 
@@ -74,9 +78,14 @@ def print_row(r):
 
 def print_heading():
     print(machine())
-    print(f"{'':<44} {'plain: median [min..max]':<34} {'wakeset: median [min..max]':<34} {'ratio':>7} {'paired':>7}")
+    print(
+        f"{'':<44} {'plain: median [min..max]':<34} {'wakeset: median [min..max]':<34}"
+        f" {'ratio':>7} {'paired':>7}"
+    )
 
 
 def write_json(path, rows):
     if path:
-        pathlib.Path(path).write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+        pathlib.Path(path).write_text(
+            json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n"
+        )

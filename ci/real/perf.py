@@ -32,7 +32,9 @@ def bench(flags):
         averages = [int(n) for n in re.findall(r"^Averaged (\d+) ", text, re.M)]
         twice.require(averages and min(averages) > 0, f"implausible averages\n{text}")
         # The rates differ from run to run; the rest of what it prints must not.
-        return [re.sub(r"0x[0-9a-f]+|\d+\.\d+|\d+", "N", line).strip() for line in text.splitlines()]
+        return [
+            re.sub(r"0x[0-9a-f]+|\d+\.\d+|\d+", "N", line).strip() for line in text.splitlines()
+        ]
 
     return check
 

@@ -21,7 +21,9 @@ COMBINATIONS = [
 
 def rate(flags, seconds, wakeset):
     with twice.Room(wakeset) as room:
-        text = room.run(["perf", "bench", "epoll", *flags.split(), "-r", seconds], limit=seconds + 30)
+        text = room.run(
+            ["perf", "bench", "epoll", *flags.split(), "-r", seconds], limit=seconds + 30
+        )
     # ctl prints one average each for ADD, MOD and DEL.
     return sum(int(n) for n in re.findall(r"^Averaged (\d+) ", text, re.M))
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Servers whose workers share a listening socket: same replies whoever is woken for a connection.
+"""Servers whose workers share a listening socket give the same replies, whichever worker is woken.
 
-What is in it for listener groups: select (gunicorn, unicorn, also beside a pipe), level-triggered sets (gunicorn's
-threads, uwsgi), edge-triggered and exclusive ones (nginx), a blocking accept or a poll of one listener (Apache), workers that
-are killed and started anew, and sets and listeners that are inherited across fork.
+What each server shows of listener groups: select (gunicorn, unicorn, also beside a pipe),
+level-triggered sets (gunicorn's threads, uwsgi), edge-triggered and exclusive ones (nginx), a
+blocking accept or a poll of one listener (Apache), workers that are killed and started anew, and
+sets and listeners that are inherited across fork.
 
 Under `wakeset run` a client that asks one thing after the other has to meet the workers in turn.
 """
@@ -33,7 +34,8 @@ def replies(room, server, sent, kept):
 
 
 def spread(room, server, order):
-    """One client: nobody is left out in fifo, and few are kept busy in lifo. A turn of 32 is too long to tell."""
+    """One client: in fifo each worker gets something, and in lifo few workers are kept busy. The
+    order `turns` gives 32 in a row to one worker, which is too many to tell."""
     load = Load(server, clients=1, each=TURNS * WORKERS, sent=[None])
     count = load.finish()
     require(not load.broken, f"{len(load.broken)} connections broke: {load.broken[:3]}")
@@ -68,7 +70,9 @@ def changes(start, reload=signal.SIGHUP):
             victim = server.worker_pids()[killed % WORKERS]
             os.kill(victim, signal.SIGKILL)
             killed += 1
-            wait_for(lambda: victim not in server.worker_pids() and server.is_up(), "another worker")
+            wait_for(
+                lambda: victim not in server.worker_pids() and server.is_up(), "another worker"
+            )
             time.sleep(0.05)
         old = server.worker_pids()
         os.kill(server.program.pid, reload)
@@ -77,7 +81,9 @@ def changes(start, reload=signal.SIGHUP):
         count = load.finish()
         require(count > 50, f"hardly any load: {count}")
         # Each worker held one connection at most.
-        require(len(load.broken) <= killed, f"{len(load.broken)} connections broke: {load.broken[:3]}")
+        require(
+            len(load.broken) <= killed, f"{len(load.broken)} connections broke: {load.broken[:3]}"
+        )
         server.room.require_interposer(*server.worker_pids())
         last = Load(server, clients=2, each=20, sent=[None])
         line = f"afterwards: {last.finish()} replies, {len(last.broken)} broken"
@@ -91,9 +97,15 @@ def two_listeners(room):
     """A gunicorn worker with two listeners and a unix socket selects all of them."""
     workers.python_app(room)
     port, other = twice.free_port(), twice.free_port()
-    binds = [word for bind in (f"127.0.0.1:{port}", f"127.0.0.1:{other}", "unix:socket") for word in ("-b", bind)]
+    binds = [
+        word
+        for bind in (f"127.0.0.1:{port}", f"127.0.0.1:{other}", "unix:socket")
+        for word in ("-b", bind)
+    ]
     server = workers.Server(room, ["gunicorn", "-w", WORKERS, *binds, "app:application"], port)
-    loads = [Load(server, clients=2, each=60, sent=[None, b"small"], port=at) for at in (port, other)]
+    loads = [
+        Load(server, clients=2, each=60, sent=[None, b"small"], port=at) for at in (port, other)
+    ]
     lines = [f"{load.finish()} replies, {len(load.broken)} broken" for load in loads]
     server.quit()
     return lines
@@ -115,8 +127,12 @@ PROGRAMS = {
     "apache2": {"replies": check(workers.apache, kept=True)},
     "nginx": {
         "replies": check(workers.nginx, sent=[None], kept=True),
-        "multi_accept": check(lambda room: workers.nginx(room, "multi_accept on;"), sent=[None], kept=True),
+        "multi_accept": check(
+            lambda room: workers.nginx(room, "multi_accept on;"), sent=[None], kept=True
+        ),
     },
 }
-CHECKS = {f"{program} {name}": run for program, checks in PROGRAMS.items() for name, run in checks.items()}
+CHECKS = {
+    f"{program} {name}": run for program, checks in PROGRAMS.items() for name, run in checks.items()
+}
 twice.main("prefork", {name: [name.split()[0]] for name in CHECKS}, CHECKS)

@@ -56,18 +56,22 @@ def memory(pids):
     found = []
     for pid in pids:
         text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
-        found.append(tuple(int(re.search(rf"^{k}: +(\d+)", text, re.M)[1]) for k in ("Rss", "Private_Dirty")))
+        found.append(
+            tuple(int(re.search(rf"^{k}: +(\d+)", text, re.M)[1]) for k in ("Rss", "Private_Dirty"))
+        )
     return max(found)
 
 
 class Figures:
-    """What was measured: {(workload, parameter): {side: values}}, plus each row's unit and sense."""
+    """What was measured: {(workload, parameter): {side: values}}, and each row's unit and sense."""
 
     def __init__(self):
         self.rows = {}
 
     def add(self, workload, parameter, unit, wakeset, value, higher_is_better=True):
-        entry = self.rows.setdefault((workload, parameter), ({False: [], True: []}, unit, higher_is_better))
+        entry = self.rows.setdefault(
+            (workload, parameter), ({False: [], True: []}, unit, higher_is_better)
+        )
         entry[0][wakeset].append(value)
 
 
@@ -85,7 +89,9 @@ def measure(figures, workload, sides, parameter, load, unit):
         rate, requests = load(sides[wakeset])
         spent = processor_seconds(pids) - before
         figures.add(workload, parameter, unit, wakeset, rate)
-        figures.add(f"{workload} cpu", parameter, "us/request", wakeset, spent * 1e6 / requests, False)
+        figures.add(
+            f"{workload} cpu", parameter, "us/request", wakeset, spent * 1e6 / requests, False
+        )
 
 
 def redis_round(figures, order, only, requests):
@@ -94,7 +100,17 @@ def redis_round(figures, order, only, requests):
         for wakeset, room in ((False, plain), (True, under)):
             port = twice.free_port()
             room.start(
-                ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", room.dir],
+                [
+                    "redis-server",
+                    "--port",
+                    port,
+                    "--bind",
+                    "127.0.0.1",
+                    "--save",
+                    "",
+                    "--dir",
+                    room.dir,
+                ],
                 cpus=SERVER_CPU,
             )
             twice.wait_for(lambda: b"PONG" in ask_redis(port), "redis-server")
@@ -107,7 +123,20 @@ def redis_round(figures, order, only, requests):
                 continue
 
             def load(side, test=test):
-                argv = ["redis-benchmark", "-p", side[0], "-P", 1, "-c", 50, "-n", requests, "-t", test, "--csv"]
+                argv = [
+                    "redis-benchmark",
+                    "-p",
+                    side[0],
+                    "-P",
+                    1,
+                    "-c",
+                    50,
+                    "-n",
+                    requests,
+                    "-t",
+                    test,
+                    "--csv",
+                ]
                 text = client(plain, argv)
                 return float(text.splitlines()[-1].replace('"', "").split(",")[1]), requests
 
@@ -133,7 +162,15 @@ def nginx_round(figures, order, only, seconds):
             (room.dir / "nginx.conf").write_text(NGINX.format(dir=room.dir, port=port, user=user))
             (room.dir / "small").write_bytes(b"x" * 1024)
             room.start(
-                ["nginx", "-p", room.dir, "-e", room.dir / "error.log", "-c", room.dir / "nginx.conf"],
+                [
+                    "nginx",
+                    "-p",
+                    room.dir,
+                    "-e",
+                    room.dir / "error.log",
+                    "-c",
+                    room.dir / "nginx.conf",
+                ],
                 cpus=SERVER_CPU,
             )
             twice.wait_for(lambda: nginx_worker(room), "nginx")
@@ -149,7 +186,9 @@ def nginx_round(figures, order, only, seconds):
                 url = f"http://127.0.0.1:{side[0]}/{path}"
                 text = client(plain, ["wrk", "-t", 1, "-c", 40, "-d", f"{seconds}s", url])
                 twice.require("Non-2xx" not in text and "Socket errors" not in text, text)
-                return float(re.search(r"Requests/sec: +([\d.]+)", text)[1]), int(re.search(r"(\d+) requests in", text)[1])
+                return float(re.search(r"Requests/sec: +([\d.]+)", text)[1]), int(
+                    re.search(r"(\d+) requests in", text)[1]
+                )
 
             measure(figures, "nginx", sides, path, load, "requests/s")
         add_memory(figures, "nginx", sides)
@@ -172,10 +211,16 @@ def add_memory(figures, workload, sides):
 
 def main():
     parser = paired.options(__doc__.splitlines()[0], rounds=7)
-    parser.add_argument("--requests", type=int, default=100000, help="per redis run (default %(default)s)")
-    parser.add_argument("--seconds", type=int, default=2, help="per nginx run (default %(default)s)")
+    parser.add_argument(
+        "--requests", type=int, default=100000, help="per redis run (default %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=2, help="per nginx run (default %(default)s)"
+    )
     chosen = parser.parse_args()
-    missing = [p for p in ("redis-server", "redis-benchmark", "nginx", "wrk") if not twice.find_program(p)]
+    missing = [
+        p for p in ("redis-server", "redis-benchmark", "nginx", "wrk") if not twice.find_program(p)
+    ]
     if missing:
         sys.exit(f"not installed: {', '.join(missing)}")
     figures = Figures()
@@ -188,7 +233,9 @@ def main():
     rows = []
     paired.print_heading()
     for (workload, parameter), (values, unit, higher) in figures.rows.items():
-        rows.append(paired.row(workload, {"of": parameter}, unit, values[False], values[True], higher))
+        rows.append(
+            paired.row(workload, {"of": parameter}, unit, values[False], values[True], higher)
+        )
         paired.print_row(rows[-1])
         if parameter == "resident":
             grown = rows[-1]["wakeset"]["median"] - rows[-1]["kernel"]["median"]

@@ -76,8 +76,13 @@ class Server:
             + ["--save", "", "--dir", room.dir, "--dbfilename", f"{name}.rdb", "--daemonize", "no"]
             + ["--appenddirname", f"{name}.aof", "--enable-debug-command", "yes", *options]
         )
-        wait_for(lambda: self.program.poll() is not None or self.answers(), "redis-server to answer")
-        require(self.program.poll() is None, "redis-server did not start\n" + twice.tail_of(self.program))
+        wait_for(
+            lambda: self.program.poll() is not None or self.answers(), "redis-server to answer"
+        )
+        require(
+            self.program.poll() is None,
+            "redis-server did not start\n" + twice.tail_of(self.program),
+        )
         with self.connect() as c:
             self.pid = int(c.info("process_id"))
             require(c.info("multiplexing_api") == "epoll", "it does not use epoll")
@@ -105,18 +110,22 @@ def commands(room):
     for unix in (False, True):
         with server.connect(unix) as c:
             for command in [
-                "FLUSHALL", "SET a 1", "GET a", "GET none", "INCR a", "INCRBY a 40", "APPEND a x", "INCR a",
-                "STRLEN a", "GETRANGE a 0 1", "SETNX a 2", "MSET b 1 c 2 d 3", "MGET a b c nope d",
-                "RPUSH l 1 2 3 4", "LRANGE l 0 -1", "LPOP l 2", "LINSERT l BEFORE 4 x", "LRANGE l 0 -1",
-                "SADD s c b a", "SORT s ALPHA", "SCARD s", "HSET h f 1 g 2", "HGETALL h", "HINCRBY h f 5",
-                "ZADD z 3 c 1 a 2 b", "ZRANGE z 0 -1 WITHSCORES", "ZRANGEBYSCORE z (1 3", "TYPE z",
-                "XADD x 1-1 k v", "XADD x 1-2 k w", "XRANGE x - +", "XADD x 1-1 k v", "SETBIT bits 7 1",
-                "BITCOUNT bits", "PFADD p a b c", "PFCOUNT p", "OBJECT ENCODING l", "NOSUCH thing", "GET",
-                "LPUSH a 1", "EXPIRE b 100", "TTL b", "PERSIST b", "TTL b", "RENAME b bb", "EXISTS b bb",
-                "MULTI", "INCR n", "INCR n", "EXEC", "MULTI", "DISCARD", "DBSIZE", "SELECT 3", "DBSIZE",
+                "FLUSHALL", "SET a 1", "GET a", "GET none", "INCR a", "INCRBY a 40", "APPEND a x",
+                "INCR a", "STRLEN a", "GETRANGE a 0 1", "SETNX a 2", "MSET b 1 c 2 d 3",
+                "MGET a b c nope d", "RPUSH l 1 2 3 4", "LRANGE l 0 -1", "LPOP l 2",
+                "LINSERT l BEFORE 4 x", "LRANGE l 0 -1", "SADD s c b a", "SORT s ALPHA", "SCARD s",
+                "HSET h f 1 g 2", "HGETALL h", "HINCRBY h f 5", "ZADD z 3 c 1 a 2 b",
+                "ZRANGE z 0 -1 WITHSCORES", "ZRANGEBYSCORE z (1 3", "TYPE z", "XADD x 1-1 k v",
+                "XADD x 1-2 k w", "XRANGE x - +", "XADD x 1-1 k v", "SETBIT bits 7 1",
+                "BITCOUNT bits", "PFADD p a b c", "PFCOUNT p", "OBJECT ENCODING l", "NOSUCH thing",
+                "GET", "LPUSH a 1", "EXPIRE b 100", "TTL b", "PERSIST b", "TTL b", "RENAME b bb",
+                "EXISTS b bb", "MULTI", "INCR n", "INCR n", "EXEC", "MULTI", "DISCARD", "DBSIZE",
+                "SELECT 3", "DBSIZE",
             ]:  # fmt: skip
                 lines.append(f"{command} -> {c.call(*command.split())!r}")
-            lines.append(c.call("EVAL", "return {KEYS[1], redis.call('INCR', KEYS[1])}", 1, "script"))
+            lines.append(
+                c.call("EVAL", "return {KEYS[1], redis.call('INCR', KEYS[1])}", 1, "script")
+            )
             big = bytes(range(256)) * 8192
             lines.append(c.call("SET", "big", big))
             require(c.call("GET", "big") == big, "a 2 MB value came back changed")
@@ -173,7 +182,11 @@ def blocking_and_pubsub(room):
 
         first.send("BRPOPLPUSH", "from", "to", 20)
         wait_for(lambda: driver.info("blocked_clients") == "1", "BRPOPLPUSH to block")
-        lines += [driver.call("LPUSH", "from", "moved"), first.read(), driver.call("LRANGE", "to", 0, -1)]
+        lines += [
+            driver.call("LPUSH", "from", "moved"),
+            first.read(),
+            driver.call("LRANGE", "to", 0, -1),
+        ]
 
         second.send("XREAD", "BLOCK", 20000, "STREAMS", "stream", "$")
         wait_for(lambda: driver.info("blocked_clients") == "1", "XREAD to block")
@@ -200,7 +213,8 @@ def blocking_and_pubsub(room):
 
 
 def connections(room):
-    """Five hundred connections; CLIENT LIST with its descriptor numbers, KILL, PAUSE, idle timeout."""
+    """Five hundred connections: CLIENT LIST with its descriptor numbers, KILL, PAUSE, idle
+    timeout."""
     server = Server(room)
     lines = []
     crowd = [server.connect(unix=n % 2 == 0) for n in range(500)]
@@ -216,9 +230,12 @@ def connections(room):
         c.call("CLIENT", "SETNAME", f"client-{n}")
     listed = driver.call("CLIENT", "LIST").decode().splitlines()
     # Ids and descriptor numbers depend on the order of the accepts. How many descriptors there are
-    # does not: whoever puts something under a program must not use them up. One eventfd more is allowed, where redis has none: a
-    # doorbell in the set of its loop, which watches sockets and a pipe that lives in user space (SEMANTICS.md, Difference 17).
-    fds = [os.readlink(f"/proc/{server.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{server.pid}/fd")]
+    # does not, because Wakeset must not use up a program's descriptors. One more eventfd is
+    # allowed, where redis has none: a doorbell in the set of its loop, which watches sockets and a
+    # pipe that lives in user space (SEMANTICS.md, Difference 17).
+    fds = [
+        os.readlink(f"/proc/{server.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{server.pid}/fd")
+    ]
     assert fds.count("anon_inode:[eventfd]") <= 1, fds
     lines.append(f"{len([fd for fd in fds if fd != 'anon_inode:[eventfd]'])} descriptors")
     kept = ("name", "db", "flags", "cmd", "user", "resp")
@@ -242,7 +259,14 @@ def connections(room):
 
 def persistence(room):
     """BGSAVE, BGREWRITEAOF and a restart: children forked off a process full of connections."""
-    options = ["--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"]
+    options = [
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "everysec",
+        "--auto-aof-rewrite-percentage",
+        "0",
+    ]
     server = Server(room, *options)
     lines = []
     stop = threading.Event()
@@ -264,7 +288,10 @@ def persistence(room):
             wait_for(lambda: c.info("rdb_bgsave_in_progress") == "0", "BGSAVE")
             lines.append(c.info("rdb_last_bgsave_status"))
         lines.append(c.call("BGREWRITEAOF"))
-        wait_for(lambda: c.info("aof_rewrite_in_progress") == c.info("aof_rewrite_scheduled") == "0", "the rewrite")
+        wait_for(
+            lambda: c.info("aof_rewrite_in_progress") == c.info("aof_rewrite_scheduled") == "0",
+            "the rewrite",
+        )
         lines.append(c.info("aof_last_bgrewrite_status"))
         stop.set()
         thread.join(20)
@@ -290,7 +317,9 @@ def persistence(room):
 
 def replication(room):
     """A replica that syncs from a forked child's pipe, follows, is promoted."""
-    primary = Server(room, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", name="primary")
+    primary = Server(
+        room, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", name="primary"
+    )
     replica = Server(room, "--repl-diskless-load", "swapdb", name="replica")
     with primary.connect() as p, replica.connect() as r:
         for n in range(20000):
@@ -302,7 +331,11 @@ def replication(room):
             p.send("INCR", "followed")
         lines += [p.read() for _ in range(1000)][-1:]
         lines += [p.call("WAIT", 1, 20000), r.call("GET", "followed"), r.call("SET", "a", 1)]
-        lines += [p.call("DEBUG", "DIGEST"), r.call("DEBUG", "DIGEST"), r.call("REPLICAOF", "NO", "ONE")]
+        lines += [
+            p.call("DEBUG", "DIGEST"),
+            r.call("DEBUG", "DIGEST"),
+            r.call("REPLICAOF", "NO", "ONE"),
+        ]
         lines += [r.call("SET", "a", 1), p.call("EXISTS", "a")]
     replica.stop()
     primary.stop()
@@ -317,7 +350,8 @@ def benchmark(*options, count=20000, server_options=()):
         lines = []
         tests = "ping,set,get,incr,lpush,rpop,sadd,hset,zadd,mset"
         text = room.run(
-            ["redis-benchmark", "-p", server.port, "-n", count, "-t", tests, "--csv", *options], limit=110
+            ["redis-benchmark", "-p", server.port, "-n", count, "-t", tests, "--csv", *options],
+            limit=110,
         )
         for row in text.splitlines():
             name, rate = row.replace('"', "").split(",")[:2]
@@ -325,14 +359,20 @@ def benchmark(*options, count=20000, server_options=()):
                 require(float(rate) > 0, f"implausible rate: {row}")
             lines.append(name)
         with server.connect() as c:
-            lines += [c.call("GET", "counter:__rand_int__"), c.call("DBSIZE"), c.call("LLEN", "mylist")]
+            lines += [
+                c.call("GET", "counter:__rand_int__"),
+                c.call("DBSIZE"),
+                c.call("LLEN", "mylist"),
+            ]
             lines.append(c.call("LRANGE", "mylist", 0, 2))
             for command in ("set", "get", "incr", "lpush", "rpop", "mset"):
                 stat = c.info(f"cmdstat_{command}")
                 lines.append(command + " " + re.match(r"calls=\d+", stat)[0])
                 require("failed_calls=0" in stat, stat)
             if server_options:
-                require(int(c.info("io_threaded_reads_processed")) > 0, "the I/O threads were not used")
+                require(
+                    int(c.info("io_threaded_reads_processed")) > 0, "the I/O threads were not used"
+                )
         server.stop()
         return lines
 
@@ -354,6 +394,8 @@ twice.main(
         "replication": replication,
         "benchmark": benchmark("-c", "50"),
         "benchmark -P 16": benchmark("-c", "50", "-P", "16"),
-        "io-threads 2": benchmark("-c", "50", "-P", "4", "--threads", "2", count=6000, server_options=IO_THREADS),
+        "io-threads 2": benchmark(
+            "-c", "50", "-P", "4", "--threads", "2", count=6000, server_options=IO_THREADS
+        ),
     },
 )

@@ -108,7 +108,8 @@ def interposer_in(pid):
 class Room:
     """One side of one check: a temporary directory and the programs started for it.
 
-    `options` are for `wakeset run`. Leaving it ends every program by its pid and removes the directory.
+    `options` are for `wakeset run`. At its end it ends every program by its pid and removes the
+    directory.
     """
 
     def __init__(self, wakeset):
@@ -146,7 +147,9 @@ class Room:
         command = self.command(argv)
         if cpus is not None:
             command = ["taskset", "-c", cpus, *command]
-        with open(self.dir / f"out.{index}", "wb") as out, open(self.dir / f"err.{index}", "wb") as err:
+        with open(self.dir / f"out.{index}", "wb") as out, open(
+            self.dir / f"err.{index}", "wb"
+        ) as err:
             program = subprocess.Popen(
                 command,
                 stdin=stdin if stdin is not None else subprocess.DEVNULL,
@@ -186,7 +189,9 @@ class Room:
     def run_plain(self, argv, limit=30):
         """What a program prints that is not under test, on both outputs."""
         command = [find_program(argv[0]), *map(str, argv[1:])]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, check=True)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, check=True
+        )
         return done.stdout.decode()
 
     def require_interposer(self, *pids):
@@ -264,17 +269,23 @@ def run_side(check, wakeset, limit):
 def main(program, needs, checks, limit=CHECK_LIMIT, required=True):
     """Runs `checks` ({name: function}) of one program; exits 1 if any failed.
 
-    `needs` are the programs it uses, or those of each check by its name. Names given on the command line choose
-    among the checks.
+    `needs` are the programs it uses, or those of each check by its name. Names given on the command
+    line choose among the checks.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = [name for name in checks if not sys.argv[1:] or name in sys.argv[1:]]
     must = required and os.environ.get("WAKESET_REQUIRE_ALL") == "1"
     failed = False
     for name in chosen[:]:
-        missing = [need for need in (needs[name] if isinstance(needs, dict) else needs) if find_program(need) is None]
+        missing = [
+            need
+            for need in (needs[name] if isinstance(needs, dict) else needs)
+            if find_program(need) is None
+        ]
         if missing:
-            print(f"{'FAIL' if must else 'skip'} {program} {name}: {', '.join(missing)} not installed")
+            print(
+                f"{'FAIL' if must else 'skip'} {program} {name}: {', '.join(missing)} not installed"
+            )
             failed = failed or must
             chosen.remove(name)
 
@@ -291,8 +302,14 @@ def main(program, needs, checks, limit=CHECK_LIMIT, required=True):
         except Exception:
             reason = f"{side}:\n{traceback.format_exc()}"
         else:
-            difference = list(difflib.unified_diff(plain, under, "plain", "wakeset", lineterm="", n=2))
-            reason = "answers differ\n" + "\n".join(line[:300] for line in difference[:60]) if difference else None
+            difference = list(
+                difflib.unified_diff(plain, under, "plain", "wakeset", lineterm="", n=2)
+            )
+            reason = (
+                "answers differ\n" + "\n".join(line[:300] for line in difference[:60])
+                if difference
+                else None
+            )
         if reason:
             failed = True
             print(f"FAIL {program} {name}: {reason}", flush=True)

@@ -1,7 +1,7 @@
 """Servers whose workers share a listening socket, and a client that checks every reply.
 
-Each server answers a request with one line: the worker's pid, the method, the path, the length of the
-body it was sent and that body's SHA-256.
+Each server answers a request with one line: the worker's pid, the method, the path, the length of
+the body it was sent and that body's SHA-256.
 """
 
 import collections
@@ -17,23 +17,25 @@ from twice import require, wait_for
 
 WORKERS = 8
 
-PYTHON_APP = '''
+PYTHON_APP = """
 import hashlib, os
 
 def application(environ, start_response):
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     path = environ["PATH_INFO"] + ("?" + environ["QUERY_STRING"] if environ["QUERY_STRING"] else "")
-    line = f"{os.getpid()} {environ['REQUEST_METHOD']} {path} {len(body)} {hashlib.sha256(body).hexdigest()}"
+    digest = hashlib.sha256(body).hexdigest()
+    line = f"{os.getpid()} {environ['REQUEST_METHOD']} {path} {len(body)} {digest}"
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(line)))])
     return [line.encode()]
-'''
+"""
 
 RUBY_APP = """
 require "digest"
 run lambda { |env|
   body = env["rack.input"].read
   path = env["PATH_INFO"] + (env["QUERY_STRING"].empty? ? "" : "?" + env["QUERY_STRING"])
-  line = "#{Process.pid} #{env["REQUEST_METHOD"]} #{path} #{body.bytesize} #{Digest::SHA256.hexdigest(body)}"
+  digest = Digest::SHA256.hexdigest(body)
+  line = "#{Process.pid} #{env["REQUEST_METHOD"]} #{path} #{body.bytesize} #{digest}"
   [200, { "Content-Type" => "text/plain", "Content-Length" => line.bytesize.to_s }, [line]]
 }
 """
@@ -98,7 +100,9 @@ class Server:
         self.room, self.port, self.stop = room, port, stop
         self.program = room.start(argv)
         wait_for(lambda: self.program.poll() is not None or self.is_up(), "the workers")
-        require(self.program.poll() is None, "the server did not start\n" + twice.tail_of(self.program))
+        require(
+            self.program.poll() is None, "the server did not start\n" + twice.tail_of(self.program)
+        )
         # A worker exists before it serves.
         wait_for(self.answers, "an answer")
         room.require_interposer(self.program.pid, *self.worker_pids())
@@ -149,7 +153,11 @@ def gunicorn(room, *options):
     """Workers that select, or with `-k gthread` an epoll set for each and threads behind it."""
     python_app(room)
     port = twice.free_port()
-    return Server(room, ["gunicorn", "-w", WORKERS, "-b", f"127.0.0.1:{port}", *options, "app:application"], port)
+    return Server(
+        room,
+        ["gunicorn", "-w", WORKERS, "-b", f"127.0.0.1:{port}", *options, "app:application"],
+        port,
+    )
 
 
 def unicorn(room):
@@ -163,13 +171,23 @@ def uwsgi(room):
     """Workers with an epoll set each, without the lock that lets one of them wait."""
     python_app(room)
     port = twice.free_port()
-    argv = ["uwsgi_python3", "--master", "--http-socket", f"127.0.0.1:{port}", "--processes", WORKERS]
+    argv = [
+        "uwsgi_python3",
+        "--master",
+        "--http-socket",
+        f"127.0.0.1:{port}",
+        "--processes",
+        WORKERS,
+    ]
     # It rereads its configuration on SIGTERM unless told that this is to end it.
-    return Server(room, [*argv, "--die-on-term", "--disable-logging", "--wsgi-file", "app.py"], port)
+    return Server(
+        room, [*argv, "--die-on-term", "--disable-logging", "--wsgi-file", "app.py"], port
+    )
 
 
 def apache(room):
-    """Prefork workers with a set each, level-triggered; each forks for a script. One listener takes no lock around accept(2)."""
+    """Prefork workers with a level-triggered set each; each forks for a script. With one listener,
+    Apache takes no lock around accept(2)."""
     port = twice.free_port()
     user = "User {}\nGroup {}".format(*twice.unprivileged_user()) if os.geteuid() == 0 else ""
     text = APACHE.format(dir=room.dir, port=port, user=user, workers=WORKERS)
@@ -183,7 +201,9 @@ def nginx(room, events=""):
     """Workers with an edge-triggered set each, no `reuseport` and no lock."""
     port = twice.free_port()
     user = "user {} {};".format(*twice.unprivileged_user()) if os.geteuid() == 0 else ""
-    text = NGINX.format(dir=room.dir, port=port, user=user, workers=WORKERS, events=events, nothing=NOTHING)
+    text = NGINX.format(
+        dir=room.dir, port=port, user=user, workers=WORKERS, events=events, nothing=NOTHING
+    )
     (room.dir / "nginx.conf").write_text(text)
     argv = ["nginx", "-p", room.dir, "-e", room.dir / "error.log", "-c", room.dir / "nginx.conf"]
     return Server(room, argv, port, stop=signal.SIGQUIT)
@@ -198,7 +218,7 @@ def bodies():
 
 
 class Load:
-    """Clients that ask one after the other, each on its own thread, and check what they are told."""
+    """Clients that ask again and again, each on its own thread, and check what they are told."""
 
     def __init__(self, server, clients, each, sent, kept=False, port=None):
         self.server, self.sent, self.kept, self.port = server, sent, kept, port
@@ -206,7 +226,8 @@ class Load:
         self.wrong, self.broken = [], []
         self.hurry = threading.Event()
         self.threads = [
-            threading.Thread(target=self.run, args=(n, each), daemon=True, name=f"client {n}") for n in range(clients)
+            threading.Thread(target=self.run, args=(n, each), daemon=True, name=f"client {n}")
+            for n in range(clients)
         ]
         for thread in self.threads:
             thread.start()

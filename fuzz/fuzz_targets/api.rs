@@ -1,7 +1,7 @@
 #![no_main]
-//! The functions of the crate `wakeset-fd`.
+//! Fuzzes the functions of the crate `wakeset-fd`.
 
-use wakeset_differ::generate::Profile;
+use wakeset_differ::program::Profile;
 use wakeset_differ::world::Api;
 use wakeset_fuzz::Sides;
 

@@ -82,7 +82,9 @@ async function files() {
 
 async function pool() {
   const keys = await Promise.all(
-    Array.from({ length: 24 }, (_, n) => promisify(pbkdf2)("secret", `salt ${n}`, 2000, 32, "sha256")),
+    Array.from({ length: 24 }, (_, n) =>
+      promisify(pbkdf2)("secret", `salt ${n}`, 2000, 32, "sha256"),
+    ),
   );
   console.log("pool", digest(Buffer.concat(keys)));
 }
@@ -113,7 +115,9 @@ async function children() {
 async function timers() {
   const order = [];
   await Promise.all(
-    [50, 10, 40, 20, 30].map((ms) => new Promise((done) => setTimeout(() => done(order.push(ms)), ms))),
+    [50, 10, 40, 20, 30].map(
+      (ms) => new Promise((done) => setTimeout(() => done(order.push(ms)), ms)),
+    ),
   );
   console.log("timers", order.join());
   process.once("SIGUSR2", () => console.log("signalled"));

@@ -60,7 +60,9 @@ async def threads_call_back():
     for t in threads:
         t.join()
     for t in range(4):
-        print("thread", t, "in order:", [n for thread, n in calls if thread == t] == list(range(2000)))
+        print(
+            "thread", t, "in order:", [n for thread, n in calls if thread == t] == list(range(2000))
+        )
 
 
 async def one_at_a_time():

@@ -71,14 +71,31 @@ def limits():
     fd = os.eventfd(3, os.EFD_NONBLOCK)
     print(attempt(os.read, fd, 7), attempt(os.read, fd, 100), attempt(os.read, fd, 8))
     print(attempt(os.write, fd, b"1234567"), attempt(os.write, fd, b"\xff" * 8))
-    print(attempt(os.write, fd, (2**64 - 2).to_bytes(8, "little")), attempt(os.eventfd_write, fd, 1))
-    print(select.select([fd], [fd], [], 0)[1], os.eventfd_read(fd), len(select.select([fd], [fd], [], 0)[1]))
-    print(attempt(os.readv, fd, [bytearray(4), bytearray(4)]), attempt(os.writev, fd, [b"\1\0\0\0", b"\0\0\0\0"]))
-    print(attempt(os.writev, fd, [b"\1" + bytes(7), b"\2" + bytes(7)]), attempt(os.readv, fd, [bytearray(7)]))
+    print(
+        attempt(os.write, fd, (2**64 - 2).to_bytes(8, "little")), attempt(os.eventfd_write, fd, 1)
+    )
+    print(
+        select.select([fd], [fd], [], 0)[1],
+        os.eventfd_read(fd),
+        len(select.select([fd], [fd], [], 0)[1]),
+    )
+    print(
+        attempt(os.readv, fd, [bytearray(4), bytearray(4)]),
+        attempt(os.writev, fd, [b"\1\0\0\0", b"\0\0\0\0"]),
+    )
+    print(
+        attempt(os.writev, fd, [b"\1" + bytes(7), b"\2" + bytes(7)]),
+        attempt(os.readv, fd, [bytearray(7)]),
+    )
     first, second = bytearray(3), bytearray(8)
     print(attempt(os.readv, fd, [first, second]), first, second)
     print(attempt(os.lseek, fd, 0, 0), attempt(os.pread, fd, 8, 0), attempt(os.ftruncate, fd, 0))
-    print(oct(os.fstat(fd).st_mode), os.readlink(f"/proc/self/fd/{fd}"), os.get_blocking(fd), os.get_inheritable(fd))
+    print(
+        oct(os.fstat(fd).st_mode),
+        os.readlink(f"/proc/self/fd/{fd}"),
+        os.get_blocking(fd),
+        os.get_inheritable(fd),
+    )
     os.close(fd)
     print(attempt(os.eventfd_read, fd), attempt(os.eventfd_write, fd, 1), attempt(os.close, fd))
 

@@ -76,7 +76,11 @@ def pipes(context):
 
 def pool(context):
     with context.Pool(3) as workers:
-        print("pool", sum(workers.map(square, range(1000))), workers.apply_async(square, (12,)).get(30))
+        print(
+            "pool",
+            sum(workers.map(square, range(1000))),
+            workers.apply_async(square, (12,)).get(30),
+        )
 
 
 def main():

@@ -83,15 +83,43 @@ def modes():
     poll.register(fd, IN | OUT)
     print("level", wait(), os.eventfd_write(fd, 1), wait(), wait(), os.eventfd_read(fd), wait())
     poll.modify(fd, IN | ET)
-    print("edge", wait(), os.eventfd_write(fd, 1), wait(), wait(), os.eventfd_write(fd, 1), wait(), wait())
+    print(
+        "edge",
+        wait(),
+        os.eventfd_write(fd, 1),
+        wait(),
+        wait(),
+        os.eventfd_write(fd, 1),
+        wait(),
+        wait(),
+    )
     poll.modify(fd, IN | ONESHOT)
-    print("oneshot", wait(), wait(), os.eventfd_write(fd, 1), wait(), poll.modify(fd, IN | ONESHOT), wait())
-    print("errors", attempt(poll.register, fd, IN), attempt(poll.unregister, 999), attempt(poll.register, 999, IN))
-    print("errors", attempt(poll.register, poll.fileno(), IN), attempt(poll.modify, fd, IN | select.EPOLLEXCLUSIVE))
+    print(
+        "oneshot",
+        wait(),
+        wait(),
+        os.eventfd_write(fd, 1),
+        wait(),
+        poll.modify(fd, IN | ONESHOT),
+        wait(),
+    )
+    print(
+        "errors",
+        attempt(poll.register, fd, IN),
+        attempt(poll.unregister, 999),
+        attempt(poll.register, 999, IN),
+    )
+    print(
+        "errors",
+        attempt(poll.register, poll.fileno(), IN),
+        attempt(poll.modify, fd, IN | select.EPOLLEXCLUSIVE),
+    )
     with open(__file__) as regular:
         print("regular file", attempt(poll.register, regular.fileno(), IN))
     other = select.epoll()
-    print("exclusive", other.register(fd, IN | select.EPOLLEXCLUSIVE), attempt(other.modify, fd, IN))
+    print(
+        "exclusive", other.register(fd, IN | select.EPOLLEXCLUSIVE), attempt(other.modify, fd, IN)
+    )
     twin = os.dup(fd)
     os.close(fd)
     print("closed but for a dup", len(poll.poll(0)), len(other.poll(0)))
@@ -109,11 +137,20 @@ def nested():
     print("cycle", attempt(sets[-1].register, sets[0].fileno(), IN))
     print("quiet", [s.poll(0) == [] for s in sets])
     os.eventfd_write(fd, 1)
-    print("ready", [len(s.poll(0)) for s in sets], len(select.select([sets[0].fileno()], [], [], 0)[0]))
+    print(
+        "ready",
+        [len(s.poll(0)) for s in sets],
+        len(select.select([sets[0].fileno()], [], [], 0)[0]),
+    )
     by_poll = select.poll()
     by_poll.register(sets[0].fileno(), select.POLLIN)
     by_poll.register(fd, select.POLLIN | select.POLLOUT)
-    print("poll", [mask for _, mask in by_poll.poll(0)], os.eventfd_read(fd), [m for _, m in by_poll.poll(0)])
+    print(
+        "poll",
+        [mask for _, mask in by_poll.poll(0)],
+        os.eventfd_read(fd),
+        [m for _, m in by_poll.poll(0)],
+    )
     thread = threading.Timer(0.05, os.eventfd_write, (fd, 1))
     thread.start()
     print("woken three levels up", len(sets[0].poll(10)))
@@ -157,7 +194,9 @@ def fairness():
     for fd in names:
         poll.register(fd, IN)
     seen = [names[poll.poll(1, 1)[0][0]] for _ in range(60)]
-    print("each in turn:", sorted(set(seen)), all(seen.count(name) >= 10 for name in names.values()))
+    print(
+        "each in turn:", sorted(set(seen)), all(seen.count(name) >= 10 for name in names.values())
+    )
     poll.close(), ours.close(), theirs.close()
     os.close(event), os.close(other)
 

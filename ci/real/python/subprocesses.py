@@ -62,13 +62,21 @@ async def main():
     # An inherited eventfd is one counter, not two.
     shared = os.eventfd(5, os.EFD_NONBLOCK)
     os.set_inheritable(shared, True)
-    code = f"import os; v = os.eventfd_read({shared}); os.eventfd_write({shared}, v * 100); print(v)"
+    code = (
+        f"import os; v = os.eventfd_read({shared}); os.eventfd_write({shared}, v * 100); print(v)"
+    )
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", code], close_fds=False, stdout=subprocess.PIPE, check=True
+        subprocess.run,
+        [sys.executable, "-c", code],
+        close_fds=False,
+        stdout=subprocess.PIPE,
+        check=True,
     )
     print("child read", done.stdout, "left", os.eventfd_read(shared))
     done = subprocess.run(
-        [sys.executable, "-c", f"import os; os.eventfd_read({bell})"], close_fds=False, stderr=subprocess.PIPE
+        [sys.executable, "-c", f"import os; os.eventfd_read({bell})"],
+        close_fds=False,
+        stderr=subprocess.PIPE,
     )
     print("close-on-exec:", b"Bad file descriptor" in done.stderr)
 

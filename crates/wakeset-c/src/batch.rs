@@ -8,7 +8,12 @@ use wakeset_fd::Command;
 
 /// Makes `n` changes; how many succeeded. `Command` is `struct ws_epoll_ctl_cmd`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ws_epoll_ctl_batch(epfd: c_int, flags: c_int, cmds: *mut Command, n: size_t) -> ssize_t {
+pub unsafe extern "C" fn ws_epoll_ctl_batch(
+    epfd: c_int,
+    flags: c_int,
+    cmds: *mut Command,
+    n: size_t,
+) -> ssize_t {
     if n > isize::MAX as usize / size_of::<Command>() {
         return fail(libc::EINVAL);
     }

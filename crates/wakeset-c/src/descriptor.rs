@@ -1,9 +1,10 @@
 //! close, dup, fcntl, and leaving descriptors to the kernel.
 
-use crate::outcome::{answered, fail, returned_unit, whole};
+use crate::outcome::{answered_int, answered_unit, fail, returned_unit, whole};
 use core::ffi::{c_int, c_long, c_uint, c_ulong};
+use wakeset_fd::interpose::{after_fcntl, after_ioctl};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{counter, descriptor, escape};
+use wakeset_fd::{descriptor, migrate};
 
 mod real {
     use super::{c_int, c_long};
@@ -17,41 +18,41 @@ mod real {
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn ws_close(fd: c_int) -> c_int {
     // SAFETY: closing a number is the caller's to do.
-    whole(|| answered(descriptor::close(fd).map(|()| 0_isize), || unsafe { real::close(fd) } as isize)) as c_int
+    whole(|| answered_unit(descriptor::close(fd), || unsafe { real::close(fd) }))
 }
 
 /// close_range(2). Not through libc, which has it only since glibc 2.34.
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    let verdict = descriptor::close_range(first, last, flags).map(|()| 0_isize);
     // SAFETY: numbers only.
-    answered(verdict, || unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } as isize) as c_int
+    let call = || unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } as c_int;
+    answered_unit(descriptor::close_range(first, last, flags), call)
 }
 
 /// dup(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_dup(fd: c_int) -> c_int {
     // SAFETY: numbers only.
-    answered(descriptor::before_dup(fd).map(|fd| fd as isize), || unsafe { libc::dup(fd) } as isize) as c_int
+    answered_int(descriptor::before_dup(fd), || unsafe { libc::dup(fd) })
 }
 
 /// dup2(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_dup2(old: c_int, new: c_int) -> c_int {
-    let verdict = descriptor::before_dup_to(old, new, 0).map(|fd| fd as isize);
     // SAFETY: numbers only.
-    answered(verdict, || unsafe { libc::dup2(old, new) } as isize) as c_int
+    answered_int(descriptor::before_dup_to(old, new, 0), || unsafe { libc::dup2(old, new) })
 }
 
 /// dup3(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    let verdict = descriptor::before_dup_to(old, new, flags).map(|fd| fd as isize);
     // SAFETY: numbers only.
-    answered(verdict, || unsafe { libc::dup3(old, new, flags) } as isize) as c_int
+    let call = || unsafe { libc::dup3(old, new, flags) };
+    answered_int(descriptor::before_dup_to(old, new, flags), call)
 }
 
-/// fcntl(2). C declares the third argument as variadic; on x86-64 an int, a long and a pointer travel there as a third argument does.
+/// fcntl(2). C declares the third argument as variadic; on x86-64 an int, a long and a pointer
+/// travel there as a third argument does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ws_fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     whole(|| {
@@ -67,9 +68,7 @@ pub unsafe extern "C-unwind" fn ws_fcntl(fd: c_int, command: c_int, argument: c_
         }
         // SAFETY: the caller's contract.
         let result = unsafe { real::fcntl(fd, command, argument) };
-        if command == libc::F_SETFL && result == 0 {
-            counter::note_nonblocking(fd, argument as c_int & libc::O_NONBLOCK != 0);
-        }
+        after_fcntl(fd, command, argument as usize, result);
         result
     })
 }
@@ -82,18 +81,15 @@ pub unsafe extern "C" fn ws_ioctl(fd: c_int, request: c_ulong, argument: c_long)
     }
     // SAFETY: the caller's contract.
     let result = unsafe { libc::ioctl(fd, request as _, argument) };
-    if request == libc::FIONBIO as c_ulong && result == 0 {
-        // SAFETY: the kernel has just read an int there.
-        let on = unsafe { (argument as *const c_int).read_unaligned() } != 0;
-        counter::note_nonblocking(fd, on);
-    }
+    // SAFETY: the kernel has just answered.
+    unsafe { after_ioctl(fd, request as u32, argument as usize, result) };
     result
 }
 
 /// Leaves an eventfd or a set to the kernel.
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_release(fd: c_int) -> c_int {
-    returned_unit(escape::release(fd))
+    returned_unit(migrate::release(fd))
 }
 
 /// Leaves to the kernel what a new program inherits.

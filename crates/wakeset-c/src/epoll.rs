@@ -2,21 +2,27 @@
 
 use crate::fork::watch_forks;
 use crate::listener::limit_of;
-use crate::outcome::{answered, fail, returned, whole};
+use crate::outcome::{answered_unit, fail, returned, whole};
 use core::ffi::c_int;
 use libc::{epoll_event, sigset_t, timespec};
 use wakeset::{Deadline, Timeout};
+use wakeset_fd::interpose::{mask_of, milliseconds_of, timespec_of};
 use wakeset_fd::set::{self, Limit, Mask};
 use wakeset_fd::{Verdict, descriptor};
 
 mod real {
     use super::{c_int, epoll_event, sigset_t};
     unsafe extern "C-unwind" {
-        pub(super) fn epoll_wait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int;
+        pub(super) fn epoll_wait(
+            epfd: c_int,
+            events: *mut epoll_event,
+            capacity: c_int,
+            timeout: c_int,
+        ) -> c_int;
         pub(super) fn epoll_pwait(
             epfd: c_int,
             events: *mut epoll_event,
-            room: c_int,
+            capacity: c_int,
             timeout: c_int,
             mask: *const sigset_t,
         ) -> c_int;
@@ -41,11 +47,16 @@ pub extern "C" fn ws_epoll_create1(flags: c_int) -> c_int {
 
 /// epoll_ctl(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ws_epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+pub unsafe extern "C" fn ws_epoll_ctl(
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_ctl(epfd, op, fd, event) };
     // SAFETY: as above.
-    answered(verdict.map(|()| 0_isize), || unsafe { libc::epoll_ctl(epfd, op, fd, event) } as isize) as c_int
+    answered_unit(verdict, || unsafe { libc::epoll_ctl(epfd, op, fd, event) })
 }
 
 /// epoll_wait(2).
@@ -53,13 +64,13 @@ pub unsafe extern "C" fn ws_epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: 
 pub unsafe extern "C-unwind" fn ws_epoll_wait(
     epfd: c_int,
     events: *mut epoll_event,
-    room: c_int,
+    capacity: c_int,
     timeout: c_int,
 ) -> c_int {
     // SAFETY: the caller's contract, here and below.
-    let call = |timeout| unsafe { real::epoll_wait(epfd, events, room, timeout) };
+    let call = |timeout| unsafe { real::epoll_wait(epfd, events, capacity, timeout) };
     // SAFETY: as above.
-    whole(|| unsafe { wait_milliseconds(epfd, events, room, timeout, Mask::NONE, call) })
+    whole(|| unsafe { wait_milliseconds(epfd, events, capacity, timeout, Mask::NONE, call) })
 }
 
 /// epoll_pwait(2).
@@ -67,19 +78,14 @@ pub unsafe extern "C-unwind" fn ws_epoll_wait(
 pub unsafe extern "C-unwind" fn ws_epoll_pwait(
     epfd: c_int,
     events: *mut epoll_event,
-    room: c_int,
+    capacity: c_int,
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's contract, here and below.
-    let call = |timeout| unsafe { real::epoll_pwait(epfd, events, room, timeout, mask) };
+    let call = |timeout| unsafe { real::epoll_pwait(epfd, events, capacity, timeout, mask) };
     // SAFETY: as above.
-    whole(|| unsafe { wait_milliseconds(epfd, events, room, timeout, mask_of(mask), call) })
-}
-
-fn mask_of(mask: *const sigset_t) -> Mask {
-    // The kernel's signal set is the first 8 bytes of libc's.
-    Mask { set: mask.cast(), bytes: Mask::NONE.bytes }
+    whole(|| unsafe { wait_milliseconds(epfd, events, capacity, timeout, mask_of(mask), call) })
 }
 
 /// # Safety
@@ -87,14 +93,15 @@ fn mask_of(mask: *const sigset_t) -> Mask {
 unsafe fn wait_milliseconds(
     epfd: c_int,
     events: *mut epoll_event,
-    room: c_int,
+    capacity: c_int,
     mut timeout: c_int,
     mask: Mask,
     call: impl Fn(c_int) -> c_int,
 ) -> c_int {
     loop {
         // SAFETY: the caller's contract, here and below.
-        let verdict = unsafe { set::epoll_wait(epfd, events, room, Limit::Milliseconds(timeout), mask) };
+        let verdict =
+            unsafe { set::epoll_wait(epfd, events, capacity, Limit::Milliseconds(timeout), mask) };
         if let Verdict::Done(result) = verdict {
             return returned(result.map(|n| n as isize)) as c_int;
         }
@@ -103,8 +110,7 @@ unsafe fn wait_milliseconds(
         if let Some(found) = unsafe { wait_in_kernel(epfd, events, || call(timeout)) } {
             return found;
         }
-        let left = |deadline: Deadline| deadline.remaining().as_nanos().div_ceil(1_000_000);
-        timeout = deadline.map_or(-1, |deadline| c_int::try_from(left(deadline)).unwrap_or(c_int::MAX));
+        timeout = milliseconds_of(deadline.map(Deadline::remaining));
     }
 }
 
@@ -113,7 +119,7 @@ unsafe fn wait_milliseconds(
 pub unsafe extern "C-unwind" fn ws_epoll_pwait2(
     epfd: c_int,
     events: *mut epoll_event,
-    room: c_int,
+    capacity: c_int,
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
@@ -122,37 +128,44 @@ pub unsafe extern "C-unwind" fn ws_epoll_pwait2(
         let mut left;
         loop {
             // SAFETY: the caller's contract, here and below.
-            let verdict = unsafe { set::epoll_wait(epfd, events, room, Limit::Timespec(timeout), mask_of(mask)) };
+            let verdict = unsafe {
+                set::epoll_wait(epfd, events, capacity, Limit::Timespec(timeout), mask_of(mask))
+            };
             if let Verdict::Done(result) = verdict {
                 return returned(result.map(|n| n as isize)) as c_int;
             }
-            let (place, bytes) = (timeout, Mask::NONE.bytes);
+            let (limit, bytes) = (timeout, Mask::NONE.bytes);
             // SAFETY: as above.
-            let call = || unsafe { libc::syscall(libc::SYS_epoll_pwait2, epfd, events, room, place, mask, bytes) };
+            let call = || unsafe {
+                libc::syscall(libc::SYS_epoll_pwait2, epfd, events, capacity, limit, mask, bytes)
+            };
             // SAFETY: as above.
-            let deadline = unsafe { limit_of(timeout) }.flatten().and_then(|limit| Deadline::of(Timeout::After(limit)));
+            let deadline = unsafe { limit_of(timeout) }
+                .flatten()
+                .and_then(|limit| Deadline::of(Timeout::After(limit)));
             // SAFETY: as above.
             if let Some(found) = unsafe { wait_in_kernel(epfd, events, || call() as c_int) } {
                 return found;
             }
             if let Some(deadline) = deadline {
-                let remaining = deadline.remaining();
-                left = timespec {
-                    tv_sec: libc::time_t::try_from(remaining.as_secs()).unwrap_or(libc::time_t::MAX),
-                    tv_nsec: remaining.subsec_nanos().into(),
-                };
+                left = timespec_of(deadline.remaining());
                 timeout = &raw const left;
             }
         }
     })
 }
 
-/// A wait in a set of the kernel's. `None`: the number stands for a set of ours by now ([`ws_epoll_ctl_source`](crate::source::ws_epoll_ctl_source)), and what
-/// woke us may be there.
+/// A wait in a set of the kernel's. `None`: the number stands for a set of ours by now
+/// ([`ws_epoll_ctl_source`](crate::source::ws_epoll_ctl_source)), and what woke the thread may be
+/// there.
 ///
 /// # Safety
 /// As [`set::in_kernel`].
-unsafe fn wait_in_kernel(epfd: c_int, events: *mut epoll_event, call: impl Fn() -> c_int) -> Option<c_int> {
+unsafe fn wait_in_kernel(
+    epfd: c_int,
+    events: *mut epoll_event,
+    call: impl Fn() -> c_int,
+) -> Option<c_int> {
     let mut slept = false;
     let mut is_ours = false;
     let call = || {
@@ -165,8 +178,8 @@ unsafe fn wait_in_kernel(epfd: c_int, events: *mut epoll_event, call: impl Fn() 
     (!is_ours).then_some(found)
 }
 
-/// Makes a set's number one that anybody's loop can poll; the number.
+/// Makes a set's number one that another library's loop can poll; returns the number.
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_epoll_pollfd(epfd: c_int) -> c_int {
-    returned(set::hand_out(epfd).map(|()| epfd as isize)) as c_int
+    returned(set::export(epfd).map(|()| epfd as isize)) as c_int
 }

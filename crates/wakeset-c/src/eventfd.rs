@@ -16,7 +16,7 @@ pub extern "C" fn ws_eventfd(initial: c_uint, flags: c_int) -> c_int {
 /// eventfd_read(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ws_eventfd_read(fd: c_int, value: *mut u64) -> c_int {
-    // SAFETY: the caller gives a place for 8 bytes.
+    // SAFETY: the caller gives memory for 8 bytes.
     if unsafe { ws_read(fd, value.cast(), 8) } == 8 { 0 } else { -1 }
 }
 

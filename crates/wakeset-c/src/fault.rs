@@ -37,19 +37,19 @@ pub extern "C" fn ws_fault_pool_create(uffd: c_int, order: c_int) -> *mut FaultP
 pub unsafe extern "C" fn ws_fault_pool_next(
     pool: *const FaultPool,
     messages: *mut Message,
-    room: c_int,
+    capacity: c_int,
     limit: *const timespec,
 ) -> c_int {
     // SAFETY: the caller's contract, here and below.
     let (Some(pool), Some(limit)) = (unsafe { pool.as_ref() }, unsafe { limit_of(limit) }) else {
         return fail(libc::EINVAL) as c_int;
     };
-    let room = usize::try_from(room).unwrap_or(0);
-    if room == 0 || messages.is_null() {
+    let capacity = usize::try_from(capacity).unwrap_or(0);
+    if capacity == 0 || messages.is_null() {
         return fail(libc::EINVAL) as c_int;
     }
-    // SAFETY: memory for `room` messages, of which any bits are one.
-    let messages = unsafe { slice::from_raw_parts_mut(messages, room) };
+    // SAFETY: memory for `capacity` messages, of which any bits are one.
+    let messages = unsafe { slice::from_raw_parts_mut(messages, capacity) };
     match pool.0.next(messages, limit) {
         Ok(n) => c_int::try_from(n).unwrap_or(c_int::MAX),
         Err(error) => fail(error.into_raw()) as c_int,
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn ws_fault_pool_stop(pool: *const FaultPool) {
     }
 }
 
-/// Frees a pool that nobody uses any more.
+/// Frees a pool in which no call is under way.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_fault_pool_destroy(pool: *mut FaultPool) {
     // SAFETY: the caller's contract.

@@ -1,4 +1,4 @@
-//! Before a fork everything moves into the kernel, so that parent and child share kernel objects and no memory.
+//! Before a fork everything migrates, so that parent and child share kernel objects and no memory.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -6,9 +6,10 @@ use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Once;
 use wakeset_fd::fork::{self, Forking};
-use wakeset_fd::section;
+use wakeset_fd::signal_guard;
 
-/// A fork under way, and the signal mask from before it. `prepare` holds a process-wide lock until it is over, so there is one at a time.
+/// A fork under way, and the signal mask from before it. `prepare` holds a process-wide lock until
+/// it is over, so there is one at a time.
 struct UnderWay(UnsafeCell<Option<(Forking, libc::sigset_t)>>);
 // SAFETY: only touched by the thread that forks, between `prepare` and the end of the fork.
 unsafe impl Sync for UnderWay {}
@@ -25,14 +26,15 @@ pub(crate) fn generation() -> u32 {
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        section::mask_signals_in_moves();
+        signal_guard::mask_signals_in_migrations();
         // SAFETY: functions that live as long as the library, which is never unloaded.
         unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
     });
 }
 
 unsafe extern "C" fn prepare() {
-    // A handler that came between here and the end of the fork would wait for this thread if it wrote to an eventfd.
+    // A handler that came between here and the end of the fork would wait for this thread if it
+    // wrote to an eventfd.
     let mask = block_signals();
     let forking = fork::prepare();
     // SAFETY: see `UnderWay`.
@@ -59,7 +61,8 @@ unsafe extern "C" fn in_child() {
 fn block_signals() -> libc::sigset_t {
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
-    // SAFETY: places for two sets, the first of which is filled before it is read, as is the second.
+    // SAFETY: places for two sets, the first of which is filled before it is read, as is the
+    // second.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::sigemptyset(before.as_mut_ptr());

@@ -1,10 +1,11 @@
-//! read and write, and calls that wait in the kernel or give descriptors away: what those name has to be there before they are made.
+//! read(2) and write(2), and calls that wait in the kernel or give descriptors away: what those
+//! name migrates before they are made.
 
 use crate::outcome::{answered, fail, whole};
 use core::ffi::{c_int, c_void};
 use libc::{fd_set, iovec, msghdr, nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec, timeval};
-use wakeset_fd::stats::Stat;
-use wakeset_fd::{counter, descriptor, escape};
+use wakeset_fd::interpose::{before_poll, before_select, vectored};
+use wakeset_fd::{counter, descriptor};
 
 mod real {
     use super::*;
@@ -14,7 +15,12 @@ mod real {
         pub(super) fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t;
         pub(super) fn writev(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t;
         pub(super) fn poll(fds: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int;
-        pub(super) fn ppoll(fds: *mut pollfd, n: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+        pub(super) fn ppoll(
+            fds: *mut pollfd,
+            n: nfds_t,
+            timeout: *const timespec,
+            mask: *const sigset_t,
+        ) -> c_int;
         pub(super) fn select(
             n: c_int,
             read: *mut fd_set,
@@ -50,7 +56,9 @@ pub unsafe extern "C-unwind" fn ws_read(fd: c_int, buffer: *mut c_void, len: siz
 #[inline(never)]
 unsafe fn read_slow(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's contract is read's.
-    whole(|| unsafe { answered(counter::read(fd, buffer.cast(), len), || real::read(fd, buffer, len)) })
+    whole(|| unsafe {
+        answered(counter::read(fd, buffer.cast(), len), || real::read(fd, buffer, len))
+    })
 }
 
 /// write(2).
@@ -68,73 +76,27 @@ pub unsafe extern "C-unwind" fn ws_write(fd: c_int, buffer: *const c_void, len: 
 #[inline(never)]
 unsafe fn write_slow(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's contract is write's.
-    whole(|| unsafe { answered(counter::write(fd, buffer.cast(), len), || real::write(fd, buffer, len)) })
+    whole(|| unsafe {
+        answered(counter::write(fd, buffer.cast(), len), || real::write(fd, buffer, len))
+    })
 }
 
-/// The one buffer of a vector that means the same to read(2) as to readv(2); the latter takes no bytes as nothing to do, and shortens
-/// what is too long.
-unsafe fn only_buffer(vectors: *const iovec, n: c_int) -> Option<iovec> {
-    if n != 1 || vectors.is_null() {
-        return None;
-    }
-    // SAFETY: there is one.
-    let vector = unsafe { vectors.read_unaligned() };
-    (1..=0x7fff_f000).contains(&vector.iov_len).then_some(vector)
-}
-
-/// readv(2). One buffer is a read; several on an eventfd are left to the kernel's.
+/// readv(2). One buffer is a read; with several an in-process object migrates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ws_readv(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
     // SAFETY: the caller's contract is readv's, here and below.
-    whole(|| unsafe {
-        if descriptor::is_in_process(fd) {
-            if let Some(iovec { iov_base, iov_len }) = only_buffer(vectors, n) {
-                return ws_read(fd, iov_base, iov_len);
-            }
-            escape::fd(fd, Stat::MovedOddArgument);
-        }
-        real::readv(fd, vectors, n)
-    })
+    let single = |buffer, len| unsafe { ws_read(fd, buffer, len) };
+    // SAFETY: as above.
+    whole(|| vectored(fd, vectors, n, single, || unsafe { real::readv(fd, vectors, n) }))
 }
 
-/// writev(2). One buffer is a write; several on an eventfd are left to the kernel's.
+/// writev(2). One buffer is a write; with several an in-process object migrates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ws_writev(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
     // SAFETY: the caller's contract is writev's, here and below.
-    whole(|| unsafe {
-        if descriptor::is_in_process(fd) {
-            if let Some(iovec { iov_base, iov_len }) = only_buffer(vectors, n) {
-                return ws_write(fd, iov_base, iov_len);
-            }
-            escape::fd(fd, Stat::MovedOddArgument);
-        }
-        real::writev(fd, vectors, n)
-    })
-}
-
-/// # Safety
-/// `fds` is valid for `n` entries.
-unsafe fn before_poll(fds: *const pollfd, n: nfds_t) {
-    if descriptor::any() && !fds.is_null() {
-        for i in 0..n as usize {
-            // SAFETY: the caller's contract.
-            escape::fd(unsafe { fds.add(i).read_unaligned() }.fd, Stat::MovedPoll);
-        }
-    }
-}
-
-/// # Safety
-/// Each set is null or valid for `n` bits.
-unsafe fn before_select(n: c_int, sets: [*const fd_set; 3]) {
-    if !descriptor::any() {
-        return;
-    }
-    for fd in 0..n {
-        // SAFETY: the caller's contract.
-        if sets.iter().any(|set| unsafe { !set.is_null() && libc::FD_ISSET(fd, *set) }) {
-            escape::fd(fd, Stat::MovedPoll);
-        }
-    }
+    let single = |buffer: *mut c_void, len| unsafe { ws_write(fd, buffer, len) };
+    // SAFETY: as above.
+    whole(|| vectored(fd, vectors, n, single, || unsafe { real::writev(fd, vectors, n) }))
 }
 
 /// poll(2).
@@ -197,7 +159,11 @@ pub unsafe extern "C-unwind" fn ws_pselect(
 
 /// sendmsg(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn ws_sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn ws_sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: the caller's contract.
     whole(|| unsafe {
         descriptor::before_sendmsg(message);

@@ -1,36 +1,42 @@
 //! libwakeset: Wakeset for C and C++, and for anything else with a foreign function interface.
 //!
-//! `include/wakeset.h` is the library's documentation: each function is described there, and only there. What is said here is how it is made.
+//! `include/wakeset.h` is the library's documentation: each function is described there, and only
+//! there. This page says how it is made.
 //!
 //! | file | functions |
 //! |---|---|
 //! | `epoll` | `ws_epoll_create1`, `ws_epoll_ctl`, `ws_epoll_wait` and their family |
 //! | `eventfd` | `ws_eventfd` and its read and write |
-//! | `io` | `ws_read`, `ws_write`, and the calls that move what they name into the kernel |
+//! | `io` | `ws_read`, `ws_write`, and the calls before which what they name migrates |
 //! | `descriptor` | `ws_close`, `ws_dup`, `ws_fcntl`, `ws_release` |
 //! | `timer` | `ws_timerfd_*` |
 //! | `batch` | `ws_epoll_ctl_batch` |
-//! | `hand` | `ws_hand_*`, `ws_epoll_del_telling`, `ws_holders_*` |
+//! | `lease` | `ws_lease_*`, `ws_epoll_retire`, `ws_lease_holders_*` |
 //! | `ring` | `ws_ring_*` |
 //! | `source` | `ws_source_*`, `ws_epoll_ctl_source` |
 //! | `listener` | `ws_listener_*` |
 //! | `fault` | `ws_fault_pool_*` |
-//! | `outcome` | results, errno, and panics that end here |
+//! | `outcome` | panics that end here |
 //! | `fork` | what happens around fork(2) |
 //!
-//! Each function asks [`wakeset_fd`] first, and libc's function of the same name if the call is the kernel's to answer: cancellation points,
-//! sanitizers and `wakeset run` find what they expect.
+//! Each function asks [`wakeset_fd`] first, and libc's function of the same name if the call is the
+//! kernel's to answer: cancellation points, sanitizers and `wakeset run` find what they expect.
+//! What these functions share with the interposer's hooks is in [`wakeset_fd::interpose`]; the rows
+//! of the interposer's table of calls name the calls that libwakeset has, too.
 //!
-//! A function that may be asleep in libc has the ABI `C-unwind`, because pthread_cancel(3) unwinds the thread from there. A panic
-//! never gets out of any: those end the process ([`outcome::whole`]), as they do by themselves in functions of the ABI `C`.
+//! A function that may be asleep in libc has the ABI `C-unwind`, because pthread_cancel(3) unwinds
+//! the thread from there. No panic gets out of any function: it ends the process
+//! ([`outcome::whole`]), as it does by itself in functions of the ABI `C`.
 //!
-//! To add a function: write it in the file of its topic, `extern "C"` and `no_mangle`; declare and describe it in the header, in the section of its topic; name it
-//! in the map. `tests/c.rs` fails until the three agree. Extensions have files of their own.
+//! To add a function: write it in the file of its topic, `extern "C"` and `no_mangle`; declare and
+//! describe it in the header, in the section of its topic; name it in the map. `tests/c.rs` fails
+//! until the three agree. What Linux does not have goes into files of its own.
 //!
-//! `wakeset.map` says what the shared library exports, and under which version: a name that is added gets the version of the release it
-//! first appears in, and never changes it.
+//! `wakeset.map` says what the shared library exports, and under which version: a name that is
+//! added gets the version of the release it first appears in, and never changes it.
 
-// Safety: the functions are C's, with the contracts of the calls they are named after; the header states them.
+// Safety: the functions are C's, with the contracts of the calls they are named after; the header
+// states them.
 #![allow(clippy::missing_safety_doc)]
 #![warn(missing_debug_implementations)]
 #![cfg(target_os = "linux")]
@@ -41,8 +47,8 @@ pub mod epoll;
 pub mod eventfd;
 pub mod fault;
 mod fork;
-pub mod hand;
 pub mod io;
+pub mod lease;
 pub mod listener;
 pub mod outcome;
 pub mod ring;

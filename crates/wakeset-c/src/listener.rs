@@ -7,6 +7,7 @@ use core::time::Duration;
 use libc::{sockaddr, socklen_t, timespec};
 use std::alloc::{Layout, alloc, dealloc};
 use wakeset::{Deadline, Timeout};
+use wakeset_fd::interpose::TimeLimit;
 use wakeset_group::Order;
 use wakeset_group::listener::{Group, Waiter};
 
@@ -17,7 +18,7 @@ pub struct ListenerWaiter {
     waiter: Waiter,
 }
 
-/// Who is woken next, as C says it; `None` for a number that means nothing.
+/// Which waiter is woken next, as C says it; `None` for a number that means nothing.
 pub(crate) fn order_of(order: c_int) -> Option<Option<Order>> {
     match order {
         0 => Some(Some(Order::Fifo)),
@@ -33,14 +34,12 @@ pub(crate) fn order_of(order: c_int) -> Option<Option<Order>> {
 /// # Safety
 /// `limit` is null or valid.
 pub(crate) unsafe fn limit_of(limit: *const timespec) -> Option<Option<Duration>> {
-    if limit.is_null() {
-        return Some(None);
-    }
     // SAFETY: by the caller.
-    let timespec { tv_sec, tv_nsec } = unsafe { limit.read_unaligned() };
-    match (u64::try_from(tv_sec), u32::try_from(tv_nsec)) {
-        (Ok(seconds), Ok(nanos @ 0..=999_999_999)) => Some(Some(Duration::new(seconds, nanos))),
-        _ => None,
+    match unsafe { TimeLimit::of_timespec(limit) } {
+        TimeLimit::Forever => Some(None),
+        TimeLimit::After(limit) => Some(Some(limit)),
+        TimeLimit::Zero => Some(Some(Duration::ZERO)),
+        TimeLimit::Invalid => None,
     }
 }
 
@@ -48,31 +47,31 @@ pub(crate) unsafe fn limit_of(limit: *const timespec) -> Option<Option<Duration>
 pub(crate) fn boxed<T>(value: T) -> *mut T {
     const { assert!(size_of::<T>() != 0) };
     // SAFETY: the layout is not empty.
-    let place = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();
-    if place.is_null() {
+    let memory = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();
+    if memory.is_null() {
         fail(libc::ENOMEM);
-        return place;
+        return memory;
     }
     // SAFETY: fresh memory of that layout.
-    unsafe { place.write(value) };
-    place
+    unsafe { memory.write(value) };
+    memory
 }
 
-/// Ends a value made by [`boxed`]; null is none.
+/// Ends a value made by [`boxed`]; null is allowed.
 ///
 /// # Safety
-/// `place` is null, or came from [`boxed`] and is not used any more.
-pub(crate) unsafe fn unboxed<T>(place: *mut T) {
-    if !place.is_null() {
+/// `memory` is null, or came from [`boxed`] and is not used any more.
+pub(crate) unsafe fn unboxed<T>(memory: *mut T) {
+    if !memory.is_null() {
         // SAFETY: by the caller.
         unsafe {
-            ptr::drop_in_place(place);
-            dealloc(place.cast(), Layout::new::<T>());
+            ptr::drop_in_place(memory);
+            dealloc(memory.cast(), Layout::new::<T>());
         }
     }
 }
 
-/// Joins those who wait for connections to a listener.
+/// Joins the waiters for connections to a listener.
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_listener_join(listener: c_int, order: c_int) -> *mut ListenerWaiter {
     let Some(order) = order_of(order) else {
@@ -94,9 +93,13 @@ pub extern "C" fn ws_listener_join(listener: c_int, order: c_int) -> *mut Listen
 
 /// Sleeps until it is this waiter's turn.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ws_listener_wait(waiter: *mut ListenerWaiter, limit: *const timespec) -> c_int {
+pub unsafe extern "C" fn ws_listener_wait(
+    waiter: *mut ListenerWaiter,
+    limit: *const timespec,
+) -> c_int {
     // SAFETY: the caller's contract, here and below.
-    let (Some(waiter), Some(limit)) = (unsafe { waiter.as_mut() }, unsafe { limit_of(limit) }) else {
+    let (Some(waiter), Some(limit)) = (unsafe { waiter.as_mut() }, unsafe { limit_of(limit) })
+    else {
         return fail(libc::EINVAL) as c_int;
     };
     match waiter.waiter.wait(limit) {
@@ -108,7 +111,12 @@ pub unsafe extern "C" fn ws_listener_wait(waiter: *mut ListenerWaiter, limit: *c
 mod real {
     use super::{c_int, sockaddr, socklen_t};
     unsafe extern "C-unwind" {
-        pub(super) fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int;
+        pub(super) fn accept4(
+            fd: c_int,
+            address: *mut sockaddr,
+            len: *mut socklen_t,
+            flags: c_int,
+        ) -> c_int;
     }
 }
 
@@ -123,7 +131,8 @@ pub unsafe extern "C-unwind" fn ws_listener_accept(
 ) -> c_int {
     whole(|| {
         // SAFETY: the caller's contract, here and below.
-        let (Some(waiter), Some(limit)) = (unsafe { waiter.as_mut() }, unsafe { limit_of(limit) }) else {
+        let (Some(waiter), Some(limit)) = (unsafe { waiter.as_mut() }, unsafe { limit_of(limit) })
+        else {
             return fail(libc::EINVAL) as c_int;
         };
         let deadline = Deadline::of(Timeout::from(limit));
@@ -135,7 +144,7 @@ pub unsafe extern "C-unwind" fn ws_listener_accept(
             }
             // SAFETY: the caller's contract.
             let fd = unsafe { real::accept4(waiter.listener, address, len, flags) };
-            // Another was faster: it is nobody's turn.
+            // Another waiter was faster.
             if fd >= 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN) {
                 return fd;
             }
@@ -143,7 +152,7 @@ pub unsafe extern "C-unwind" fn ws_listener_accept(
     })
 }
 
-/// Leaves.
+/// Leaves the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_listener_leave(waiter: *mut ListenerWaiter) {
     // SAFETY: the caller's contract.

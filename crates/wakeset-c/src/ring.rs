@@ -43,18 +43,23 @@ pub extern "C" fn ws_ring_writer_create(epfd: c_int, entries: c_uint) -> *mut Sh
     }
 }
 
-/// The descriptor to pass on.
+/// The descriptor that the other process gets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_ring_writer_fd(writer: *const SharedWriter) -> c_int {
     // SAFETY: the caller's contract.
-    unsafe { writer.as_ref() }.map_or_else(|| fail(libc::EINVAL) as c_int, |writer| writer.writer.fd())
+    unsafe { writer.as_ref() }
+        .map_or_else(|| fail(libc::EINVAL) as c_int, |writer| writer.writer.fd())
 }
 
 /// Writes what is ready and fits.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ws_ring_writer_pump(writer: *mut SharedWriter, limit: *const timespec) -> ssize_t {
+pub unsafe extern "C" fn ws_ring_writer_pump(
+    writer: *mut SharedWriter,
+    limit: *const timespec,
+) -> ssize_t {
     // SAFETY: the caller's contract, here and below.
-    let (Some(writer), Some(limit)) = (unsafe { writer.as_mut() }, unsafe { limit_of(limit) }) else {
+    let (Some(writer), Some(limit)) = (unsafe { writer.as_mut() }, unsafe { limit_of(limit) })
+    else {
         return fail(libc::EINVAL);
     };
     if writer.generation != generation() {
@@ -67,13 +72,13 @@ pub unsafe extern "C" fn ws_ring_writer_pump(writer: *mut SharedWriter, limit: *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_ring_writer_destroy(writer: *mut SharedWriter) {
     // SAFETY: the caller's contract.
-    let Some((ours, fd)) =
-        (unsafe { writer.as_ref() }).map(|writer| (writer.generation == generation(), writer.writer.fd()))
+    let Some((ours, fd)) = (unsafe { writer.as_ref() })
+        .map(|writer| (writer.generation == generation(), writer.writer.fd()))
     else {
         return;
     };
     if ours {
-        // SAFETY: the caller's contract: nobody uses it any more.
+        // SAFETY: the caller's contract: no thread uses it any more.
         unsafe { unboxed(writer) };
     } else {
         // In a forked child its locks may be held by threads that do not exist: the memory stays.
@@ -82,7 +87,7 @@ pub unsafe extern "C" fn ws_ring_writer_destroy(writer: *mut SharedWriter) {
     }
 }
 
-/// Maps what was passed on.
+/// Maps the memory that another process has passed on.
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_ring_reader_open(fd: c_int) -> *mut SharedReader {
     match open_reader(fd) {
@@ -94,24 +99,25 @@ pub extern "C" fn ws_ring_reader_open(fd: c_int) -> *mut SharedReader {
     }
 }
 
-/// Takes events.
+/// Takes events out of the ring.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_ring_reader_take(
     reader: *mut SharedReader,
     events: *mut epoll_event,
-    room: c_int,
+    capacity: c_int,
     limit: *const timespec,
 ) -> c_int {
     // SAFETY: the caller's contract, here and below.
-    let (Some(reader), Some(limit)) = (unsafe { reader.as_mut() }, unsafe { limit_of(limit) }) else {
+    let (Some(reader), Some(limit)) = (unsafe { reader.as_mut() }, unsafe { limit_of(limit) })
+    else {
         return fail(libc::EINVAL) as c_int;
     };
-    let room = usize::try_from(room).unwrap_or(0);
-    if room == 0 || events.is_null() {
+    let capacity = usize::try_from(capacity).unwrap_or(0);
+    if capacity == 0 || events.is_null() {
         return fail(libc::EINVAL) as c_int;
     }
-    // SAFETY: memory for `room` events.
-    match take(&mut reader.0, room, Timeout::from(limit), |at, event| unsafe {
+    // SAFETY: memory for `capacity` events.
+    match take(&mut reader.0, capacity, Timeout::from(limit), |at, event| unsafe {
         let event = epoll_event { events: event.events.bits(), u64: event.data };
         events.add(at).write_unaligned(event);
     }) {
@@ -120,20 +126,22 @@ pub unsafe extern "C" fn ws_ring_reader_take(
     }
 }
 
-/// Hands up to `room` events to `store`, with their places; waits for the first.
+/// Passes up to `capacity` events to `store`, each with its index; waits for the first.
 fn take(
     reader: &mut RingReader,
-    room: usize,
+    capacity: usize,
     timeout: Timeout,
     mut store: impl FnMut(usize, Event),
 ) -> Result<usize, Error> {
     let deadline = Deadline::of(timeout);
     let mut events = [Event::default(); BATCH];
     let mut taken = 0;
-    while taken < room {
-        let part = &mut events[..BATCH.min(room - taken)];
+    while taken < capacity {
+        let part = &mut events[..BATCH.min(capacity - taken)];
         let n = match (reader.take(part), taken) {
-            (Ok(0), 0) if timeout != Timeout::Now => reader.wait(part, deadline.map(Deadline::remaining).into())?,
+            (Ok(0), 0) if timeout != Timeout::Now => {
+                reader.wait(part, deadline.map(Deadline::remaining).into())?
+            }
             (Err(error), 0) => return Err(error),
             // What has been taken comes first; the next call says it again.
             (Err(_), _) => 0,
@@ -150,7 +158,7 @@ fn take(
     Ok(taken)
 }
 
-/// Unmaps it.
+/// Unmaps the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_ring_reader_destroy(reader: *mut SharedReader) {
     // SAFETY: the caller's contract.

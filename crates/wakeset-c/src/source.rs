@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use libc::epoll_event;
 use wakeset::{Description, Events, WaitQueue};
-use wakeset_fd::own;
+use wakeset_fd::custom;
 
 /// `struct ws_source_ops` of the header.
 #[derive(Clone, Copy, Debug)]
@@ -57,15 +57,19 @@ impl Source {
 
 /// Makes a source.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ws_source_create(ops: *const SourceOps, context: *mut c_void) -> *mut Source {
+pub unsafe extern "C" fn ws_source_create(
+    ops: *const SourceOps,
+    context: *mut c_void,
+) -> *mut Source {
     watch_forks();
     // SAFETY: the caller's contract.
-    let Some(&SourceOps { on_poll: Some(poll), on_close: close }) = (unsafe { ops.as_ref() }) else {
+    let Some(&SourceOps { on_poll: Some(poll), on_close: close }) = (unsafe { ops.as_ref() })
+    else {
         fail(libc::EINVAL);
         return ptr::null_mut();
     };
     let inner = Inner { queue: WaitQueue::new(), poll, context };
-    match own::engine().map(|engine| Description::try_new(engine, inner)) {
+    match custom::engine().map(|engine| Description::try_new(engine, inner)) {
         Some(Ok(description)) => boxed(Source { generation: generation(), close, description }),
         _ => {
             fail(libc::ENOMEM);
@@ -89,13 +93,13 @@ pub unsafe extern "C" fn ws_source_wake(source: *const Source, events: u32) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_source_close(source: *mut Source) {
     // SAFETY: the caller's contract.
-    let Some((ours, close, context)) =
-        (unsafe { source.as_ref() }).map(|source| (source.is_ours(), source.close, source.description.context))
+    let Some((ours, close, context)) = (unsafe { source.as_ref() })
+        .map(|source| (source.is_ours(), source.close, source.description.context))
     else {
         return;
     };
     if ours {
-        // SAFETY: the caller's contract: nobody uses it any more.
+        // SAFETY: the caller's contract: no thread uses it any more.
         unsafe { unboxed(source) };
     }
     // In a forked child its locks may be held by threads that do not exist: the memory stays.
@@ -120,5 +124,5 @@ pub unsafe extern "C" fn ws_epoll_ctl_source(
     }
     let inner: &dyn wakeset::Source = &*source.description;
     // SAFETY: made for this engine; it is closed before it goes.
-    returned_unit(unsafe { own::epoll_ctl(epfd, op, ptr::from_ref(inner), event) })
+    returned_unit(unsafe { custom::epoll_ctl(epfd, op, ptr::from_ref(inner), event) })
 }

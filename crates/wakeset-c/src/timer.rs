@@ -1,7 +1,7 @@
 //! timerfd_create(2) and its two calls.
 
 use crate::fork::watch_forks;
-use crate::outcome::{answered, returned};
+use crate::outcome::{answered_unit, returned};
 use core::ffi::c_int;
 use libc::itimerspec;
 use wakeset_fd::timer;
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn ws_timerfd_settime(
     // SAFETY: the caller's contract.
     let verdict = unsafe { timer::timerfd_settime(fd, flags, new, old) };
     // SAFETY: as above.
-    answered(verdict.map(|()| 0_isize), || unsafe { libc::timerfd_settime(fd, flags, new, old) } as isize) as c_int
+    answered_unit(verdict, || unsafe { libc::timerfd_settime(fd, flags, new, old) })
 }
 
 /// timerfd_gettime(2).
@@ -33,5 +33,5 @@ pub unsafe extern "C" fn ws_timerfd_gettime(fd: c_int, current: *mut itimerspec)
     // SAFETY: the caller's contract.
     let verdict = unsafe { timer::timerfd_gettime(fd, current) };
     // SAFETY: as above.
-    answered(verdict.map(|()| 0_isize), || unsafe { libc::timerfd_gettime(fd, current) } as isize) as c_int
+    answered_unit(verdict, || unsafe { libc::timerfd_gettime(fd, current) })
 }

@@ -1,8 +1,11 @@
-//! The library as a C program gets it: installed by `install`, found by pkg-config, compiled against with gcc and clang with warnings as errors.
+//! The library as a C program gets it: installed by `install`, found by pkg-config, compiled
+//! against with gcc and clang with warnings as errors.
 //!
 //! Where a program is missing the test says so and passes; with `WAKESET_REQUIRE_ALL=1` it fails.
 
-use std::collections::{BTreeMap, BTreeSet};
+#[path = "c/agreement.rs"]
+mod agreement;
+
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -26,7 +29,12 @@ fn scratch(name: &str) -> PathBuf {
 
 /// Whether a program can be run.
 fn have(program: &str) -> bool {
-    let found = match Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status() {
+    let found = match Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+    {
         Ok(_) => true,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => panic!("{program}: {error}"),
@@ -45,7 +53,8 @@ fn text(bytes: &[u8]) -> String {
 
 /// The output of a program that has to succeed.
 fn output(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let Output { status, stdout, stderr } =
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(status.success(), "{command:?}: {status}\n{}{}", text(&stdout), text(&stderr));
     text(&stdout)
 }
@@ -60,7 +69,9 @@ fn archive() -> PathBuf {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
             name.starts_with("libwakeset_c-") && name.ends_with(".a")
         })
-        .max_by_key(|path| path.metadata().and_then(|metadata| metadata.modified()).expect("a time"))
+        .max_by_key(|path| {
+            path.metadata().and_then(|metadata| metadata.modified()).expect("a time")
+        })
         .expect("libwakeset_c.a")
 }
 
@@ -74,7 +85,9 @@ fn prefix() -> Option<&'static Path> {
         let prefix = scratch("prefix");
         let _ = fs::remove_dir_all(&prefix);
         let mut command = Command::new(here("install"));
-        command.arg(format!("--prefix={}", prefix.display())).arg(format!("--from={}", from.display()));
+        command
+            .arg(format!("--prefix={}", prefix.display()))
+            .arg(format!("--from={}", from.display()));
         have("cc").then(|| {
             output(&mut command);
             prefix
@@ -87,7 +100,11 @@ fn prefix() -> Option<&'static Path> {
 fn flags(prefix: &Path, which: &[&str]) -> Vec<String> {
     if !have("pkg-config") {
         let (include, lib) = (prefix.join("include"), prefix.join("lib"));
-        return vec![format!("-I{}", include.display()), format!("-L{}", lib.display()), "-lwakeset".into()];
+        return vec![
+            format!("-I{}", include.display()),
+            format!("-L{}", lib.display()),
+            "-lwakeset".into(),
+        ];
     }
     let mut command = Command::new("pkg-config");
     command.args(which).arg("wakeset").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
@@ -116,7 +133,8 @@ fn compile(compiler: &str, source: &Path, extra: &[&str], linked: Linked) -> Opt
     let name = format!("{}{}", if of_examples { "example-" } else { "" }, stem);
     // Tests run at the same time: each way to compile it has a name of its own.
     let suffix = if linked == Linked::Static { "-static" } else { "" };
-    let program = scratch(&format!("{name}-{}{suffix}{}", compiler.replace('+', "x"), named(extra)));
+    let program =
+        scratch(&format!("{name}-{}{suffix}{}", compiler.replace('+', "x"), named(extra)));
     let standard = if compiler.ends_with('+') { "-std=c++11" } else { "-std=c11" };
     let mut command = Command::new(compiler);
     command.args([standard, "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program);
@@ -127,7 +145,10 @@ fn compile(compiler: &str, source: &Path, extra: &[&str], linked: Linked) -> Opt
             command.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
         }
         Linked::Static => {
-            command.args(flags(prefix, &["--cflags"])).arg(prefix.join("lib/libwakeset.a")).args(["-ldl", "-lm"]);
+            command
+                .args(flags(prefix, &["--cflags"]))
+                .arg(prefix.join("lib/libwakeset.a"))
+                .args(["-ldl", "-lm"]);
         }
     }
     output(&mut command);
@@ -150,13 +171,25 @@ fn wait(mut child: Child, what: &str) -> Output {
 /// Runs a program that has to succeed; what it prints.
 fn run(command: &mut Command) -> String {
     let what = format!("{command:?}");
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a program");
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a program");
     let output = wait(child, &what);
-    assert!(output.status.success(), "{what}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
-/// Compiles an example with both compilers, and once against the static library; runs each. `check` sees what it prints.
+/// Compiles an example with both compilers, and once against the static library; runs each. `check`
+/// sees what it prints.
 fn example(name: &str, check: impl Fn(&str)) {
     let source = here("examples/c").join(name).with_extension("c");
     for compiler in C {
@@ -237,12 +270,21 @@ fn valgrind_has_nothing_to_say() {
         return;
     }
     for (name, arguments) in [("source", &["2"][..]), ("pollfd", &["20"]), ("cancel", &[])] {
-        let Some(program) = compile("gcc", &here("tests/c").join(name).with_extension("c"), &["-g"], Linked::Shared)
-        else {
+        let Some(program) = compile(
+            "gcc",
+            &here("tests/c").join(name).with_extension("c"),
+            &["-g"],
+            Linked::Shared,
+        ) else {
             return;
         };
         let mut command = Command::new("valgrind");
-        command.args(["-q", "--error-exitcode=9", "--child-silent-after-fork=yes", "--leak-check=full"]);
+        command.args([
+            "-q",
+            "--error-exitcode=9",
+            "--child-silent-after-fork=yes",
+            "--leak-check=full",
+        ]);
         // A forked child forgets what it cannot use.
         let leaks = if name == "source" { "none" } else { "definite" };
         command.args(["--show-leak-kinds=definite", &format!("--errors-for-leak-kinds={leaks}")]);
@@ -268,10 +310,16 @@ fn a_cancelled_thread_ends() {
 #[test]
 fn a_fault_pool_serves_each_fault_once() {
     for compiler in C {
-        if let Some(program) = compile(compiler, &here("tests/c/faults.c"), &["-pedantic"], Linked::Shared) {
+        if let Some(program) =
+            compile(compiler, &here("tests/c/faults.c"), &["-pedantic"], Linked::Shared)
+        {
             let said = run(&mut Command::new(program));
-            assert!(said.starts_with("served") || said.starts_with("skipped: userfaultfd"), "{said}");
-            let required = std::env::var_os("WAKESET_REQUIRE_ALL").is_some_and(|value| value == "1");
+            assert!(
+                said.starts_with("served") || said.starts_with("skipped: userfaultfd"),
+                "{said}"
+            );
+            let required =
+                std::env::var_os("WAKESET_REQUIRE_ALL").is_some_and(|value| value == "1");
             assert!(!required || said.starts_with("served"), "{said}");
         }
     }
@@ -280,21 +328,26 @@ fn a_fault_pool_serves_each_fault_once() {
 #[test]
 fn headers_are_c_plus_plus() {
     for compiler in CPP {
-        if let Some(program) = compile(compiler, &here("tests/c/plus.cc"), &["-pedantic"], Linked::Shared) {
+        if let Some(program) =
+            compile(compiler, &here("tests/c/plus.cc"), &["-pedantic"], Linked::Shared)
+        {
             assert_eq!(run(&mut Command::new(program)), "C++: ok\n");
         }
     }
 }
 
-/// A program that uses `<sys/epoll.h>`, and the same with `<wakeset/epoll.h>` in its place: the same output. They state what they expect, so that what
-/// the second is held against is known to be right.
+/// A program that uses `<sys/epoll.h>`, and the same with `<wakeset/epoll.h>` in its place: the
+/// same output. They state what they expect, so that what the second is held against is known to be
+/// right.
 fn same_as_kernel(name: &str, flags: &[&str]) {
     let source = here("../wakeset-cli/tests/c").join(name).with_extension("c");
     let plain = scratch(&format!("{name}-kernel{}", named(flags)));
     // The header wants it defined first, as the programs do for themselves.
     let with = [&["-D_GNU_SOURCE=", "-include", "wakeset/epoll.h"], flags].concat();
     let Some(program) = compile("gcc", &source, &with, Linked::Shared) else { return };
-    output(Command::new("gcc").args(["-O2", "-pthread", "-o"]).arg(&plain).args(flags).arg(&source));
+    output(
+        Command::new("gcc").args(["-O2", "-pthread", "-o"]).arg(&plain).args(flags).arg(&source),
+    );
     assert_eq!(run(&mut Command::new(program)), run(&mut Command::new(&plain)));
 }
 
@@ -307,10 +360,11 @@ macro_rules! same_as_kernel {
     )+};
 }
 
-/// Of the interposer's programs those that say what holds for any way to the same objects. The others are about calls that only an interposer
-/// sees: exec, raw system calls, bad pointers, handlers that make any call.
+/// Of the interposer's programs those that say what holds for any way to the same objects. The
+/// others are about calls that only an interposer sees: exec, raw system calls, bad pointers,
+/// handlers that make any call.
 mod switched {
-    same_as_kernel!(bells, close, closed, eventfd, mixed, moves, semantics, threads, timeouts);
+    same_as_kernel!(close, closed, doorbells, eventfd, mixed, moves, semantics, threads, timeouts);
 
     #[test]
     fn fortified() {
@@ -324,190 +378,9 @@ mod switched {
 fn asyncio_reads_a_set() {
     let Some(prefix) = prefix() else { return };
     if have("python3") {
-        let said = run(Command::new("python3").arg(here("tests/python/loop.py")).arg(prefix.join("lib/libwakeset.so")));
+        let said = run(Command::new("python3")
+            .arg(here("tests/python/loop.py"))
+            .arg(prefix.join("lib/libwakeset.so")));
         assert_eq!(said, "2000 units\n2000 units\n");
-    }
-}
-
-/// The header without its comments, white space made one blank.
-fn header() -> String {
-    let mut header = fs::read_to_string(here("include/wakeset.h")).expect("the header");
-    while let Some(begin) = header.find("/*") {
-        let end = header[begin..].find("*/").expect("the comment's end") + begin + 2;
-        header.replace_range(begin..end, " ");
-    }
-    let lines = header.lines().filter(|line| !line.trim_start().starts_with('#'));
-    lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
-}
-
-/// What a type of the header is called in the code.
-fn rust_type(c: &str) -> String {
-    if c == "..." {
-        return "c_long".into();
-    }
-    let words: Vec<&str> = c.split_whitespace().filter(|word| *word != "struct").collect();
-    let (constant, words) = match words.split_first() {
-        Some((&"const", rest)) => (true, rest),
-        _ => (false, &words[..]),
-    };
-    let stars = words.last().map_or(0, |word| word.len() - word.trim_start_matches('*').len());
-    let pointer = stars > 0;
-    let base: Vec<&str> = words.iter().copied().take_while(|word| !word.starts_with('*')).collect();
-    // A parameter's name stands last, unless the star is on it.
-    let base = if pointer || base.len() == 1 { &base[..] } else { &base[..base.len() - 1] };
-    let name = match base {
-        ["int"] => "c_int",
-        ["unsigned", "int"] => "c_uint",
-        ["unsigned", "long"] => "c_ulong",
-        ["unsigned"] => panic!("{c}: say which"),
-        ["void"] if pointer => "c_void",
-        ["void"] => "",
-        ["eventfd_t"] => "u64",
-        ["uint32_t"] => "u32",
-        ["ws_source"] => "Source",
-        ["ws_source_ops"] => "SourceOps",
-        ["ws_listener_waiter"] => "ListenerWaiter",
-        ["ws_fault_pool"] => "FaultPool",
-        ["ws_hand"] => "Hand",
-        ["ws_holders"] => "Holders",
-        ["ws_ring_writer"] => "SharedWriter",
-        ["ws_ring_reader"] => "SharedReader",
-        ["ws_epoll_ctl_cmd"] => "Command",
-        ["uffd_msg"] => "Message",
-        [other] => other,
-        _ => panic!("{c}"),
-    };
-    match (pointer, constant) {
-        (true, true) => format!("*const {name}"),
-        (true, false) => format!("{}{name}", "*mut ".repeat(stars)),
-        (false, _) => name.to_owned(),
-    }
-}
-
-type Signatures = BTreeMap<String, (Vec<String>, String)>;
-
-/// The functions the header declares, in the types of the code.
-fn declared() -> Signatures {
-    let header = header();
-    let mut found = Signatures::new();
-    for statement in header.split([';', '{', '}']) {
-        let Some((before, arguments)) = statement.split_once('(') else { continue };
-        let Some(at) = before.rfind("ws_") else { continue };
-        let (result, name) = before.split_at(at);
-        if !before.ends_with(name) || result.contains("typedef") {
-            continue;
-        }
-        let arguments = arguments.trim().trim_end_matches(')');
-        let arguments = match arguments {
-            "void" => Vec::new(),
-            arguments => arguments.split(',').map(|argument| rust_type(argument.trim())).collect(),
-        };
-        found.insert(name.to_owned(), (arguments, rust_type(&format!("{} ", result.trim()))));
-    }
-    found
-}
-
-/// The functions the code exports.
-fn exported() -> Signatures {
-    let mut found = Signatures::new();
-    for file in fs::read_dir(here("src")).expect("the sources") {
-        let source = fs::read_to_string(file.expect("an entry").path()).expect("a source");
-        for part in source.split("#[unsafe(no_mangle)]").skip(1) {
-            let end = part.find('{').expect("a body");
-            let signature = part[..end].split_whitespace().collect::<Vec<_>>().join(" ");
-            let (_, signature) = signature.split_once("fn ").expect("a function");
-            let (name, rest) = signature.split_once('(').expect("arguments");
-            let (arguments, result) = rest.rsplit_once(')').expect("their end");
-            let arguments = arguments.split(',').filter_map(|argument| Some(argument.split_once(": ")?.1.to_owned()));
-            let result = result.trim().strip_prefix("-> ").unwrap_or("").to_owned();
-            found.insert(name.to_owned(), (arguments.collect(), result));
-        }
-    }
-    found
-}
-
-/// What const means to C the code does not always say: a handle that is only looked at.
-fn without_handles((arguments, result): &(Vec<String>, String)) -> (Vec<String>, String) {
-    let handle = |name: &String| {
-        let handles = ["Source", "FaultPool", "ListenerWaiter"];
-        name.strip_prefix("*const ")
-            .filter(|rest| handles.contains(rest))
-            .map_or(name.clone(), |rest| format!("*mut {rest}"))
-    };
-    (arguments.iter().map(handle).collect(), handle(result))
-}
-
-#[test]
-fn the_header_declares_what_the_code_exports() {
-    let (declared, exported) = (declared(), exported());
-    let names = |signatures: &Signatures| signatures.keys().cloned().collect::<BTreeSet<_>>();
-    assert_eq!(names(&declared), names(&exported));
-    assert!(declared.len() > 30, "{declared:?}");
-    for (name, signature) in &declared {
-        assert_eq!(without_handles(signature), without_handles(&exported[name]), "{name}");
-    }
-}
-
-#[test]
-fn each_function_is_described() {
-    let header = fs::read_to_string(here("include/wakeset.h")).expect("the header");
-    let mut described = "";
-    for line in header.lines() {
-        if line.contains("*/") {
-            described = "yes";
-        } else if line.is_empty() {
-            described = "";
-        } else if line.contains(" ws_") && line.contains('(') && !line.starts_with(" *") && !line.starts_with("/*") {
-            assert_eq!(described, "yes", "{line}");
-        }
-    }
-}
-
-#[test]
-fn the_map_names_what_the_header_declares() {
-    let map = fs::read_to_string(here("wakeset.map")).expect("the map");
-    let mut named = BTreeMap::new();
-    let mut version = "";
-    for line in map.lines() {
-        let line = line.trim();
-        if let Some(name) = line.strip_suffix(" {") {
-            version = name;
-        } else if let Some(name) = line.strip_suffix(';').filter(|name| name.starts_with("ws_")) {
-            named.insert(name.to_owned(), version.to_owned());
-        }
-    }
-    assert_eq!(named.keys().collect::<Vec<_>>(), declared().keys().collect::<Vec<_>>());
-
-    let Some(prefix) = prefix() else { return };
-    if !have("readelf") {
-        return;
-    }
-    let symbols = output(Command::new("readelf").args(["--dyn-syms", "--wide"]).arg(prefix.join("lib/libwakeset.so")));
-    let mut exported = BTreeMap::new();
-    for line in symbols.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        if let [_, _, _, "FUNC", "GLOBAL" | "WEAK", _, section, name] = words[..]
-            && section != "UND"
-        {
-            let (name, version) = name.split_once("@@").unwrap_or((name, "none"));
-            exported.insert(name.to_owned(), version.to_owned());
-        }
-    }
-    assert_eq!(exported, named);
-    let dynamic = output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(prefix.join("lib/libwakeset.so")));
-    assert!(dynamic.contains("[libwakeset.so.0]") && dynamic.contains("NODELETE"), "{dynamic}");
-}
-
-#[test]
-fn one_version_everywhere() {
-    let header = fs::read_to_string(here("include/wakeset.h")).expect("the header");
-    let part = |name: &str| {
-        let line = header.lines().find_map(|line| line.strip_prefix(&format!("#define WAKESET_VERSION_{name} ")));
-        line.expect("a version").to_owned()
-    };
-    assert_eq!([part("MAJOR"), part("MINOR"), part("PATCH")].join("."), env!("CARGO_PKG_VERSION"));
-    let Some(prefix) = prefix() else { return };
-    if have("pkg-config") {
-        assert_eq!(flags(prefix, &["--modversion"]), [env!("CARGO_PKG_VERSION")]);
     }
 }

@@ -1,7 +1,9 @@
 //! A set in tokio's loop: `AsyncFd`, which watches edges.
 
 use core::ffi::c_int;
-use libc::{EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_event};
+use libc::{
+    EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_event,
+};
 use std::os::fd::{AsRawFd, RawFd};
 use std::thread;
 use std::time::Duration;
@@ -48,11 +50,13 @@ fn read(fd: c_int) -> u64 {
 
 async fn consume(set: Set, counters: [c_int; COUNTERS], room: usize) {
     // SAFETY: the number stays the set's until this is dropped, which closes it.
-    let set = unsafe { AsyncFd::register(set) }.unwrap_or_else(|_| panic!("a number that can be polled"));
+    let set =
+        unsafe { AsyncFd::register(set) }.unwrap_or_else(|_| panic!("a number that can be polled"));
     let mut had = 0;
     while had < COUNTERS as u64 * EACH {
         let ready = timeout(PATIENCE, set.readable()).await;
-        let mut ready = ready.unwrap_or_else(|_| panic!("lost a wake-up after {had} units")).expect("a guard");
+        let mut ready =
+            ready.unwrap_or_else(|_| panic!("lost a wake-up after {had} units")).expect("a guard");
         let found = ready.get_inner().look(room);
         if found.is_empty() {
             ready.clear_ready();
@@ -83,7 +87,8 @@ fn run(flags: c_int, room: usize) {
             }
         })
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(consume(set, counters, room));
     for producer in producers {
         producer.join().expect("a producer");

@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::run::{PRELOAD_VARIABLE, find_library, with_ours, without_ours};
-use crate::{Failure, own_executable, table};
+use crate::failure::Failure;
+use crate::format;
+use crate::run::{PRELOAD_VARIABLE, find_library, own_executable, with_ours, without_ours};
 
 /// Producer threads of the measurements.
 const PRODUCERS: [usize; 3] = [8, 32, 128];
 /// How long the plain program may take for each; the other is faster.
 const PLAIN_TIME: Duration = Duration::from_secs(4);
-/// What the first, short run adds up, to learn how fast this machine is.
+/// Additions of the first, short run, which measures how fast this machine is.
 const PROBE: u64 = 200_000;
-/// When a run counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(25);
+/// A run that takes longer than this is stuck.
+const TIME_LIMIT: Duration = Duration::from_secs(25);
 
 /// Runs everything and prints the table; an error says which step failed.
 pub fn demo() -> Result<(), Failure> {
@@ -30,7 +31,9 @@ pub fn demo() -> Result<(), Failure> {
     };
     // Hidden by itself where stderr is no terminal.
     let style = "{bar:24} {pos}/{len} {msg}";
-    runner.progress.set_style(ProgressStyle::with_template(style).map_err(|e| Failure::own(e.to_string()))?);
+    runner
+        .progress
+        .set_style(ProgressStyle::with_template(style).map_err(|e| Failure::own(e.to_string()))?);
     runner.progress.enable_steady_tick(Duration::from_millis(100));
     let measured = runner.measure();
     runner.progress.finish_and_clear();
@@ -38,7 +41,7 @@ pub fn demo() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What one program did, in both places.
+/// What one program came to, plain and under `wakeset run`.
 struct Pair {
     what: String,
     plain: f64,
@@ -54,10 +57,10 @@ struct Runner {
 
 impl Runner {
     fn measure(&self) -> Result<Vec<Pair>, Failure> {
-        self.progress.set_message("looking how fast this machine is");
+        self.progress.set_message("measuring how fast this machine is");
         let probe = self.run(&["__stress", "8", &(PROBE / 8).to_string()], false)?;
         let rate = probe.count as f64 / probe.time.as_secs_f64();
-        // Slow machines do less of the same, so that the whole stays under half a minute.
+        // A slow machine does less of the same, so that everything stays under half a minute.
         let total = (rate * PLAIN_TIME.as_secs_f64()).clamp(128_000.0, 4_000_000.0) as u64;
 
         let mut pairs = Vec::new();
@@ -73,7 +76,8 @@ impl Runner {
             });
         }
         let rounds = (total / 2).min(1_000_000).to_string();
-        let [plain, wakeset] = self.both("one thread, write-wait-read", &["__pingpong", &rounds])?;
+        let [plain, wakeset] =
+            self.both("one thread, write-wait-read", &["__pingpong", &rounds])?;
         pairs.push(Pair {
             what: "one thread: write, wait, read, ns".to_string(),
             plain: plain.nanoseconds_each(),
@@ -99,18 +103,23 @@ impl Runner {
         Ok([plain, wakeset])
     }
 
-    /// Runs ourselves as the program, and reads the line it prints.
+    /// Runs this executable as the program, and reads the line that it prints.
     fn run(&self, arguments: &[&str], on_wakeset: bool) -> Result<Outcome, Failure> {
-        let place = match on_wakeset {
+        let where_it_ran = match on_wakeset {
             true => "under wakeset run",
             false => "plain",
         };
-        let failed = |why: String| Failure::own(format!("the program failed {place} ({}): {why}", arguments.join(" ")));
+        let failed = |why: String| {
+            Failure::own(format!(
+                "the program failed {where_it_ran} ({}): {why}",
+                arguments.join(" ")
+            ))
+        };
         let mut command = Command::new(&self.executable);
         command.args(arguments).stdout(Stdio::piped());
         set_preload(&mut command, on_wakeset.then_some(self.library.as_path()));
         let mut child = command.spawn().map_err(|e| failure_to_start(&e))?;
-        let ended = wait_patiently(&mut child).map_err(&failed)?;
+        let ended = wait_for_end(&mut child).map_err(&failed)?;
         if !ended.success() {
             return Err(failed(ended.to_string()));
         }
@@ -139,19 +148,19 @@ fn set_preload(command: &mut Command, library: Option<&Path>) {
     };
 }
 
-/// Waits for the end, but not for ever. What the program prints fits into the pipe.
-fn wait_patiently(child: &mut Child) -> Result<std::process::ExitStatus, String> {
+/// Waits for the end, for at most [`TIME_LIMIT`]. What the program prints fits into the pipe.
+fn wait_for_end(child: &mut Child) -> Result<std::process::ExitStatus, String> {
     let begin = Instant::now();
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if begin.elapsed() < PATIENCE => {
+            Ok(None) if begin.elapsed() < TIME_LIMIT => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it was not done after {} s", PATIENCE.as_secs()));
+                return Err(format!("it was not done after {} s", TIME_LIMIT.as_secs()));
             }
             Err(e) => return Err(e.to_string()),
         }
@@ -167,7 +176,8 @@ struct Outcome {
 impl Outcome {
     fn parse(line: &str) -> Option<Self> {
         let (count, time) = line.trim().split_once(' ')?;
-        let outcome = Outcome { count: count.parse().ok()?, time: Duration::from_nanos(time.parse().ok()?) };
+        let outcome =
+            Outcome { count: count.parse().ok()?, time: Duration::from_nanos(time.parse().ok()?) };
         (outcome.count > 0 && !outcome.time.is_zero()).then_some(outcome)
     }
 
@@ -186,18 +196,18 @@ fn text(pairs: &[Pair]) -> String {
     for pair in pairs {
         rows.push(vec![
             pair.what.clone(),
-            table::number(pair.plain),
-            table::number(pair.wakeset),
-            format!("{}x", table::number(pair.ratio)),
+            format::number(pair.plain),
+            format::number(pair.wakeset),
+            format!("{}x", format::number(pair.ratio)),
         ]);
     }
     format!(
         "The same program ran twice: threads add to eventfds, one waits for them with epoll.\n\
          Plain, each step is a call into the kernel; under `wakeset run` it stays in the process.\n\
          \n{}\nTry next:\n\
-         \x20 wakeset run --stats -- PROGRAM ARGS   your own program, and what moved to user space\n\
+         \x20 wakeset run --stats -- PROGRAM ARGS   your own program, and its counts\n\
          \x20 wakeset bench stress                  the engine against the kernel, with spread\n\
          \x20 wakeset run --help                    what else it can do\n",
-        table::align(&rows)
+        format::table(rows)
     )
 }

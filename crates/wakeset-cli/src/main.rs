@@ -1,11 +1,15 @@
 //! `wakeset`: runs unmodified programs on Wakeset's epoll, and measures it against the kernel's.
 //!
-//! | subcommand | file |
+//! The rooms, upper ones first. A room imports only from those below it; the three in one row do
+//! not know of each other.
+//!
+//! | room | what it does |
 //! |---|---|
-//! | `run` | `run.rs`: preloads the interposer into a program |
-//! | `bench` | `bench.rs`: the same workloads on the kernel and on the engine |
-//! | `soak` | `soak.rs`: a mixed load that demands exact counts and flat memory |
-//! | `demo` | `demo.rs`: one program, plain and under `run`, and what changed |
+//! | `main` | the arguments of all subcommands, and the exit status |
+//! | `bench`, `soak`, `demo` | measures; demands exactness under load; shows it in half a minute |
+//! | `run` | `wakeset run`: preloads the interposer into a program, and reports what it counted |
+//! | `format` | numbers and tables as text |
+//! | `failure` | the error of every subcommand |
 //!
 //! `main` is the C one: Rust's own start-up code ignores SIGPIPE and opens `/dev/null` on closed
 //! standard descriptors, and the program that `run` becomes would inherit both.
@@ -14,14 +18,17 @@
 
 mod bench;
 mod demo;
+mod failure;
+mod format;
 mod run;
 mod soak;
-mod table;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+
+use bench::programs::{herd, selfpipe, uffd};
+use demo::program as demo_program;
 
 /// Linux's epoll in user space: run programs on it, and measure it.
 #[derive(Parser)]
@@ -35,7 +42,7 @@ struct Arguments {
 enum Command {
     /// Run an unmodified program on Wakeset; the exit status is the program's
     Run(run::Options),
-    /// Measure the kernel and Wakeset in one run, alternating
+    /// Measure the kernel and Wakeset in one run, alternating; without a name, list the benchmarks
     Bench(bench::Options),
     /// Put on a mixed load for as long as asked; fail if a count is not exact or memory grows
     Soak(soak::Options),
@@ -57,30 +64,13 @@ enum Command {
     },
     /// The program of `bench uffd`
     #[command(name = "__uffd", hide = true)]
-    Uffd(bench::uffd::program::Options),
+    Uffd(uffd::program::Options),
     /// The program of `bench selfpipe`
     #[command(name = "__selfpipe", hide = true)]
-    Selfpipe(bench::selfpipe::program::Options),
+    Selfpipe(selfpipe::program::Options),
     /// A worker of `bench herd`
     #[command(name = "__herd", hide = true)]
-    Herd(bench::herd::worker::Options),
-}
-
-/// What `wakeset` itself exits with when it, and not the program, fails; as env(1) and timeout(1).
-const OWN_FAILURE: i32 = 125;
-
-/// An error with the exit status it leads to.
-#[derive(Debug)]
-struct Failure {
-    status: i32,
-    message: String,
-}
-
-impl Failure {
-    /// An error of Wakeset's own.
-    fn own(message: impl Into<String>) -> Self {
-        Failure { status: OWN_FAILURE, message: message.into() }
-    }
+    Herd(herd::worker::Options),
 }
 
 /// Parses the arguments, does what they ask and says what to exit with.
@@ -90,11 +80,11 @@ fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Bench(options) => bench::bench(&options).map(|()| 0),
         Command::Soak(options) => soak::soak(&options),
         Command::Demo => demo::demo().map(|()| 0),
-        Command::Stress { producers, adds } => demo::program::stress(producers, adds).map(|()| 0),
-        Command::Pingpong { rounds } => demo::program::pingpong(rounds).map(|()| 0),
-        Command::Uffd(options) => bench::uffd::program::run(&options).map(|()| 0),
-        Command::Selfpipe(options) => bench::selfpipe::program::run(&options).map(|()| 0),
-        Command::Herd(options) => bench::herd::worker::run(&options).map(|()| 0),
+        Command::Stress { producers, adds } => demo_program::stress(producers, adds).map(|()| 0),
+        Command::Pingpong { rounds } => demo_program::pingpong(rounds).map(|()| 0),
+        Command::Uffd(options) => uffd::program::run(&options).map(|()| 0),
+        Command::Selfpipe(options) => selfpipe::program::run(&options).map(|()| 0),
+        Command::Herd(options) => herd::worker::run(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {
         eprintln!("wakeset: {}", failure.message);
@@ -105,11 +95,6 @@ fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn main(_count: libc::c_int, _arguments: *const *const libc::c_char) -> libc::c_int {
-    // Exits by std's way, so that what stdout still buffers is written.
+    // std's exit writes what stdout still buffers.
     std::process::exit(execute(std::env::args_os()))
-}
-
-/// Where our own executable is.
-fn own_executable() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|e| Failure::own(format!("cannot find myself: {e}")))
 }

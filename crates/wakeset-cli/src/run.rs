@@ -1,27 +1,29 @@
 //! `wakeset run`: a program with the interposer preloaded.
 //!
 //! Without `--stats` this process becomes the program by exec, so its exit status, its signals and
-//! its place in the process tree are the program's by construction. With `--stats` somebody has to
-//! stay and print, so the program is a child (`supervise.rs`).
+//! its place in the process tree are the program's by construction. With `--stats` it has to stay
+//! and print, so the program is a child (`supervise.rs`).
 
+mod command;
 mod inspect;
 mod library;
 mod listeners;
 mod stats;
 mod supervise;
 
-use std::ffi::{CString, OsStr, OsString};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::Failure;
+use crate::failure::Failure;
+use command::Command;
 
-/// Where the preload library finds the order.
-const ORDER_VARIABLE: &str = "WAKESET_ORDER";
+/// The variable in which the preload library finds the order.
+pub const ORDER_VARIABLE: &str = "WAKESET_ORDER";
 
-pub use library::without_ours;
-pub use library::{ENVIRONMENT as PRELOAD_VARIABLE, find as find_library, is_preloaded, with_ours};
+pub use library::{
+    ENVIRONMENT as PRELOAD_VARIABLE, find as find_library, is_preloaded, own_executable, with_ours,
+    without_ours,
+};
 
 /// What `wakeset run` takes.
 #[derive(clap::Args)]
@@ -29,8 +31,8 @@ pub struct Options {
     /// Print counts at exit, as a table and as JSON, on stderr; the JSON into FILE if given
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     stats: Option<Option<PathBuf>>,
-    /// Who is woken for a connection of several that wait on a listening socket: the one idle longest, the same one for
-    /// 32 connections and then the next, always the first in the queue that is idle, or whomever the kernel wakes for the program's own calls
+    /// Which of several threads or processes that wait on a listening socket is woken for a
+    /// connection
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Fifo)]
     order: Order,
     /// The program, looked up in PATH, and its arguments
@@ -46,14 +48,18 @@ pub struct Options {
 /// The orders of `--order`.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Order {
+    /// The one that has been idle longest
     Fifo,
+    /// The same one for 32 connections, then the one that has been idle longest
     Turns,
+    /// The idle one that is first in the queue
     Lifo,
+    /// Whichever the kernel wakes for the program's own calls
     Kernel,
 }
 
 impl Order {
-    /// What the preload library knows it by.
+    /// Its name in the variable.
     fn name(self) -> &'static str {
         match self {
             Order::Fifo => "fifo",
@@ -87,47 +93,5 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     match options.stats {
         None => Err(command.failure(command.exec())),
         Some(file) => stats::run_counted(&command, file.as_deref()),
-    }
-}
-
-/// A program with its arguments as exec takes them.
-struct Command {
-    arguments: Vec<CString>,
-}
-
-impl Command {
-    fn new(words: &[OsString]) -> Result<Self, Failure> {
-        let arguments = words
-            .iter()
-            .map(|word| CString::new(word.as_bytes()))
-            .collect::<Result<_, _>>()
-            .map_err(|_| Failure::own("an argument holds a zero byte"))?;
-        Ok(Command { arguments })
-    }
-
-    /// Becomes the program; comes back only with what went wrong.
-    ///
-    /// execvp(3) itself and not std's, which would empty the signal mask and reset SIGPIPE:
-    /// the program is to inherit exactly what we did.
-    fn exec(&self) -> io::Error {
-        let mut pointers: Vec<_> = self.arguments.iter().map(|a| a.as_ptr()).collect();
-        pointers.push(std::ptr::null());
-        // SAFETY: both are zero-terminated, and the strings outlive the call.
-        unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
-        io::Error::last_os_error()
-    }
-
-    /// The shell's statuses: 127 when there is no such program, 126 when it cannot be run.
-    fn failure(&self, error: io::Error) -> Failure {
-        let missing = error.raw_os_error() == Some(libc::ENOENT);
-        let program = self.arguments[0].to_string_lossy();
-        let path = inspect::look_up(OsStr::from_bytes(self.arguments[0].as_bytes()));
-        let message = match path {
-            Some(path) if missing => format!("cannot run {}: its interpreter does not exist", path.display()),
-            _ if missing && program.contains('/') => format!("{program}: no such file"),
-            _ if missing => format!("{program}: not found in PATH"),
-            _ => format!("cannot run {program}: {error}"),
-        };
-        Failure { status: if missing { 127 } else { 126 }, message }
     }
 }

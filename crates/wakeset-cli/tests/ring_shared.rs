@@ -3,7 +3,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use wakeset::{Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, RingReader, RingWriter, Timeout};
+use wakeset::{
+    Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, RingReader, RingWriter,
+    Timeout,
+};
 
 const LONG: Timeout = Timeout::After(Duration::from_secs(20));
 
@@ -25,7 +28,11 @@ fn end_of(child: libc::pid_t) -> Result<i32, i32> {
     let mut status = 0;
     // SAFETY: our child, and room for its status.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    if libc::WIFSIGNALED(status) { Err(libc::WTERMSIG(status)) } else { Ok(libc::WEXITSTATUS(status)) }
+    if libc::WIFSIGNALED(status) {
+        Err(libc::WTERMSIG(status))
+    } else {
+        Ok(libc::WEXITSTATUS(status))
+    }
 }
 
 /// Both sides sleep whenever they have nothing to do.
@@ -64,8 +71,9 @@ fn another_process_gets_every_event() {
 fn a_reader_that_dies_stops_the_flow_and_nothing_else() {
     let engine = Engine::new();
     let set = EventPoll::new(&engine).expect("memory for a set");
-    let counters: Vec<_> =
-        (0..10).map(|_| Description::new(&engine, Counter::new(1, CounterFlags::NONBLOCK))).collect();
+    let counters: Vec<_> = (0..10)
+        .map(|_| Description::new(&engine, Counter::new(1, CounterFlags::NONBLOCK)))
+        .collect();
     for (i, counter) in counters.iter().enumerate() {
         set.add(i as i32, counter, Event::new(Events::IN, i as u64)).expect("memory for a watch");
     }

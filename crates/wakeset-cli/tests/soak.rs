@@ -1,5 +1,5 @@
-//! `wakeset soak`, for a few seconds, in each of its forms: the load itself on the kernel, and on Wakeset as a library and
-//! as the preload library.
+//! `wakeset soak`, for a few seconds, in each of its forms: the load itself on the kernel, and on
+//! Wakeset as a library and as the preload library.
 
 use std::process::Command;
 
@@ -20,7 +20,14 @@ fn soak(under_run: bool, through: &str) {
     assert_eq!(summary["failure"], Value::Null);
     let count = |name: &str| summary["counts"][name].as_u64().unwrap_or(0);
     assert_eq!(count("written"), count("read"));
-    for what in ["written", "objects_made", "controls", "escapes", "blocked_reads", "closed_under_a_sleeper"] {
+    for what in [
+        "written",
+        "objects_made",
+        "controls",
+        "migrations",
+        "blocked_reads",
+        "closed_under_a_sleeper",
+    ] {
         assert!(count(what) > 0, "no {what}: {text}");
     }
     assert_eq!(summary["descriptors"]["before"], summary["descriptors"]["after"]);

@@ -1,18 +1,16 @@
-//! `wakeset-differ`: see the library.
+//! The command line of `wakeset-differ`; the library describes what it does.
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use std::time::Duration;
-use wakeset_differ::compare::{self, Extent, Pair, Setup};
-use wakeset_differ::generate::Profile;
-use wakeset_differ::program::Program;
-use wakeset_differ::regression;
-use wakeset_differ::shrink::shrink;
-use wakeset_differ::worker;
-use wakeset_differ::worker::Role;
+use wakeset_differ::driver::worker::{self, Role};
+use wakeset_differ::driver::{self, Extent, Pair, Setup, Summary};
+use wakeset_differ::outcome;
+use wakeset_differ::program::{Profile, Program};
 use wakeset_differ::world::{Bug, Side};
 
-/// Runs random programs of epoll and eventfd calls on the kernel and on Wakeset, and compares every outcome
+/// Runs random programs of epoll and eventfd calls on the kernel and on Wakeset, and compares every
+/// outcome
 #[derive(Parser)]
 #[command(version)]
 struct Options {
@@ -22,7 +20,7 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run programs until enough operations were compared, or two sides differ
+    /// Run programs until enough operations have been compared or two sides differ
     Run(Run),
     /// Run the programs of these seeds, each alone, and print where the sides differ
     Replay {
@@ -34,13 +32,13 @@ enum Command {
     },
     /// Print the program of a seed
     Show {
-        /// The side it is for
+        /// The side that the program is for
         #[arg(long, default_value = "api", value_parser = side)]
         side: Side,
         #[arg(value_parser = seed)]
         seed: u64,
     },
-    /// Put each of a list of bugs into a side, and see that it is found
+    /// Put each of a list of bugs into a side, and check that it is found
     Prove {
         /// The side
         #[arg(long, default_value = "api", value_parser = side)]
@@ -48,14 +46,14 @@ enum Command {
         /// One bug instead of all
         #[arg(long, value_parser = bug)]
         bug: Option<Bug>,
-        /// Where to begin; random if not given
+        /// The first seed; random if not given
         #[arg(long, value_parser = seed)]
         seed: Option<u64>,
-        /// Operations within which it has to be found
+        /// Operations within which each bug has to be found
         #[arg(long, default_value_t = 2_000_000)]
         ops: u64,
     },
-    /// What the other commands start
+    /// Run programs on one side, for the other commands
     #[command(hide = true)]
     Worker {
         #[arg(long, value_parser = side)]
@@ -79,28 +77,37 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Run {
-    /// The side to compare with the kernel: api, library, interposed, engine, engine-spinlock, engine-rwlock, several with commas, both (api and interposed), or all
+    /// The side to compare with the kernel: api, library, interposed, engine, engine-spinlock,
+    /// engine-rwlock, several with commas, both (api and interposed), or all
     #[arg(long, default_value = "both", value_parser = sides)]
     side: Sides,
-    /// Where to begin; random if not given
+    /// Where the seeds begin; random if not given
     #[arg(long, value_parser = seed)]
     seed: Option<u64>,
-    /// Operations to compare, of all sides together
+    /// Operations to compare, all sides together
     #[arg(long)]
     ops: Option<u64>,
-    /// Seconds to take, for all sides together
+    /// Seconds to take, all sides together
     #[arg(long)]
     secs: Option<u64>,
-    /// Pairs of processes at a time
-    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, |n| n.get() as u32))]
+    /// Pairs of workers at a time
+    #[arg(long, default_value_t = processors())]
     jobs: u32,
+}
+
+fn processors() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
 #[derive(Clone)]
 struct Sides(Vec<Side>);
 
 fn side(name: &str) -> Result<Side, String> {
-    Side::of_name(name).ok_or_else(|| format!("there is no side {name}"))
+    match Side::of_name(name) {
+        Some(side) if side.is_available() => Ok(side),
+        Some(_) => Err(format!("{name} takes a build with --features bench-ready-lists")),
+        None => Err(format!("there is no side {name}")),
+    }
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
@@ -115,7 +122,13 @@ fn sides(names: &str) -> Result<Sides, String> {
         return Ok(Sides(vec![Side::Api, Side::Interposed]));
     }
     if names == "all" {
-        return Ok(Sides(Side::NAMES.iter().map(|(_, side)| *side).filter(|side| *side != Side::Kernel).collect()));
+        return Ok(Sides(
+            Side::NAMES
+                .iter()
+                .map(|(_, side)| *side)
+                .filter(|side| *side != Side::Kernel && side.is_available())
+                .collect(),
+        ));
     }
     names.split(',').map(side).collect::<Result<_, _>>().map(Sides)
 }
@@ -163,7 +176,7 @@ fn setup() -> std::io::Result<Setup> {
     Setup::new(std::env::current_exe()?)
 }
 
-/// Whether nothing differed.
+/// Compares programs on each side; returns whether nothing differed.
 fn run(options: &Run) -> std::io::Result<bool> {
     let setup = setup()?;
     let seed = options.seed.unwrap_or_else(|| fastrand::Rng::new().u64(..));
@@ -181,30 +194,34 @@ fn run(options: &Run) -> std::io::Result<bool> {
     for &side in sides {
         println!("kernel and {}: seed {seed:#x}, {} jobs", side.name(), options.jobs);
         let pair = Pair::new(side);
-        // Spread, so that runs of neighbouring seeds do not share programs, nor do sides.
+        // Spread out, so that neither runs with neighbouring seeds nor two sides share programs.
         let first = fastrand::Rng::with_seed(seed).u64(..).rotate_left(8 * side as u32);
-        let outcome = compare::run(&setup, pair, first, extent)?;
-        let seconds = outcome.time.as_secs_f64();
-        println!(
-            "{} operations of {} programs compared in {seconds:.1} s ({:.0} ns each), {} not made; {}",
-            outcome.operations,
-            outcome.programs,
-            seconds * 1e9 / outcome.operations.max(1) as f64,
-            outcome.skipped,
-            match outcome.diverging.len() {
-                0 => "no divergence".to_string(),
-                n => format!("{n} blocks DIVERGE"),
-            }
-        );
-        outcome.coverage.print();
+        let outcome = driver::run(&setup, pair, first, extent)?;
+        print_summary(&outcome);
         for divergence in outcome.diverging {
             agreed = false;
-            report(&setup, pair, &compare::find(&setup, pair, divergence)?)?;
+            report(&setup, pair, &driver::find(&setup, pair, divergence)?)?;
         }
     }
     Ok(agreed)
 }
 
+fn print_summary(summary: &Summary) {
+    let Summary { operations, programs, skipped, .. } = summary;
+    let seconds = summary.time.as_secs_f64();
+    let each = seconds * 1e9 / (*operations).max(1) as f64;
+    let verdict = match summary.diverging.len() {
+        0 => "no divergence".to_string(),
+        n => format!("{n} blocks DIVERGE"),
+    };
+    println!(
+        "{operations} operations of {programs} programs compared in {seconds:.1} s \
+         ({each:.0} ns each), {skipped} not made; {verdict}"
+    );
+    summary.coverage.print();
+}
+
+/// Compares the programs of these seeds, each alone; returns whether nothing differed.
 fn replay(side: Side, seeds: &[u64]) -> std::io::Result<bool> {
     let setup = setup()?;
     let pair = Pair::new(side);
@@ -213,7 +230,7 @@ fn replay(side: Side, seeds: &[u64]) -> std::io::Result<bool> {
         let mut program = Program::default();
         worker::program_of(seed, pair.profile, &mut program);
         let programs = [program];
-        if compare::differs(&setup, pair, &programs)? {
+        if driver::differs(&setup, pair, &programs)? {
             agreed = false;
             report(&setup, pair, &programs)?;
         } else {
@@ -223,24 +240,30 @@ fn replay(side: Side, seeds: &[u64]) -> std::io::Result<bool> {
     Ok(agreed)
 }
 
-/// Whether every bug is found.
+/// Puts bugs into a side; returns whether every one is found.
 fn prove(side: Side, only: Option<Bug>, seed: Option<u64>, ops: u64) -> std::io::Result<bool> {
     let seed = seed.unwrap_or_else(|| fastrand::Rng::new().u64(..));
     println!("bugs in {}: seed {seed:#x}, {ops} operations for each", side.name());
     let mut found = true;
-    for (name, bug) in Bug::NAMES.into_iter().filter(|(_, bug)| only.is_none_or(|only| only == *bug)) {
+    for (name, bug) in
+        Bug::NAMES.into_iter().filter(|(_, bug)| only.is_none_or(|only| only == *bug))
+    {
         let setup = Setup { bug: Some(bug), ..setup()? };
         // The engine's programs have no bad pointers.
-        let side = if bug == Bug::EventsLostToFault && side != Side::Interposed { Side::Api } else { side };
+        let side = if bug == Bug::EventsLostToFault && side != Side::Interposed {
+            Side::Api
+        } else {
+            side
+        };
         let pair = Pair::new(side);
         let first = fastrand::Rng::with_seed(seed).u64(..);
         let extent = Extent { operations: Some(ops), time: None, jobs: 1 };
-        let outcome = compare::run(&setup, pair, first, extent)?;
+        let outcome = driver::run(&setup, pair, first, extent)?;
         let seconds = outcome.time.as_secs_f64();
         match outcome.diverging.first() {
             Some(divergence) => {
-                let programs = compare::find(&setup, pair, *divergence)?;
-                let small = smallest(&setup, pair, &programs);
+                let programs = driver::find(&setup, pair, *divergence)?;
+                let small = driver::smallest(&setup, pair, &programs);
                 let small = small.map_or("not shrunk: it depends on more".to_string(), |small| {
                     format!("shrunk to {} operations", small.ops.len())
                 });
@@ -255,16 +278,9 @@ fn prove(side: Side, only: Option<Bug>, seed: Option<u64>, ops: u64) -> std::io:
     Ok(found)
 }
 
-/// The smallest program that makes the sides differ as these do, one after the other; nothing if they no longer do.
-fn smallest(setup: &Setup, pair: Pair, programs: &[Program]) -> Option<Program> {
-    let joined = wakeset_differ::program::join(programs);
-    let differs = |program: &Program| compare::differs(setup, pair, std::slice::from_ref(program)).unwrap_or(false);
-    differs(&joined).then(|| shrink(joined, differs))
-}
-
-/// Shrinks what differs, and prints it.
+/// Shrinks programs on which a pair differs, and prints what is left.
 fn report(setup: &Setup, pair: Pair, programs: &[Program]) -> std::io::Result<()> {
-    let Some(small) = smallest(setup, pair, programs) else {
+    let Some(small) = driver::smallest(setup, pair, programs) else {
         println!("it does not differ when it is run again");
         return Ok(());
     };
@@ -275,8 +291,8 @@ fn report(setup: &Setup, pair: Pair, programs: &[Program]) -> std::io::Result<()
     println!("shrunk to {} operations{by_number}:", small.ops.len());
     match expected {
         Ok(expected) => {
-            println!("{}", regression::listing(&expected, &got, pair.side.name()));
-            println!("{}", regression::body("found_by_a_random_program", &expected));
+            println!("{}", outcome::listing(&expected, &got, pair.side.name()));
+            println!("{}", outcome::body("found_by_a_random_program", &expected));
             println!("tests/found/….json:\n{}", serde_json::to_string(&small)?);
         }
         Err(error) => println!("{small:#?}\nThe kernel's side ended: {error}"),

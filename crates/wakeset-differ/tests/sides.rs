@@ -1,11 +1,11 @@
-//! A slice of what `wakeset-differ run` does at length: every side agrees with the kernel on random programs and on those that once
-//! differed, and a side with a bug does not.
+//! A slice of what `wakeset-differ run` does at length: every side agrees with the kernel on random
+//! programs and on those that once differed, and a side with a bug does not.
 
 use std::path::Path;
-use wakeset_differ::compare::{self, Extent, Pair, Setup};
-use wakeset_differ::program::{Program, join};
-use wakeset_differ::regression;
-use wakeset_differ::shrink::shrink;
+use wakeset_differ::driver::{self, Extent, Pair, Setup};
+use wakeset_differ::outcome;
+use wakeset_differ::program::shrink::shrink;
+use wakeset_differ::program::{At, Op, Program, join};
 use wakeset_differ::world::{Bug, Side};
 
 fn setup() -> Setup {
@@ -15,7 +15,7 @@ fn setup() -> Setup {
 /// Always the same programs, so that a failure stays.
 fn agrees(side: Side) {
     let extent = Extent { operations: Some(40_000), time: None, jobs: 1 };
-    let outcome = compare::run(&setup(), Pair::new(side), 1, extent).unwrap();
+    let outcome = driver::run(&setup(), Pair::new(side), 1, extent).unwrap();
     assert!(outcome.diverging.is_empty(), "wakeset-differ run --side {} shrinks it", side.name());
     assert!(outcome.operations >= 40_000);
 }
@@ -42,7 +42,8 @@ fn every_ready_list_agrees() {
     }
 }
 
-/// The kernel's outcomes on one path and the other are the same: nothing depends on when a program runs, or on what ran before.
+/// The kernel's outcomes on one path and the other are the same: nothing depends on when a program
+/// runs, or on what ran before.
 #[test]
 fn the_kernel_agrees_with_itself() {
     agrees(Side::Kernel);
@@ -55,8 +56,12 @@ fn every_bug_is_found() {
         let extent = Extent { operations: Some(200_000), time: None, jobs: 1 };
         // The engine's programs have no bad pointers.
         let side = if bug == Bug::EventsLostToFault { Side::Api } else { Side::Engine };
-        let outcome = compare::run(&setup, Pair::new(side), 1, extent).unwrap();
-        assert!(!outcome.diverging.is_empty(), "{name} is not found in {} operations", outcome.operations);
+        let outcome = driver::run(&setup, Pair::new(side), 1, extent).unwrap();
+        assert!(
+            !outcome.diverging.is_empty(),
+            "{name} is not found in {} operations",
+            outcome.operations
+        );
     }
 }
 
@@ -65,36 +70,60 @@ fn a_divergence_is_found_again_and_shrunk() {
     let setup = Setup { bug: Some(Bug::AddTwice), ..setup() };
     let pair = Pair::new(Side::Engine);
     let extent = Extent { operations: Some(40_000), time: None, jobs: 1 };
-    // One whose program shrinks as far as it can: the shrinker stops where no single step makes it smaller.
-    let outcome = compare::run(&setup, pair, 2, extent).unwrap();
-    let programs = compare::find(&setup, pair, outcome.diverging[0]).unwrap();
+    // One whose program shrinks as far as it can: the shrinker stops where no single step makes it
+    // smaller.
+    let outcome = driver::run(&setup, pair, 2, extent).unwrap();
+    let programs = driver::find(&setup, pair, outcome.diverging[0]).unwrap();
     assert_eq!(programs.len(), 1);
-    let differs = |program: &Program| compare::differs(&setup, pair, std::slice::from_ref(program)).unwrap();
+    let differs =
+        |program: &Program| driver::differs(&setup, pair, std::slice::from_ref(program)).unwrap();
     let small = shrink(join(&programs), differs);
     // A set, a counter, and ADD twice.
     assert_eq!(small.ops.len(), 4, "{small:?}");
     let small = std::slice::from_ref(&small);
     let expected = setup.trace(Side::Kernel, pair.profile, small).unwrap().unwrap();
     let got = setup.trace(pair.side, pair.profile, small).unwrap();
-    let listing = regression::listing(&expected, &got, "engine");
+    let listing = outcome::listing(&expected, &got, "engine");
     assert!(listing.contains("EEXIST\n     engine says: 0\n"), "{listing}");
-    let body = regression::body("added_twice", &expected);
+    let body = outcome::body("added_twice", &expected);
     assert!(body.starts_with("fn added_twice<B: Backend>() {\n    let fd"), "{body}");
     assert!(body.contains("Ok(()));\n    assert_eq!(ctl::<B>(fd"), "{body}");
     assert!(body.contains(", Err(EEXIST));\n    close_all::<B>(&[fd"), "{body}");
 }
 
-/// Programs that made a side differ before the bug was mended, in `tests/found`, as `wakeset-differ run` prints them.
+/// Whether the engine alone offers the call.
+fn is_for_the_engine(op: &Op) -> bool {
+    match op {
+        Op::Counter { .. } | Op::Timer { .. } | Op::Set { .. } | Op::Close { .. } => true,
+        Op::SetTimer { at, .. }
+        | Op::Write { at, .. }
+        | Op::Read { at, .. }
+        | Op::Ctl { at, .. }
+        | Op::Wait { at, .. } => *at == At::Good,
+        Op::Ring { polls, .. } => !polls,
+        _ => false,
+    }
+}
+
+/// Programs that made a side differ before the bug was mended, in `tests/found`, as `wakeset-differ
+/// run` prints them.
 #[test]
 fn what_was_found_once_stays_mended() {
     let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/found");
     let mut n = 0;
     for entry in std::fs::read_dir(found).unwrap() {
         let path = entry.unwrap().path();
-        let program: Program = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        for side in [Side::Api, Side::Library, Side::Interposed] {
+        let program: Program =
+            serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let engine = [Side::Engine, Side::EngineSpinLock, Side::EngineRwLock];
+        let engine = engine.into_iter().filter(|_| program.ops.iter().all(is_for_the_engine));
+        for side in [Side::Api, Side::Library, Side::Interposed].into_iter().chain(engine) {
             let programs = std::slice::from_ref(&program);
-            assert!(!compare::differs(&setup(), Pair::new(side), programs).unwrap(), "{path:?}, {}", side.name());
+            assert!(
+                !driver::differs(&setup(), Pair::new(side), programs).unwrap(),
+                "{path:?}, {}",
+                side.name()
+            );
         }
         n += 1;
     }

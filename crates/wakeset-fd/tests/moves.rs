@@ -1,7 +1,10 @@
 //! Moves that have something in their way: they end, and those who wait for them do.
 #![allow(missing_docs)]
 
-use libc::{CLOCK_MONOTONIC, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN, TFD_NONBLOCK, c_int};
+use libc::{
+    CLOCK_MONOTONIC, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN,
+    TFD_NONBLOCK, c_int,
+};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -49,7 +52,8 @@ fn ends(what: &str, f: impl FnOnce() + Send + 'static) {
     told.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{what} does not end"));
 }
 
-/// A set that somebody still uses when its number is closed is in the set around it no more, or whatever moves that would wait for him.
+/// A set that somebody still uses when its number is closed is in the set around it no more, or
+/// whatever moves that would wait for him.
 #[test]
 fn of_a_set_around_one_that_was_closed_in_use() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +61,7 @@ fn of_a_set_around_one_that_was_closed_in_use() {
         let (outer, inner, counter) = (epoll(), epoll(), eventfd());
         add(outer, inner);
         add(outer, counter);
-        let hand = (!waits).then(|| fd::hand::Hand::new(inner).unwrap());
+        let lease = (!waits).then(|| fd::lease::Lease::new(inner).unwrap());
         let waiter = waits.then(|| {
             let (tell, told) = channel();
             let waiter = thread::spawn(move || {
@@ -73,7 +77,7 @@ fn of_a_set_around_one_that_was_closed_in_use() {
         ends("a move of what is watched beside it", move || dup(counter));
         ends("a move of the set around", move || dup(outer));
         ends("a move of everything", || fd::fork::prepare().in_parent());
-        drop(hand);
+        drop(lease);
         // It sleeps on, as after any close in use.
         drop(waiter);
         fd::close(outer).unwrap();
@@ -93,17 +97,18 @@ impl Source for Own {
     }
 }
 
-/// A set that cannot move is handed out, and for that all timers are left to the kernel: in the same move, because what they are watched by may be in it.
+/// A set that cannot move is handed out, and for that all timers are left to the kernel: in the
+/// same move, because what they are watched by may be in it.
 #[test]
 fn of_timers_around_a_set_that_stays() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (top, middle, inner, fixed) = (epoll(), epoll(), epoll(), epoll());
     let timer = fd::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK).unwrap();
-    fd::own::engine().unwrap();
+    fd::custom::engine().unwrap();
     let source: &'static Own = Box::leak(Box::new(Own(WaitQueue::new())));
     let event = libc::epoll_event { events: EPOLLIN as u32, u64: 0 };
     // SAFETY: a valid event; the source stays.
-    unsafe { fd::own::epoll_ctl(fixed, EPOLL_CTL_ADD, source, &raw const event) }.unwrap();
+    unsafe { fd::custom::epoll_ctl(fixed, EPOLL_CTL_ADD, source, &raw const event) }.unwrap();
     add(inner, fixed);
     add(middle, inner);
     add(middle, timer);
@@ -113,7 +118,15 @@ fn of_timers_around_a_set_that_stays() {
     let time = |nanoseconds| libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
     let long_ago = libc::itimerspec { it_interval: time(0), it_value: time(1) };
     // SAFETY: a valid time.
-    unsafe { fd::timerfd_settime(timer, libc::TFD_TIMER_ABSTIME, &raw const long_ago, std::ptr::null_mut()) }.unwrap();
+    unsafe {
+        fd::timerfd_settime(
+            timer,
+            libc::TFD_TIMER_ABSTIME,
+            &raw const long_ago,
+            std::ptr::null_mut(),
+        )
+    }
+    .unwrap();
     assert_eq!(wait(top, 1000), 1);
     [top, middle, inner, timer, fixed].into_iter().for_each(|number| fd::close(number).unwrap());
 }

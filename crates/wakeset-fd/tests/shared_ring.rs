@@ -134,7 +134,8 @@ fn edges_and_shots_come_once() {
     }
 }
 
-/// What the reader has not taken when the set moves is not lost, nor is what becomes ready in between.
+/// What the reader has not taken when the set moves is not lost, nor is what becomes ready in
+/// between.
 #[test]
 fn a_set_may_move_while_it_is_in_use() {
     let _alone = alone();
@@ -247,10 +248,16 @@ fn nothing_is_lost_and_nobody_sleeps_on() {
                 while left > 0 {
                     let mut event = [Event::default()];
                     // A limit for who has lost something.
-                    assert_eq!(reader.wait(&mut event, Timeout::After(Duration::from_secs(20))), Ok(1), "{left} left");
+                    assert_eq!(
+                        reader.wait(&mut event, Timeout::After(Duration::from_secs(20))),
+                        Ok(1),
+                        "{left} left"
+                    );
                     let mut value = [0; 8];
                     // SAFETY: room for eight bytes. A level may have been read since.
-                    if unsafe { read(counters[event[0].data as usize], value.as_mut_ptr(), 8) } == Ok(8) {
+                    if unsafe { read(counters[event[0].data as usize], value.as_mut_ptr(), 8) }
+                        == Ok(8)
+                    {
                         left -= u64::from_ne_bytes(value);
                     }
                 }

@@ -1,6 +1,8 @@
-//! A prefork server: workers that share a listener are woken one per connection, longest idle first.
+//! A prefork server: its workers share a listener, and each connection wakes the worker that has
+//! been idle longest.
 //!
-//! `cargo run -p wakeset-group --example prefork` serves a thousand connections and prints who had how many.
+//! `cargo run -p wakeset-group --example prefork` serves a thousand connections and prints how many
+//! each worker had.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +12,11 @@ use wakeset_group::listener::{Errno, Group, Order};
 const WORKERS: usize = 8;
 const CONNECTIONS: usize = 1000;
 
-fn work(listener: &TcpListener, group: Group, number: u8) -> Result<(), Box<dyn std::error::Error>> {
+fn work(
+    listener: &TcpListener,
+    group: Group,
+    number: u8,
+) -> Result<(), Box<dyn std::error::Error>> {
     let mut waiter = group.waiter();
     loop {
         match waiter.wait(None) {
@@ -18,7 +24,7 @@ fn work(listener: &TcpListener, group: Group, number: u8) -> Result<(), Box<dyn 
             Err(Errno::EINTR) => continue,
             Err(error) => return Err(os_error(error).into()),
         }
-        // Non-blocking: somebody may have been faster, and then it is nobody's turn.
+        // Non-blocking: another worker may have been faster, and then there is no connection left.
         if let Ok((mut connection, _)) = listener.accept() {
             connection.write_all(&[number])?;
         }

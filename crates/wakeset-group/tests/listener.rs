@@ -1,4 +1,4 @@
-//! Listener groups between processes, and the facts about the kernel that they stand on.
+//! Listener groups between processes, and the facts about the kernel that they rely on.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -53,7 +53,8 @@ impl Door {
 fn accept(listener: RawFd) -> Option<OwnedFd> {
     // SAFETY: no address is asked for; the descriptor is new.
     unsafe {
-        let fd = libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC);
+        let fd =
+            libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC);
         (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
     }
 }
@@ -73,8 +74,8 @@ impl Drop for Children {
     }
 }
 
-/// Runs `body` in a child, with the child's number. It makes system calls only: other threads of the parent may have held
-/// any lock.
+/// Runs `body` in a child, with the child's number. It makes system calls only: other threads of
+/// the parent may have held any lock.
 fn fork_children(count: usize, mut body: impl FnMut(usize)) -> Children {
     let children = (0..count).map(|number| {
         // SAFETY: see above.
@@ -108,7 +109,7 @@ fn serve(group: Group, listener: RawFd, number: usize) {
 fn spread(door: &Door, order: Order, questions: usize) -> [usize; WORKERS] {
     let group = Group::new(door.fd(), order).unwrap();
     let _children = fork_children(WORKERS, |number| serve(group, door.fd(), number));
-    // All are asleep, or soon will be.
+    // All workers are asleep, or soon will be.
     std::thread::sleep(Duration::from_millis(200));
     let mut answered = [0; WORKERS];
     for _ in 0..questions {
@@ -132,7 +133,7 @@ fn fifo_is_even_between_processes() {
 fn lifo_is_as_uneven_as_can_be() {
     for door in [Door::tcp(), Door::unix("lifo")] {
         let answered = spread(&door, Order::Lifo, 100);
-        // One of them does nearly all: the others when it is not yet back.
+        // One worker does nearly all; another one only when the first is not back yet.
         assert!(*answered.iter().max().unwrap() >= 75, "{answered:?}");
     }
 }
@@ -140,7 +141,7 @@ fn lifo_is_as_uneven_as_can_be() {
 #[test]
 fn a_turn_is_the_same_workers_and_turns_are_even() {
     for door in [Door::tcp(), Door::unix("turns")] {
-        // Within one turn as in lifo, over all turns as in fifo.
+        // Within one turn the work is as in lifo, over all turns as in fifo.
         let answered = spread(&door, Order::Turns, Order::TURN as usize);
         assert!(*answered.iter().max().unwrap() * 4 >= Order::TURN as usize * 3, "{answered:?}");
         let answered = spread(&door, Order::Turns, answered.len() * Order::TURN as usize);
@@ -163,7 +164,7 @@ fn a_killed_worker_strands_nothing() {
         // SAFETY: one byte.
         unsafe { libc::write(pipe[1], byte.as_ptr().cast(), 1) };
         if number == 0 {
-            // Hangs with the wake, until it is killed.
+            // This worker takes the wake and hangs, until it is killed.
             loop {
                 // SAFETY: no memory is involved.
                 unsafe { libc::pause() };
@@ -178,7 +179,8 @@ fn a_killed_worker_strands_nothing() {
         let Door::Tcp(_, address) = &door else { unreachable!() };
         let mut client = TcpStream::connect(address).unwrap();
         let mut byte = [9];
-        // The first is whose turn it is: if that is the worker that hangs, the other comes within a second.
+        // The first worker of the queue is woken; if it is the one that hangs, the other one comes
+        // within a second.
         let answer = client.read(&mut byte).unwrap();
         let waited = began.elapsed();
         hung |= waited > Duration::from_millis(100);
@@ -188,7 +190,7 @@ fn a_killed_worker_strands_nothing() {
         assert!(waited < RESCUE + Duration::from_secs(1), "{waited:?}");
         client.flush().unwrap();
     }
-    // Either worker may have been first in the queue, but the second connection's turn is the other's.
+    // Either worker may have been first in the queue, but the second connection wakes the other.
     let _ = hung;
     drop(children);
     for end in pipe {
@@ -233,7 +235,7 @@ fn others_end_a_wait_as_well() {
         assert_eq!(others.map(|other| other.revents), [libc::POLLIN, 0]);
         let Door::Tcp(_, address) = &door else { unreachable!() };
         let client = TcpStream::connect(address).unwrap();
-        // A stream to write to as well: the same number, asked for more.
+        // Also for writing: the same number, with more events asked for.
         let mut both = [entry(far.as_raw_fd(), libc::POLLIN | libc::POLLOUT)];
         assert_eq!(waiter.wait_beside(&mut both, limit), Ok(true));
         assert!(accept(door.fd()).is_some());
@@ -243,16 +245,22 @@ fn others_end_a_wait_as_well() {
         drop(client);
     }
     assert_eq!(waiter.wait(Some(Duration::from_millis(5))), Ok(false), "left out of this one");
-    let refused =
-        |waiter: &mut wakeset_group::listener::Waiter, fd| waiter.wait_beside(&mut [entry(fd, libc::POLLIN)], limit);
+    let refused = |waiter: &mut wakeset_group::listener::Waiter, fd| {
+        waiter.wait_beside(&mut [entry(fd, libc::POLLIN)], limit)
+    };
     assert_eq!(refused(&mut waiter, door.fd()), Err(Errno::EINVAL), "the listener itself");
     assert_eq!(refused(&mut waiter, 999_999), Err(Errno::EBADF));
     let file = std::fs::File::open("/proc/self/exe").unwrap();
     assert_eq!(refused(&mut waiter, file.as_raw_fd()), Err(Errno::EPERM));
-    assert_eq!(waiter.wait(Some(Duration::from_millis(5))), Ok(false), "and nothing is the worse for it");
+    assert_eq!(
+        waiter.wait(Some(Duration::from_millis(5))),
+        Ok(false),
+        "and nothing is the worse for it"
+    );
 }
 
-/// Nobody else is told of a connection whose waiter does nothing: the timer that every waiter has makes it look.
+/// The kernel wakes no other waiter for a connection whose waiter does nothing. The timer that
+/// every waiter has makes another one poll the listener.
 #[test]
 fn a_connection_that_nobody_takes_is_found_in_time() {
     let door = Door::tcp();
@@ -266,7 +274,7 @@ fn a_connection_that_nobody_takes_is_found_in_time() {
         first.prepare(&wanted, order, Numbers::Unknown).unwrap();
         let mut waiter = group.waiter();
         std::thread::scope(|threads| {
-            // Is woken, and does nothing about it.
+            // This waiter is woken, and does nothing about it.
             let set = set.as_raw_fd();
             threads.spawn(move || {
                 let mut event = [libc::epoll_event { events: 0, u64: 0 }];
@@ -274,7 +282,8 @@ fn a_connection_that_nobody_takes_is_found_in_time() {
                 unsafe { libc::epoll_wait(set, event.as_mut_ptr(), 1, 10_000) }
             });
             std::thread::sleep(Duration::from_millis(100));
-            let other = threads.spawn(|| (waiter.wait(Some(Duration::from_secs(10))), Instant::now()));
+            let other =
+                threads.spawn(|| (waiter.wait(Some(Duration::from_secs(10))), Instant::now()));
             std::thread::sleep(Duration::from_millis(100));
             let Door::Tcp(_, address) = &door else { unreachable!() };
             let began = Instant::now();
@@ -298,14 +307,24 @@ fn a_forked_child_waits_on_its_own() {
         let connection = accept(door.fd());
         let byte = [7_u8];
         // SAFETY: one byte.
-        unsafe { libc::write(connection.as_ref().map_or(-1, |fd| fd.as_raw_fd()), byte.as_ptr().cast(), 1) };
+        unsafe {
+            libc::write(
+                connection.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
+                byte.as_ptr().cast(),
+                1,
+            )
+        };
     });
     assert_eq!(door.ask(), Some(7));
     drop(child);
-    assert_eq!(waiter.wait(Some(Duration::ZERO)), Ok(false), "the parent's set is the parent's still");
+    assert_eq!(
+        waiter.wait(Some(Duration::ZERO)),
+        Ok(false),
+        "the parent's set is the parent's still"
+    );
 }
 
-// ---- the facts ----
+// Facts about the kernel.
 
 fn epoll_ctl(set: RawFd, op: i32, fd: RawFd, events: i32) -> i32 {
     let mut event = libc::epoll_event { events: events as u32, u64: 0 };
@@ -316,7 +335,7 @@ fn epoll_ctl(set: RawFd, op: i32, fd: RawFd, events: i32) -> i32 {
     }
 }
 
-/// What `Sleeper::prepare` asks: whether a number is still the file that is watched.
+/// How `Sleeper::prepare` finds out whether a number still stands for the file that is watched.
 #[test]
 fn a_modification_tells_whether_an_exclusive_watch_is_still_of_this_file() {
     let (door, other) = (Door::tcp(), Door::tcp());
@@ -326,14 +345,17 @@ fn a_modification_tells_whether_an_exclusive_watch_is_still_of_this_file() {
     // SAFETY: as above.
     let number = unsafe { OwnedFd::from_raw_fd(libc::dup(door.fd())) };
     let number = number.as_raw_fd();
-    assert_eq!(epoll_ctl(set, libc::EPOLL_CTL_ADD, number, libc::EPOLLIN | libc::EPOLLEXCLUSIVE), 0);
+    assert_eq!(
+        epoll_ctl(set, libc::EPOLL_CTL_ADD, number, libc::EPOLLIN | libc::EPOLLEXCLUSIVE),
+        0
+    );
     assert_eq!(epoll_ctl(set, libc::EPOLL_CTL_MOD, number, libc::EPOLLIN), libc::EINVAL);
     // SAFETY: no memory is involved.
     unsafe { libc::dup2(other.fd(), number) };
     assert_eq!(epoll_ctl(set, libc::EPOLL_CTL_MOD, number, libc::EPOLLIN), libc::ENOENT);
 }
 
-/// A set that nobody sleeps in is passed over, and still has its event.
+/// A set in which no thread sleeps is passed over, and still has its event.
 #[test]
 fn the_busy_are_passed_over() {
     let door = Door::tcp();
@@ -360,7 +382,10 @@ fn a_sleeper_notices_what_has_become_of_a_number() {
     let (door, other) = (Door::tcp(), Door::unix("number"));
     // SAFETY: no memory is involved.
     let (set, number) = unsafe {
-        (OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)), OwnedFd::from_raw_fd(libc::dup(door.fd())))
+        (
+            OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)),
+            OwnedFd::from_raw_fd(libc::dup(door.fd())),
+        )
     };
     let fd = number.as_raw_fd();
     let mut sleeper = Sleeper::new();

@@ -1,4 +1,5 @@
-//! A pool of threads that serve a userfaultfd: every fault is served once, and every call ends when it should.
+//! A pool of threads that serve a userfaultfd: every fault is served once, and every call ends when
+//! it should.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -17,22 +18,28 @@ struct Memory {
 }
 
 impl Memory {
-    /// `None`, with a word about it, where that is not permitted.
+    /// `None`, with a printed note, where userfaultfds are not permitted.
     fn new(flags: i32) -> Option<Self> {
         // SAFETY: numbers; 1 is UFFD_USER_MODE_ONLY.
-        let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags | libc::O_CLOEXEC | 1) } as i32;
+        let fd =
+            unsafe { libc::syscall(libc::SYS_userfaultfd, flags | libc::O_CLOEXEC | 1) } as i32;
         if fd < 0 {
             let required = std::env::var_os("WAKESET_REQUIRE_ALL").is_some_and(|v| v == "1");
             assert!(!required, "userfaultfd(2) is not permitted, and WAKESET_REQUIRE_ALL is set");
             eprintln!("skipped: userfaultfd(2) is not permitted");
             return None;
         }
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a fresh mapping; `struct uffdio_api` and `struct uffdio_register`.
         unsafe {
-            let base = libc::mmap(ptr::null_mut(), PAGES * PAGE, protection, flags, -1, 0).expose_provenance();
+            let base = libc::mmap(ptr::null_mut(), PAGES * PAGE, protection, flags, -1, 0)
+                .expose_provenance();
             assert_eq!(libc::ioctl(fd, 0xc018_aa3f, &mut [0xaa_u64, 0, 0]), 0);
-            assert_eq!(libc::ioctl(fd, 0xc020_aa00, &mut [base as u64, (PAGES * PAGE) as u64, 1, 0]), 0);
+            assert_eq!(
+                libc::ioctl(fd, 0xc020_aa00, &mut [base as u64, (PAGES * PAGE) as u64, 1, 0]),
+                0
+            );
             Some(Memory { fd, base })
         }
     }
@@ -63,7 +70,7 @@ impl Drop for Memory {
     }
 }
 
-/// Serves until the pool is stopped; how many faults.
+/// Serves until the pool is stopped; returns the number of faults served.
 fn serve(pool: &Pool, memory: &Memory) -> u64 {
     let mut message = [Message::default()];
     let mut served = 0;
@@ -79,7 +86,7 @@ fn serve(pool: &Pool, memory: &Memory) -> u64 {
     }
 }
 
-/// What each of the pool's threads served while `body` ran.
+/// How many faults each thread of the pool served while `body` ran.
 fn served(pool: &Pool, memory: &Memory, body: impl FnOnce()) -> Vec<u64> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| serve(pool, memory))).collect();
@@ -106,7 +113,8 @@ fn every_fault_is_served_once() {
     }
 }
 
-/// The thread that waits in the kernel for one without `O_NONBLOCK` learns of the stop with its next message.
+/// On a userfaultfd without `O_NONBLOCK`, the thread that waits in the kernel learns of the stop
+/// with its next message.
 #[test]
 fn a_blocking_userfaultfd_is_served() {
     let Some(memory) = Memory::new(0) else { return };
@@ -115,13 +123,14 @@ fn a_blocking_userfaultfd_is_served() {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| serve(&pool, &memory))).collect();
         memory.touch(0..PAGES / 2);
         pool.stop();
-        // The last page ends the thread that waits in the kernel. If none did when the stop came, it is ours to bring.
+        // The last page ends the thread that waits in the kernel. If no thread did when the stop
+        // came, this thread brings the page.
         let last = scope.spawn(|| memory.touch(PAGES / 2..PAGES / 2 + 1));
         let mut ours = 0;
         while !last.is_finished() {
             if ours == 0 && threads.iter().all(|thread| thread.is_finished()) {
                 let mut message = Message::default();
-                // One of them may have brought it, and the last thread not be at its end yet.
+                // A pool thread may have brought it while the last one is not at its end yet.
                 // SAFETY: a number, and a place for a message.
                 let got = unsafe {
                     libc::fcntl(memory.fd, libc::F_SETFL, libc::O_NONBLOCK);
@@ -140,7 +149,8 @@ fn a_blocking_userfaultfd_is_served() {
     assert_eq!(pool.next(&mut [Message::default()], None), Err(Errno::ECANCELED));
 }
 
-/// With one fault at a time fifo gives each thread the same number, and lifo gives them all to two.
+/// With one fault at a time, fifo gives each thread the same number of faults, and lifo gives all
+/// of them to two threads.
 #[test]
 fn the_order_is_kept() {
     for order in [Order::Fifo, Order::Turns, Order::Lifo] {
@@ -148,7 +158,7 @@ fn the_order_is_kept() {
         let pool = Pool::new(memory.fd, order).expect("a pool");
         let mut counts = served(&pool, &memory, || {
             for page in 0..80 {
-                // Until all are back in the queue.
+                // A pause until all threads are back in the queue.
                 std::thread::sleep(Duration::from_millis(3));
                 memory.touch(page..page + 1);
             }
@@ -156,7 +166,7 @@ fn the_order_is_kept() {
         });
         counts.sort_unstable();
         match order {
-            // A thread that the machine keeps for longer than the pause loses its place.
+            // A thread that is not scheduled for longer than the pause loses its place.
             Order::Fifo | Order::Turns => assert!(counts[0] >= 10, "{counts:?}"),
             Order::Lifo => assert!(counts[0] + counts[1] <= 30, "{counts:?}"),
         }
@@ -173,7 +183,10 @@ fn a_limit_ends_who_waits_in_the_kernel_and_who_waits_for_the_turn() {
             scope.spawn(move || {
                 let limit = Duration::from_millis(30 * i);
                 let begin = Instant::now();
-                assert_eq!(pool.next(&mut [Message::default()], Some(limit)), Err(Errno::ETIMEDOUT));
+                assert_eq!(
+                    pool.next(&mut [Message::default()], Some(limit)),
+                    Err(Errno::ETIMEDOUT)
+                );
                 assert!(begin.elapsed() >= limit);
             });
         }

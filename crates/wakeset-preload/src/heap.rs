@@ -1,7 +1,8 @@
-//! The library's own heap, because a hook may run where libc's malloc must not be called.
+//! The library's own heap, because a hook may run where libc's malloc must not be called: in a
+//! signal handler that has interrupted malloc.
 //!
-//! Built with `--cfg wakeset_libc_heap` the library uses libc's all the same, so that valgrind, which watches that one, sees each
-//! of our allocations (`ci/sanitizers`).
+//! Built with `--cfg wakeset_libc_heap` the library uses libc's heap all the same, so that
+//! valgrind, which watches libc's, sees each of our allocations (`ci/sanitizers`).
 
 #[cfg(not(wakeset_libc_heap))]
 mod own;
@@ -13,7 +14,7 @@ mod rationed;
 #[cfg(all(debug_assertions, not(wakeset_libc_heap)))]
 pub(crate) use rationed::start;
 
-/// There is nothing to ask the environment for.
+/// Before main. Only a heap that can refuse reads the environment.
 #[cfg(any(not(debug_assertions), wakeset_libc_heap))]
 pub(crate) fn start() {}
 
@@ -21,13 +22,13 @@ pub(crate) fn start() {}
 #[global_allocator]
 static HEAP: std::alloc::System = std::alloc::System;
 
-/// libc holds its heap over a fork by itself.
+/// Before a fork. libc locks its heap by itself.
 #[cfg(wakeset_libc_heap)]
 pub(crate) fn hold() {}
 
-/// As above.
+/// After a fork. libc unlocks its heap by itself.
 ///
 /// # Safety
-/// None is needed; the other heap's wants some.
+/// There is nothing to keep to; the other heap's function has a contract.
 #[cfg(wakeset_libc_heap)]
 pub(crate) unsafe fn release() {}

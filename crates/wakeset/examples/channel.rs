@@ -4,14 +4,15 @@
 //! cargo run --release -p wakeset --example channel
 //! ```
 //!
-//! To be watched by a set, a thing needs two answers, which make it a [`Source`]: what it is ready for *now*
-//! ([`poll`](Source::poll)), and which [`WaitQueue`] it wakes. It keeps one promise: after each change that may have
-//! made it ready, it wakes that queue. Level- and edge-triggered watches, ONESHOT, EXCLUSIVE,
-//! nesting and waiting threads then work as they do for any descriptor in epoll(7).
+//! To be watched by a set, a thing needs two answers, which make it a [`Source`]: what it is ready
+//! for *now* ([`poll`](Source::poll)), and which [`WaitQueue`] it wakes. It keeps one promise:
+//! after each change that may have made it ready, it wakes that queue. Level- and edge-triggered
+//! watches, ONESHOT, EXCLUSIVE, nesting and waiting threads then work as they do for any descriptor
+//! in epoll(7).
 //!
 //! Below, four producers send through a thousand small channels to one consumer. Nobody blocks on a
-//! single channel and nobody spins: the consumer waits until *any* has a message (`IN`), each producer
-//! until any of its own has room (`OUT`).
+//! single channel and nobody spins: the consumer waits until *any* has a message (`IN`), each
+//! producer until any of its own has room (`OUT`).
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -129,11 +130,13 @@ fn consume(engine: &Engine, channels: &[Description<Channel<u32>>]) -> Result<us
 /// [`Error::NoMemory`], if there is none.
 pub fn main() -> Result<(), Error> {
     let engine = Engine::new();
-    let channels: Vec<_> = (0..CHANNELS).map(|_| Description::new(&engine, Channel::new(CAPACITY))).collect();
+    let channels: Vec<_> =
+        (0..CHANNELS).map(|_| Description::new(&engine, Channel::new(CAPACITY))).collect();
 
     let waits = thread::scope(|scope| {
         let shares = channels.chunks(CHANNELS.div_ceil(PRODUCERS));
-        let producers: Vec<_> = shares.map(|share| scope.spawn(|| produce(&engine, share))).collect();
+        let producers: Vec<_> =
+            shares.map(|share| scope.spawn(|| produce(&engine, share))).collect();
         let waits = consume(&engine, &channels)?;
         for producer in producers {
             producer.join().expect("a producer panicked")?;

@@ -24,11 +24,13 @@ pub enum Error {
     Interrupted,
     /// EBADF: the source or set is closed, or belongs to another [`Engine`](crate::Engine).
     Closed,
-    /// The object has been sealed: its state lives elsewhere now (see [`Counter::seal`](crate::Counter::seal)). Linux has
-    /// no number for it; the errno is EBADF.
+    /// The object has been sealed: its state lives elsewhere now (see
+    /// [`Counter::seal`](crate::Counter::seal)). Linux has no number for it; the errno is
+    /// EBADF.
     Sealed,
-    /// What was asked for cannot be done here as Linux would do it, and has not been done: the object's owner is to carry its state
-    /// elsewhere. Linux has no number for it; the errno is EOPNOTSUPP.
+    /// What was asked for cannot be done here as Linux would do it, and has not been done: the
+    /// object's owner is to carry its state elsewhere. Linux has no number for it; the errno is
+    /// EOPNOTSUPP.
     Unfit,
     /// EPROTO: what the other process has written into a shared ring cannot be.
     BrokenPeer,

@@ -32,7 +32,8 @@ bitflags! {
         const RDHUP = 0x2000;
         /// `EPOLLEXCLUSIVE`: among several sets that watch one source, wake one.
         const EXCLUSIVE = 1 << 28;
-        /// `EPOLLWAKEUP`: accepted and without effect; keeping a machine from suspending is the kernel's business.
+        /// `EPOLLWAKEUP`: accepted and without effect; keeping a machine from suspending is the
+        /// kernel's business.
         const WAKEUP = 1 << 29;
         /// `EPOLLONESHOT`: disarm the watch after one report.
         const ONESHOT = 1 << 30;
@@ -44,12 +45,17 @@ bitflags! {
 
 impl Events {
     /// The bits that say how to report, not what (Linux's private bits).
-    pub const FLAGS: Self = Self::EXCLUSIVE.union(Self::WAKEUP).union(Self::ONESHOT).union(Self::ET);
+    pub const FLAGS: Self =
+        Self::EXCLUSIVE.union(Self::WAKEUP).union(Self::ONESHOT).union(Self::ET);
     /// Reported whether asked for or not.
     pub const ALWAYS: Self = Self::ERR.union(Self::HUP);
     /// What may stand beside `EXCLUSIVE` in an add.
-    pub const EXCLUSIVE_OK: Self =
-        Self::IN.union(Self::OUT).union(Self::ALWAYS).union(Self::WAKEUP).union(Self::ET).union(Self::EXCLUSIVE);
+    pub const EXCLUSIVE_OK: Self = Self::IN
+        .union(Self::OUT)
+        .union(Self::ALWAYS)
+        .union(Self::WAKEUP)
+        .union(Self::ET)
+        .union(Self::EXCLUSIVE);
 }
 
 /// What a set is asked to watch for, and what a wait reports: `struct epoll_event`.

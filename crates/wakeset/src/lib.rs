@@ -1,16 +1,20 @@
 //! Wakeset: epoll in user space, with exactly Linux's semantics.
 //!
-//! [`EventPoll`] is the set, [`Source`] what it can watch, [`Counter`] (eventfd) and [`Timer`] (timerfd) the sources that come with it. Data flows one way, and
-//! the files are meant to be read in that order:
+//! [`EventPoll`] is the set, [`Source`] what it can watch; [`Counter`] (eventfd), [`Timer`]
+//! (timerfd) and pipes are the sources that come with it. An event flows one way:
 //!
-//! > source changes ([`Counter`]) → its wait queue (`wait_queue`) → watch (`wake`, `state`, `watch`) → ready list (`ready_list`) →
-//! > waiter woken (`sleepers`) → deliver (`set`) → events out ([`EventPoll::wait`])
+//! > source changes (`sources/`) → its wait queue → watch → ready list → waiter woken (`wake/`) →
+//! > deliver → events out (`set/`)
 //!
-//! The wake path takes no lock, allocates nothing, enters the kernel only to wake a sleeping thread, and is async-signal-safe. A
-//! thread stopped anywhere in it stops no other.
+//! A room imports only from those before it: `testing`, `sync` (atomics, futex, locks, clock),
+//! `memory` (memory that stays in place), `wake`, `sources`, `set`.
+//!
+//! The wake path takes no lock, allocates nothing, enters the kernel only to wake a sleeping
+//! thread, and is async-signal-safe. A thread stopped anywhere in it stops no other.
 //!
 //! # Where it runs
-//! Linux. `no_std` with `alloc`; it sleeps on futex(2) and reads `CLOCK_MONOTONIC`, both without libc.
+//! Linux. `no_std` with `alloc`; it sleeps on futex(2) and reads `CLOCK_MONOTONIC`, both without
+//! libc.
 
 #![no_std]
 #![warn(missing_debug_implementations)]
@@ -19,83 +23,75 @@ extern crate alloc;
 
 // First: a macro is known from where it stands on.
 #[macro_use]
-mod mutant;
+mod testing;
 
-mod batch;
-mod counted;
-mod counter;
-mod engine;
 mod error;
-mod event_poll;
-mod event_ring;
 mod events;
-#[cfg(any(loom, shuttle))]
-mod explore;
-mod hand;
-mod lock;
-mod nesting;
-mod patience;
-mod pipe;
-mod pool;
-mod ready_list;
+mod memory;
 mod set;
-mod shared_ring;
-mod sleepers;
-mod source;
-mod state;
-#[cfg(wakeset_steps)]
-#[doc(hidden)]
-pub mod steps;
-#[cfg(not(wakeset_steps))]
-mod steps;
+mod sources;
 mod sync;
-mod thread_id;
-mod time;
-mod timer;
-mod wait_queue;
 mod wake;
-mod watch;
 
-pub use batch::{Change, Changes, OnError};
-pub use counter::{Counter, CounterFlags};
-pub use engine::Engine;
 pub use error::Error;
-pub use event_poll::{EventPoll, Woken};
-pub use event_ring::EventRing;
 pub use events::{Event, Events};
+pub use set::changes::batch::{Change, Changes, OnError};
+pub use set::engine::Engine;
+pub use set::event_poll::{handle::EventPoll, pieces::Woken};
+pub use set::lease::{
+    handle::Lease,
+    removal::{LeaseHolders, Removal},
+};
+pub use set::ring::event_ring::EventRing;
+pub use sources::counter::{Counter, CounterFlags};
+#[doc(hidden)]
+pub use sync::lock::{RawLock, ScanGuard, ScanLock, set_priority_inheritance};
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
-pub use explore::explore;
-pub use hand::{Hand, Holders, Told};
-#[doc(hidden)]
-pub use lock::{RawLock, ScanGuard, ScanLock, set_priority_inheritance};
+pub use testing::explore::explore;
 
-/// The number of this process, without a system call where the kernel can wipe a page on fork (`MADV_WIPEONFORK`). A child of vfork(2) gets
-/// its parent's.
+/// The number of this process, without a system call where the kernel can wipe a page on fork
+/// (`MADV_WIPEONFORK`). A child of vfork(2) gets its parent's.
 #[doc(hidden)]
 #[must_use]
 pub fn process_id() -> u32 {
-    thread_id::process()
+    sync::thread_id::process()
 }
 
-#[cfg(any(loom, shuttle, wakeset_mutants))]
 #[doc(hidden)]
-pub use mutant::is_mutant;
+pub use set::SetCore;
 #[doc(hidden)]
-pub use pipe::{LONGEST_MESSAGE, LONGEST_WRITE, Look, PIPE_CAPACITY, Piece, Pipe, Room, Taken};
-pub use ready_list::{LockFree, ReadyList, RwLock, SpinLock};
-pub use set::{Leaving, SetCore};
-pub use shared_ring::{RingReader, RingWriter};
-pub use sleepers::Ring;
-pub use source::{Description, Source};
+pub use set::changes::closing::DetachedWatch;
+pub use set::description::Description;
+pub use set::shared_ring::{reader::RingReader, writer::RingWriter};
+#[doc(hidden)]
+pub use sources::pipe::{
+    LONGEST_MESSAGE, LONGEST_WRITE, Look, PIPE_CAPACITY, Piece, Pipe, Room, Taken,
+};
+#[doc(hidden)]
+pub use sources::timer::Expiry;
+pub use sources::timer::{Timer, TimerFlags, TimerSpec};
 #[cfg(loom)]
 #[doc(hidden)]
-pub use sync::seen as model_atomics;
+pub use sync::atomics::seen as model_atomics;
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
-pub use time::set_model_clock;
-pub use time::{Deadline, Timeout};
+pub use sync::clock::set_model_clock;
+#[cfg(wakeset_steps)]
 #[doc(hidden)]
-pub use timer::Expiry;
-pub use timer::{Timer, TimerFlags, TimerSpec};
-pub use wait_queue::WaitQueue;
+pub use sync::inheritance::set_in_use as set_real_time;
+pub use sync::time::{Deadline, Timeout};
+#[cfg(any(loom, shuttle, wakeset_mutants))]
+#[doc(hidden)]
+pub use testing::mutant::is_mutant;
+#[cfg(wakeset_steps)]
+#[doc(hidden)]
+pub use testing::steps;
+pub use wake::ready_list::ReadyList;
+pub use wake::source::Source;
+#[doc(hidden)]
+pub use wake::timed::Timed;
+pub use wake::wait_queue::WaitQueue;
+pub use wake::waiters::DoorbellFn;
+#[doc(hidden)]
+pub use wake::wake_side::SetRef;

@@ -1,26 +1,27 @@
 //! Batches of changes, against single calls.
 #![cfg(not(any(loom, shuttle)))]
 
-use wakeset::{Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError, Timeout};
+use wakeset::{
+    Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError,
+    Timeout,
+};
 
 fn counter(engine: &Engine, value: u64) -> Description<Counter> {
     Description::new(engine, Counter::new(value, CounterFlags::NONBLOCK))
 }
 
-/// The same random changes singly and in batches of random length: the same results, watches and events.
+/// The same random changes singly and in batches of random length: the same results, watches and
+/// events.
 #[test]
 fn a_batch_has_the_results_of_single_calls() {
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut below = move |n: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random >> 11) as usize % n
-    };
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut below = move |n: usize| random.usize(..n);
     for round in 0..150 {
         let engine = Engine::new();
-        let (stranger, inner) =
-            (counter(&Engine::new(), 1), Description::new(&engine, EventPoll::new(&engine).unwrap()));
+        let (stranger, inner) = (
+            counter(&Engine::new(), 1),
+            Description::new(&engine, EventPoll::new(&engine).unwrap()),
+        );
         let counters: Vec<_> = (0..30).map(|i| counter(&engine, i % 2)).collect();
         let sets = [0, 1].map(|_| Description::new(&engine, EventPoll::new(&engine).unwrap()));
         // Watched themselves, every other time: adds then take the wider lock.
@@ -30,9 +31,16 @@ fn a_batch_has_the_results_of_single_calls() {
         }
         for _ in 0..4 {
             let on_error = if below(2) == 0 { OnError::GoOn } else { OnError::Stop };
-            let masks = [Events::IN, Events::OUT, Events::IN | Events::ET, Events::IN | Events::ONESHOT];
-            let masks = [masks.as_slice(), &[Events::IN | Events::EXCLUSIVE, Events::PRI | Events::EXCLUSIVE]].concat();
-            let plan: Vec<_> = (0..1 + below(600)).map(|_| (below(3), below(32), masks[below(masks.len())])).collect();
+            let masks =
+                [Events::IN, Events::OUT, Events::IN | Events::ET, Events::IN | Events::ONESHOT];
+            let masks = [
+                masks.as_slice(),
+                &[Events::IN | Events::EXCLUSIVE, Events::PRI | Events::EXCLUSIVE],
+            ]
+            .concat();
+            let plan: Vec<_> = (0..1 + below(600))
+                .map(|_| (below(3), below(32), masks[below(masks.len())]))
+                .collect();
             let change = |&(op, target, events): &(usize, usize, Events)| {
                 let (fd, event) = (target as i32 % 25, Event::new(events, target as u64));
                 match (op, counters.get(target)) {
@@ -48,7 +56,8 @@ fn a_batch_has_the_results_of_single_calls() {
             let mut together: Vec<_> = plan.iter().map(change).collect();
             let succeeded = sets[0].apply(&mut together, on_error);
             let single = |&(op, target, events): &(usize, usize, Events)| {
-                let (set, fd, event) = (&sets[1], target as i32 % 25, Event::new(events, target as u64));
+                let (set, fd, event) =
+                    (&sets[1], target as i32 % 25, Event::new(events, target as u64));
                 match (op, counters.get(target)) {
                     (0, Some(counter)) => set.add(fd, counter, event),
                     (1, Some(counter)) => set.modify(fd, counter, event),
@@ -66,7 +75,8 @@ fn a_batch_has_the_results_of_single_calls() {
                     break;
                 }
             }
-            let results = |changes: &[Change<'_>]| changes.iter().map(Change::result).collect::<Vec<_>>();
+            let results =
+                |changes: &[Change<'_>]| changes.iter().map(Change::result).collect::<Vec<_>>();
             assert_eq!(results(&together), singly, "round {round}");
             assert_eq!(succeeded, singly.iter().filter(|result| **result == Some(Ok(()))).count());
             assert_eq!(sets[0].len(), sets[1].len());
@@ -88,8 +98,14 @@ fn a_change_says_what_became_of_it() {
     let mut changes = [add, add, Change::remove(1, &counter)];
     assert_eq!(changes[0].result(), None);
     assert_eq!(set.apply(&mut changes, OnError::GoOn), 2);
-    assert_eq!(changes.map(|change| change.result()), [Some(Ok(())), Some(Err(Error::AlreadyWatched)), Some(Ok(()))]);
+    assert_eq!(
+        changes.map(|change| change.result()),
+        [Some(Ok(())), Some(Err(Error::AlreadyWatched)), Some(Ok(()))]
+    );
     assert_eq!(set.apply(&mut changes, OnError::Stop), 1);
-    assert_eq!(changes.map(|change| change.result()), [Some(Ok(())), Some(Err(Error::AlreadyWatched)), None]);
+    assert_eq!(
+        changes.map(|change| change.result()),
+        [Some(Ok(())), Some(Err(Error::AlreadyWatched)), None]
+    );
     assert_eq!(set.len(), 1);
 }

@@ -1,5 +1,5 @@
-//! Removal, close and everything else of one set or source take no lock wider than that set: a thread that holds one
-//! set's scan lock stops nobody who has no business with that set.
+//! Removal, close and everything else of one set or source take no lock wider than that set: a
+//! thread that holds one set's scan lock stops nobody who has no business with that set.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use wakeset::{
-    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout, WaitQueue,
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout,
+    WaitQueue,
 };
 
 /// A source whose poll, once armed, does not return before it is told to: whoever harvests its set
@@ -104,7 +105,8 @@ fn other_sets_work() {
     let engine = stopped.engine.clone();
     is_not_stopped(move || {
         for _ in 0..100 {
-            let (set, one, other) = (EventPoll::new(&engine).unwrap(), counter(&engine), counter(&engine));
+            let (set, one, other) =
+                (EventPoll::new(&engine).unwrap(), counter(&engine), counter(&engine));
             set.add(1, &one, READABLE).unwrap();
             set.add(2, &other, READABLE).unwrap();
             one.write(1).unwrap();
@@ -174,7 +176,8 @@ fn nesting_elsewhere_works() {
         let own = counter(&engine);
         outer.add(1, &inner, READABLE).unwrap();
         inner.add(2, &own, READABLE).unwrap();
-        // Even with a source that the stopped set watches too: its paths lead there, its lock is not needed for that.
+        // Even with a source that the stopped set watches too: its paths lead there, its lock is
+        // not needed for that.
         inner.add(3, &shared, READABLE).unwrap();
         own.write(1).unwrap();
         assert_eq!(ready(&outer), [READABLE]);
@@ -199,7 +202,8 @@ fn an_inner_set_works() {
     let (go_on, leave) = channel();
     let watches = WaitQueue::new();
     let armed = AtomicBool::new(true);
-    let stopper = Stopper { armed, entered: Mutex::new(entered), leave: Mutex::new(leave), watches };
+    let stopper =
+        Stopper { armed, entered: Mutex::new(entered), leave: Mutex::new(leave), watches };
     let stopper = Description::new(&engine, stopper);
     let harvester = thread::spawn(move || {
         // The add polls, and so holds the lock already.
@@ -236,7 +240,8 @@ fn closing_what_the_stopped_set_watches_waits_for_it_alone() {
     assert_eq!(set.len(), 0);
 }
 
-/// Of many watches only its own are visited: a source's close leaves the others, whatever their number.
+/// Of many watches only its own are visited: a source's close leaves the others, whatever their
+/// number.
 #[test]
 fn a_close_removes_its_own_watches_only() {
     let engine = Engine::new();

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use wakeset::{Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout};
+use wakeset::{
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout,
+};
 
 const MOST: u64 = u64::MAX - 1;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use wakeset::{
-    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout, WaitQueue,
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout,
+    WaitQueue,
 };
 
 const READABLE: Event = Event::new(Events::IN, 7);

@@ -52,7 +52,8 @@ fn all_sets_count_together() {
 #[test]
 fn removal_and_close_make_room() {
     let engine = Engine::with_watch_limit(8);
-    let (set, kept, closed) = (EventPoll::new(&engine).unwrap(), counter(&engine), counter(&engine));
+    let (set, kept, closed) =
+        (EventPoll::new(&engine).unwrap(), counter(&engine), counter(&engine));
     set.add(0, &kept, READABLE).unwrap();
     set.add(1, &closed, READABLE).unwrap();
     set.add(2, &closed, READABLE).unwrap();
@@ -89,7 +90,8 @@ fn a_refused_watch_does_not_count() {
 #[test]
 fn a_watch_beyond_the_path_limits_does_not_count() {
     let engine = Engine::with_watch_limit(100);
-    let chain: Vec<_> = (0..4).map(|_| Description::new(&engine, EventPoll::new(&engine).unwrap())).collect();
+    let chain: Vec<_> =
+        (0..4).map(|_| Description::new(&engine, EventPoll::new(&engine).unwrap())).collect();
     for pair in chain.windows(2) {
         pair[0].add(0, &pair[1], READABLE).unwrap();
     }
@@ -117,7 +119,8 @@ fn the_limit_holds_under_contention() {
             scope.spawn(|| {
                 let (set, counter) = (EventPoll::new(&engine).unwrap(), counter(&engine));
                 for _ in 0..2_000 {
-                    let added = (0..).take_while(|fd| set.add(*fd, &counter, READABLE).is_ok()).count();
+                    let added =
+                        (0..).take_while(|fd| set.add(*fd, &counter, READABLE).is_ok()).count();
                     assert!(added <= LIMIT);
                     (0..added as i32).for_each(|fd| set.remove(fd, &counter).unwrap());
                 }

@@ -9,8 +9,9 @@ fn set(engine: &Engine) -> Description<EventPoll> {
     Description::new(engine, EventPoll::new(engine).unwrap())
 }
 
-/// Four layers, each set of which watches all of the one below: 60^3 ways lead down from each set of the highest. A check that follows each
-/// holds the lock of all nested adds for hundreds of milliseconds; 181 looks are enough. The time is printed, not judged.
+/// Four layers, each set of which watches all of the one below: 60^3 ways lead down from each set
+/// of the highest. A check that follows each holds the lock of all nested adds for hundreds of
+/// milliseconds; 181 looks are enough. The time is printed, not judged.
 #[test]
 fn a_check_looks_at_each_set_once() {
     const WIDTH: usize = 60;
@@ -38,7 +39,8 @@ fn a_check_looks_at_each_set_once() {
     assert_eq!(layers[0][0].add(1, &source, IN), Err(Error::Invalid));
 }
 
-/// Random edges between a few sets, against the rule itself: no circle, and no chain of more than five.
+/// Random edges between a few sets, against the rule itself: no circle, and no chain of more than
+/// five.
 #[test]
 fn random_graphs_are_judged_by_the_rule() {
     const SETS: usize = 9;
@@ -46,13 +48,8 @@ fn random_graphs_are_judged_by_the_rule() {
         let next = |to: usize| if steps > SETS { steps } else { longest(edges, to, steps + 1) };
         (0..SETS).filter(|to| edges[from][*to]).map(next).max().unwrap_or(steps)
     }
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut below = move |n: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random >> 11) as usize % n
-    };
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut below = move |n: usize| random.usize(..n);
     for round in 0..400 {
         let engine = Engine::new();
         let sets: Vec<_> = (0..SETS).map(|_| set(&engine)).collect();
@@ -72,7 +69,11 @@ fn random_graphs_are_judged_by_the_rule() {
             let allowed = (0..SETS).all(|from| longest(&edges, from, 0) <= 4);
             edges[outer][inner] = allowed;
             let expected = if allowed { Ok(()) } else { Err(Error::Loop) };
-            assert_eq!(sets[outer].add(inner as i32, &sets[inner], IN), expected, "round {round}, step {step}");
+            assert_eq!(
+                sets[outer].add(inner as i32, &sets[inner], IN),
+                expected,
+                "round {round}, step {step}"
+            );
         }
     }
 }

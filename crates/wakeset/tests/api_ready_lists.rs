@@ -1,18 +1,18 @@
-//! All three ready lists are right; only the default also keeps the promise that a stopped waker stops nobody.
+//! All three ready lists are right; only the default also keeps the promise that a stopped waker
+//! stops nobody.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use wakeset::{
-    Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, LockFree, ReadyList, RwLock, SpinLock,
-    Timeout,
+    Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, ReadyList, Timeout,
 };
 
 /// The same tests for each list.
 macro_rules! for_each_list {
     ($($name:ident),+ $(,)?) => {
-        mod lock_free { $(#[test] fn $name() { super::$name::<super::LockFree>(); })+ }
-        mod spin_lock { $(#[test] fn $name() { super::$name::<super::SpinLock>(); })+ }
-        mod rw_lock { $(#[test] fn $name() { super::$name::<super::RwLock>(); })+ }
+        mod lock_free { $(#[test] fn $name() { super::$name(super::ReadyList::LockFree); })+ }
+        mod spin_lock { $(#[test] fn $name() { super::$name(super::ReadyList::Spinlock); })+ }
+        mod rw_lock { $(#[test] fn $name() { super::$name(super::ReadyList::Rwlock); })+ }
     };
 }
 
@@ -28,21 +28,21 @@ fn counters(engine: &Engine, n: usize) -> Vec<Description<Counter>> {
     (0..n).map(|_| Description::new(engine, Counter::new(0, CounterFlags::NONBLOCK))).collect()
 }
 
-fn add_all<R: ReadyList>(set: &EventPoll<R>, counters: &[Description<Counter>], flags: Events) {
+fn add_all(set: &EventPoll, counters: &[Description<Counter>], flags: Events) {
     for (i, counter) in counters.iter().enumerate() {
         set.add(i as i32, counter, Event::new(Events::IN | flags, i as u64)).unwrap();
     }
 }
 
-fn data<R: ReadyList>(set: &EventPoll<R>, room: usize) -> Vec<u64> {
+fn data(set: &EventPoll, room: usize) -> Vec<u64> {
     let mut events = vec![Event::default(); room];
     let n = set.wait(&mut events, Timeout::Now).unwrap();
     events[..n].iter().map(|event| event.data).collect()
 }
 
-fn order_and_rotation<R: ReadyList>() {
+fn order_and_rotation(list: ReadyList) {
     let engine = Engine::new();
-    let set = EventPoll::<R>::with_ready_list(&engine).unwrap();
+    let set = EventPoll::with_ready_list(&engine, list).unwrap();
     let counters = counters(&engine, 5);
     add_all(&set, &counters, Events::empty());
     for i in [4, 2, 0, 1, 3] {
@@ -53,9 +53,9 @@ fn order_and_rotation<R: ReadyList>() {
     assert_eq!(data(&set, 8), [3, 4, 2, 0, 1]);
 }
 
-fn edges_and_oneshots<R: ReadyList>() {
+fn edges_and_oneshots(list: ReadyList) {
     let engine = Engine::new();
-    let set = EventPoll::<R>::with_ready_list(&engine).unwrap();
+    let set = EventPoll::with_ready_list(&engine, list).unwrap();
     let counters = counters(&engine, 2);
     set.add(0, &counters[0], Event::new(Events::IN | Events::ET, 0)).unwrap();
     set.add(1, &counters[1], Event::new(Events::IN | Events::ONESHOT, 1)).unwrap();
@@ -72,11 +72,11 @@ fn edges_and_oneshots<R: ReadyList>() {
     assert_eq!(data(&set, 8), [2]);
 }
 
-fn everything_arrives<R: ReadyList>() {
+fn everything_arrives(list: ReadyList) {
     const WRITES: u64 = 5_000;
     for flags in [Events::empty(), Events::ET] {
         let engine = Engine::new();
-        let set = EventPoll::<R>::with_ready_list(&engine).unwrap();
+        let set = EventPoll::with_ready_list(&engine, list).unwrap();
         let counters = counters(&engine, 8);
         add_all(&set, &counters, flags);
         let sum = AtomicU64::new(0);
@@ -111,10 +111,10 @@ fn everything_arrives<R: ReadyList>() {
     }
 }
 
-fn nested_in_a_default_set<R: ReadyList>() {
+fn nested_in_a_default_set(list: ReadyList) {
     let engine = Engine::new();
     let outer = EventPoll::new(&engine).unwrap();
-    let inner = Description::new(&engine, EventPoll::<R>::with_ready_list(&engine).unwrap());
+    let inner = Description::new(&engine, EventPoll::with_ready_list(&engine, list).unwrap());
     let counters = counters(&engine, 2);
     add_all(&inner, &counters, Events::ET);
     outer.add(0, &inner, Event::new(Events::IN | Events::ET, 9)).unwrap();
@@ -126,9 +126,9 @@ fn nested_in_a_default_set<R: ReadyList>() {
     assert_eq!(data(&inner, 4), [1]);
 }
 
-fn watches_come_and_go_under_traffic<R: ReadyList>() {
+fn watches_come_and_go_under_traffic(list: ReadyList) {
     let engine = Engine::new();
-    let set = EventPoll::<R>::with_ready_list(&engine).unwrap();
+    let set = EventPoll::with_ready_list(&engine, list).unwrap();
     let counters = counters(&engine, 4);
     thread::scope(|scope| {
         for producer in &counters {
@@ -138,7 +138,8 @@ fn watches_come_and_go_under_traffic<R: ReadyList>() {
             for turn in 0..2_000 {
                 let i = turn % 4;
                 let flags = if turn % 3 == 0 { Events::ET } else { Events::empty() };
-                set.add(i, &counters[i as usize], Event::new(Events::IN | flags, i as u64)).unwrap();
+                set.add(i, &counters[i as usize], Event::new(Events::IN | flags, i as u64))
+                    .unwrap();
                 data(&set, 2);
                 set.remove(i, &counters[i as usize]).unwrap();
             }

@@ -3,12 +3,11 @@
 #![allow(missing_docs)]
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use wakeset::{
-    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout, Timer, TimerFlags,
-    TimerSpec, WaitQueue,
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Timeout, Timer,
+    TimerFlags, TimerSpec,
 };
 
 fn open(engine: &Engine) -> Description<Counter> {
@@ -78,8 +77,10 @@ fn a_removal_leaves_the_others_in_line() {
 #[test]
 fn a_change_in_the_ring_is_no_news_outside() {
     let engine = Engine::new();
-    let (outer, inner) =
-        (EventPoll::new(&engine).unwrap(), Description::new(&engine, EventPoll::new(&engine).unwrap()));
+    let (outer, inner) = (
+        EventPoll::new(&engine).unwrap(),
+        Description::new(&engine, EventPoll::new(&engine).unwrap()),
+    );
     let counter = open(&engine);
     inner.make_ring(1).unwrap();
     inner.add(1, &counter, Event::new(Events::OUT, 1)).unwrap();
@@ -93,7 +94,8 @@ fn a_change_in_the_ring_is_no_news_outside() {
     assert_eq!(drain(&inner), [3]);
 }
 
-/// Which Linux has the other way round: there the level went back in line before the other became ready.
+/// Which Linux has the other way round: there the level went back in line before the other became
+/// ready.
 #[test]
 fn what_comes_later_is_behind_levels_taken_since_the_ring_was_filled() {
     let (set, counters) = watching(3, Events::IN);
@@ -174,7 +176,11 @@ fn a_change_reaches_what_lies_in_the_ring() {
         set.modify(1, &counters[1], Event::new(Events::PRI, 10)).unwrap();
         let (mut events, expected) = ([Event::default(); 8], Events::IN | Events::OUT);
         let n = ring.take(&mut events);
-        assert_eq!(events[..2], [Event::new(Events::OUT, 20), Event::new(expected, 30)], "{flags:?}");
+        assert_eq!(
+            events[..2],
+            [Event::new(Events::OUT, 20), Event::new(expected, 30)],
+            "{flags:?}"
+        );
         assert_eq!(n, if flags.is_empty() { 3 } else { 2 }, "{flags:?}");
     }
 }
@@ -272,22 +278,24 @@ fn a_wait_sleeps_until_something_comes_and_no_longer_than_asked() {
     });
 }
 
-/// One random program on two sets of the same counters: one waits, the other takes from its ring, one event or several at a time.
+/// One random program on two sets of the same counters: one waits, the other takes from its ring,
+/// one event or several at a time.
 #[test]
 fn the_ring_gives_what_a_wait_gives() {
     let mut random = Random(std::env::var("WAKESET_SEED").map_or(1, |seed| seed.parse().unwrap()));
     for round in 0..3000 {
         let engine = Engine::new();
         let sets = [EventPoll::new(&engine).unwrap(), EventPoll::new(&engine).unwrap()];
-        // Where levels stand in line differs (they go back at the next refill), so either there are none, and one event is taken at
-        // a time, or each call takes all.
+        // Where levels stand in line differs (they go back at the next refill), so either there are
+        // none, and one event is taken at a time, or each call takes all.
         let all = round % 2 == 0;
         let ring = sets[1].make_ring(64).unwrap();
         let mut counters: Vec<_> = (0..6).map(|_| open(&engine)).collect();
         let mut log = Vec::new();
         for step in 0..60 {
             let i = random.below(6);
-            let flags = [Events::ET, Events::ONESHOT, Events::ET | Events::ONESHOT, Events::empty()];
+            let flags =
+                [Events::ET, Events::ONESHOT, Events::ET | Events::ONESHOT, Events::empty()];
             let flags = flags[random.below(if all { 4 } else { 3 })];
             let bits = [Events::IN, Events::OUT, Events::IN | Events::OUT][random.below(3)];
             let event = Event::new(bits | flags, step);
@@ -300,7 +308,8 @@ fn the_ring_gives_what_a_wait_gives() {
                     assert_eq!(results[0], results[1]);
                 }
                 1 => {
-                    let results = sets.each_ref().map(|set| set.modify(i as i32, &counters[i], event));
+                    let results =
+                        sets.each_ref().map(|set| set.modify(i as i32, &counters[i], event));
                     assert_eq!(results[0], results[1]);
                 }
                 2 => {
@@ -316,7 +325,8 @@ fn the_ring_gives_what_a_wait_gives() {
                         sets[0].wait(&mut events[0][..room], Timeout::Now).unwrap(),
                         ring.wait(&mut events[1][..room], Timeout::Now).unwrap(),
                     ];
-                    let [mut waited, mut taken] = [0, 1].map(|side| events[side][..n[side]].to_vec());
+                    let [mut waited, mut taken] =
+                        [0, 1].map(|side| events[side][..n[side]].to_vec());
                     log.push((90, n[0], waited.first().copied().unwrap_or_default(), n[1]));
                     if all {
                         waited.sort_by_key(|event| event.data);
@@ -340,184 +350,6 @@ impl Random {
     }
 }
 
-/// Several threads take and wait while others write; every unit written is read, of levels, edges and shots.
-#[test]
-fn nothing_is_lost_between_many_threads() {
-    const EACH: u64 = 20_000;
-    for flags in [Events::empty(), Events::ET, Events::ONESHOT] {
-        let (set, counters) = watching(9, Events::IN | flags);
-        let ring = set.make_ring(4).unwrap();
-        let read = AtomicU64::new(0);
-        let stop = open(set.engine());
-        set.add(99, &stop, Event::new(Events::IN, 99)).unwrap();
-        thread::scope(|threads| {
-            for producer in 0..3 {
-                let counters = &counters;
-                threads.spawn(move || {
-                    for i in 0..EACH {
-                        counters[(producer * 3 + i as usize % 3) % 9].write(1).unwrap();
-                    }
-                });
-            }
-            for room in [1, 3, 16] {
-                let (set, counters, stop, read) = (&set, &counters, &stop, &read);
-                threads.spawn(move || {
-                    let mut events = vec![Event::default(); room];
-                    loop {
-                        let n = ring.wait(&mut events, Timeout::Never).unwrap();
-                        for event in &events[..n] {
-                            if event.data == 99 {
-                                return;
-                            }
-                            let i = event.data as usize;
-                            let all = 3 * EACH;
-                            let got = counters[i].read().unwrap_or(0);
-                            if flags == Events::ONESHOT {
-                                set.modify(i as i32, &counters[i], Event::new(Events::IN | flags, event.data)).unwrap();
-                            }
-                            if read.fetch_add(got, Ordering::SeqCst) + got == all {
-                                stop.write(1).unwrap();
-                            }
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(read.load(Ordering::SeqCst), 3 * EACH, "{flags:?}");
-    }
-}
-
-/// A taker that came for the lock while another took all there was found nothing.
-#[test]
-fn a_level_never_looks_like_nothing() {
-    for (watches, room, others) in [(1, 1, 1), (2, 1, 1), (2, 1, 2), (2, 4, 2)] {
-        let (set, _open) = watching(watches, Events::OUT);
-        let ring = set.make_ring(16).unwrap();
-        let look = || {
-            for turn in 0..300_000 {
-                let taken = ring.take(&mut [Event::default(); 4][..room]);
-                assert!(taken > 0, "{watches} watches, room for {room}, {others} others, turn {turn}");
-            }
-        };
-        thread::scope(|threads| {
-            for _ in 0..others {
-                threads.spawn(look);
-            }
-            look();
-        });
-    }
-}
-
-/// Each arming of a shot is reported to one thread only, with that arming's data.
-#[test]
-fn a_shot_is_one_threads() {
-    let shot = Events::IN | Events::ONESHOT;
-    let (set, counters) = watching(1, shot);
-    let ring = set.make_ring(2).unwrap();
-    let (reports, done) = (AtomicU64::new(0), AtomicBool::new(false));
-    counters[0].write(1).unwrap();
-    thread::scope(|threads| {
-        for _ in 0..3 {
-            threads.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    if let Some(event) = ring.pop() {
-                        let turn = reports.fetch_add(1, Ordering::SeqCst);
-                        assert_eq!(event.data, turn, "reported twice, or late");
-                        if turn == 50_000 {
-                            done.store(true, Ordering::Relaxed);
-                            return;
-                        }
-                        set.modify(0, &counters[0], Event::new(shot, turn + 1)).unwrap();
-                    }
-                }
-            });
-        }
-    });
-}
-
-/// A source of which a poll after its end would be noticed.
-struct Mortal {
-    alive: AtomicBool,
-    queue: WaitQueue,
-}
-
-impl Source for Mortal {
-    fn poll(&self) -> Events {
-        for _ in 0..20 {
-            assert!(self.alive.load(Ordering::SeqCst), "polled after its end");
-            std::hint::spin_loop();
-        }
-        Events::IN
-    }
-    fn wait_queue(&self) -> &WaitQueue {
-        &self.queue
-    }
-}
-
-/// The memory of these stays, so that a late poll is noticed and does no harm.
-#[test]
-fn no_source_is_polled_once_its_watch_is_removed_or_it_is_closed() {
-    let engine = Engine::new();
-    let set = EventPoll::new(&engine).unwrap();
-    let ring = set.make_ring(4).unwrap();
-    let sources: Vec<_> = (0..3).map(|_| Mortal { alive: AtomicBool::new(false), queue: WaitQueue::new() }).collect();
-    let done = AtomicBool::new(false);
-    thread::scope(|threads| {
-        for _ in 0..2 {
-            threads.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    ring.take(&mut [Event::default(); 2]);
-                }
-            });
-        }
-        for turn in 0..30_000 {
-            let source = &sources[turn % 3];
-            source.alive.store(true, Ordering::SeqCst);
-            let flags = [Events::empty(), Events::ET, Events::ONESHOT][turn / 3 % 3];
-            // SAFETY: the source stays, and its watch is removed.
-            unsafe { set.add_source(1, source, Event::new(Events::IN | flags, 1)) }.unwrap();
-            set.remove_source(1, std::ptr::from_ref(source).cast()).unwrap();
-            source.alive.store(false, Ordering::SeqCst);
-        }
-        done.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(ring.pop(), None);
-}
-
-/// Numbers and memory are used again all the time; no event comes out under a number whose removal had returned.
-#[test]
-fn no_event_of_a_removed_watch_comes_out() {
-    let engine = Engine::new();
-    let set = EventPoll::new(&engine).unwrap();
-    let ring = set.make_ring(4).unwrap();
-    let removed = AtomicU64::new(0);
-    let done = AtomicBool::new(false);
-    thread::scope(|threads| {
-        for _ in 0..2 {
-            threads.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    let before = removed.load(Ordering::SeqCst);
-                    if let Some(event) = ring.pop() {
-                        assert!(event.data > before, "{} after {before} had gone", event.data);
-                    }
-                }
-            });
-        }
-        for life in 1..20_000 {
-            let counter = open(&engine);
-            counter.write(1).unwrap();
-            let flags = [Events::empty(), Events::ET, Events::ONESHOT][life as usize % 3];
-            set.add(7, &counter, Event::new(Events::IN | flags, life)).unwrap();
-            match life % 2 {
-                0 => set.remove(7, &counter).unwrap(),
-                _ => drop(counter),
-            }
-            removed.store(life, Ordering::SeqCst);
-        }
-        done.store(true, Ordering::Relaxed);
-    });
-}
-
 #[test]
 fn rings_go_with_their_sets() {
     let engine = Engine::new();
@@ -534,8 +366,8 @@ fn rings_go_with_their_sets() {
     assert_eq!(seen.len(), 100);
 }
 
-/// What is found not to be ready as it is taken from the ring comes up when its time comes: nobody else heard of that time, because the watch
-/// was on its way.
+/// What is found not to be ready as it is taken from the ring comes up when its time comes: nobody
+/// else heard of that time, because the watch was on its way.
 #[test]
 fn a_timer_set_again_while_it_is_in_the_ring_comes_up() -> Result<(), Error> {
     for flags in [Events::empty(), Events::ET, Events::ONESHOT] {
@@ -552,7 +384,11 @@ fn a_timer_set_again_while_it_is_in_the_ring_comes_up() -> Result<(), Error> {
         timer.set(TimerSpec { value: Duration::from_millis(30), interval: Duration::ZERO })?;
         assert_eq!(ring.pop(), None, "{flags:?}");
         let mut events = [Event::default(); 4];
-        assert_eq!(ring.wait(&mut events, Timeout::After(Duration::from_secs(20))), Ok(1), "{flags:?}");
+        assert_eq!(
+            ring.wait(&mut events, Timeout::After(Duration::from_secs(20))),
+            Ok(1),
+            "{flags:?}"
+        );
         assert_eq!((events[0], timer.read()), (Event::new(Events::IN, 2), Ok(1)));
     }
     Ok(())

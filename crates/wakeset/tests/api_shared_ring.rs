@@ -1,7 +1,9 @@
-//! The ring in shared memory, both sides in this process; and what a hostile side can do to the other.
+//! The ring in shared memory, both sides in this process; and what a hostile side can do to the
+//! other.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(missing_docs)]
 
+use fastrand::Rng;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -9,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use wakeset::{
-    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, RingReader, RingWriter, Timeout,
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, RingReader,
+    RingWriter, Timeout,
 };
 
 const MILLISECOND: Timeout = Timeout::After(Duration::from_millis(1));
@@ -18,7 +21,9 @@ const MILLISECOND: Timeout = Timeout::After(Duration::from_millis(1));
 fn watching(n: usize, events: Events) -> (EventPoll, Vec<Description<Counter>>) {
     let engine = Engine::new();
     let set = EventPoll::new(&engine).unwrap();
-    let counters: Vec<_> = (0..n).map(|_| Description::new(&engine, Counter::new(0, CounterFlags::NONBLOCK))).collect();
+    let counters: Vec<_> = (0..n)
+        .map(|_| Description::new(&engine, Counter::new(0, CounterFlags::NONBLOCK)))
+        .collect();
     for (i, counter) in counters.iter().enumerate() {
         set.add(i as i32, counter, Event::new(events, i as u64)).unwrap();
     }
@@ -52,7 +57,8 @@ fn words(writer: &RingWriter<'_>) -> &'static [AtomicU32] {
     // SAFETY: a new mapping, which stays.
     unsafe {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        let memory = mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file(writer), 0).unwrap();
+        let memory =
+            mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file(writer), 0).unwrap();
         std::slice::from_raw_parts(memory.cast(), length / 4)
     }
 }
@@ -81,7 +87,8 @@ fn levels_come_again_when_they_have_been_taken_and_still_hold() {
     assert_eq!((writer.pump(), drain(&mut reader)), (Ok(0), vec![]));
 }
 
-/// A level that no longer held as its slot was taken: it is on the list, as far as a wake can see, and nobody has it.
+/// A level that no longer held as its slot was taken: it is on the list, as far as a wake can see,
+/// and nobody has it.
 #[test]
 fn a_level_that_was_gone_for_a_moment_is_not_forgotten() {
     let (set, counters) = watching(2, Events::IN);
@@ -169,19 +176,23 @@ fn levels_keep_coming_however_many_are_taken_at_once() {
     let mut writer = RingWriter::new(&set, 4).unwrap();
     let mut reader = open(&writer);
     let words = words(&writer);
-    let (mut random, mut seen) = (Random(1), [0; 10]);
+    let (mut random, mut seen) = (Rng::with_seed(1), [0; 10]);
     for turn in 0..10_000 {
         let mut events = [Event::default(); 5];
-        let n = reader.take(&mut events[..random.next() as usize % 6]).unwrap();
+        let n = reader.take(&mut events[..random.u64(..) as usize % 6]).unwrap();
         for event in &events[..n] {
             seen[event.data as usize] += 1;
         }
-        if random.next().is_multiple_of(2) {
+        if random.bool() {
             writer.pump().unwrap();
         } else {
             writer.pump_waiting(MILLISECOND).unwrap();
         }
-        assert_ne!(words[TAIL].load(Ordering::SeqCst), words[HEAD].load(Ordering::SeqCst), "turn {turn}: {seen:?}");
+        assert_ne!(
+            words[TAIL].load(Ordering::SeqCst),
+            words[HEAD].load(Ordering::SeqCst),
+            "turn {turn}: {seen:?}"
+        );
     }
     assert!(seen.iter().max().unwrap() - seen.iter().min().unwrap() <= 4, "{seen:?}");
 }
@@ -194,7 +205,8 @@ fn what_is_ready_before_there_is_a_ring_is_written() {
     assert_eq!(drain(&mut open(&writer)), [0, 1, 2]);
 }
 
-/// Both sides sleep whenever they have nothing to do; all that is written is read, and a lost wake-up would end in time.
+/// Both sides sleep whenever they have nothing to do; all that is written is read, and a lost
+/// wake-up would end in time.
 #[test]
 fn nothing_is_lost_and_nobody_sleeps_on() {
     const ALL: u64 = 30_000;
@@ -289,7 +301,11 @@ fn an_index_that_cannot_be_ends_the_flow() {
     }
     for tail in [5, 6, 1000, u32::MAX] {
         words[TAIL].store(tail, Ordering::SeqCst);
-        assert_eq!(reader.take(&mut [Event::default(); 8]), Err(Error::BrokenPeer), "{tail} written");
+        assert_eq!(
+            reader.take(&mut [Event::default(); 8]),
+            Err(Error::BrokenPeer),
+            "{tail} written"
+        );
         assert_eq!(reader.wait(&mut [Event::default(); 8], Timeout::Never), Err(Error::BrokenPeer));
     }
     // What is the set's own goes on.
@@ -299,13 +315,13 @@ fn an_index_that_cannot_be_ends_the_flow() {
     assert_eq!(events[0], Event::new(Events::IN, 1));
 }
 
-/// Somebody writes all over the memory, whatever the rules: no call of either side panics, hangs, or gives more than fits, and
-/// the set is as good as before.
+/// Somebody writes all over the memory, whatever the rules: no call of either side panics, hangs,
+/// or gives more than fits, and the set is as good as before.
 #[test]
 fn scribbling_on_the_memory_harms_nobody() {
     let rounds = std::env::var("WAKESET_FUZZ_ROUNDS").map_or(30, |rounds| rounds.parse().unwrap());
     let seed = std::env::var("WAKESET_SEED").map_or(1, |seed| seed.parse().unwrap());
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     for round in 0..rounds {
         let flags = [Events::empty(), Events::ET, Events::ONESHOT][round % 3];
         let (set, counters) = watching(8, Events::IN | flags);
@@ -313,22 +329,22 @@ fn scribbling_on_the_memory_harms_nobody() {
         let mut reader = open(&writer);
         let words = words(&writer);
         let over = AtomicBool::new(false);
-        let mut scribbler = Random(random.next());
-        let mut writes = Random(random.next());
+        let mut scribbler = Rng::with_seed(random.u64(..));
+        let mut writes = Rng::with_seed(random.u64(..));
         thread::scope(|threads| {
             threads.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    let word = match scribbler.next() % 4 {
+                    let word = match scribbler.u64(..) % 4 {
                         // Mostly what matters.
-                        0 => TAIL + scribbler.next() as usize % 2,
-                        1 => HEAD + scribbler.next() as usize % 2,
-                        _ => scribbler.next() as usize % words.len(),
+                        0 => TAIL + scribbler.u64(..) as usize % 2,
+                        1 => HEAD + scribbler.u64(..) as usize % 2,
+                        _ => scribbler.u64(..) as usize % words.len(),
                     };
-                    let value = match scribbler.next() % 4 {
-                        0 => scribbler.next() as u32,
+                    let value = match scribbler.u64(..) % 4 {
+                        0 => scribbler.u64(..) as u32,
                         1 => words[word].load(Ordering::Relaxed).wrapping_add(1),
                         2 => words[word].load(Ordering::Relaxed).wrapping_sub(1),
-                        _ => scribbler.next() as u32 % 8,
+                        _ => scribbler.u64(..) as u32 % 8,
                     };
                     words[word].store(value, Ordering::Relaxed);
                 }
@@ -347,10 +363,15 @@ fn scribbling_on_the_memory_harms_nobody() {
                 }
             });
             for i in 0..300 {
-                let counter = writes.next() as usize % 8;
+                let counter = writes.u64(..) as usize % 8;
                 counters[counter].write(1).unwrap();
                 if flags == Events::ONESHOT {
-                    set.modify(counter as i32, &counters[counter], Event::new(Events::IN | flags, 1)).unwrap();
+                    set.modify(
+                        counter as i32,
+                        &counters[counter],
+                        Event::new(Events::IN | flags, 1),
+                    )
+                    .unwrap();
                 }
                 let written = match i % 8 {
                     0 => writer.pump_waiting(MILLISECOND),
@@ -374,14 +395,5 @@ fn scribbling_on_the_memory_harms_nobody() {
         let mut seen: Vec<_> = events[..n].iter().map(|event| event.data).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..8).collect::<Vec<_>>());
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 ^ (self.0 >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
     }
 }

@@ -121,7 +121,9 @@ fn all_that_holds_is_reported_in_one_event() {
 #[test]
 fn flags_are_never_reported() {
     let w = world();
-    for flags in [Events::ET, Events::ONESHOT, Events::WAKEUP, Events::ET | Events::ONESHOT | Events::WAKEUP] {
+    for flags in
+        [Events::ET, Events::ONESHOT, Events::WAKEUP, Events::ET | Events::ONESHOT | Events::WAKEUP]
+    {
         w.watch(Events::IN | flags);
         w.becomes(Events::IN | Events::FLAGS);
         assert_eq!(w.ready(), Events::IN);

@@ -1,13 +1,13 @@
-//! The timer, alone and in sets. Time here is real: what must not be early is checked exactly, what must not be late only by
-//! arriving at all.
+//! The timer, alone and in sets. Time here is real: what must not be early is checked exactly, what
+//! must not be late only by arriving at all.
 #![allow(missing_docs)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use wakeset::{
-    Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout, Timer,
-    TimerFlags, TimerSpec,
+    Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events, Source,
+    Timeout, Timer, TimerFlags, TimerSpec,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -214,14 +214,21 @@ fn a_timer_in_an_inner_set_ends_a_wait_outside() -> Result<(), Error> {
         // The first one is still to be read: another edge comes all the same.
         assert_eq!(wait(&sets[2], Timeout::Never), [20]);
         assert!(begun.elapsed() >= 10 * MS);
-        assert_eq!(wait(&sets[0], Timeout::Now), if edge.is_empty() { vec![2] } else { vec![1, 2] });
+        assert_eq!(
+            wait(&sets[0], Timeout::Now),
+            if edge.is_empty() { vec![2] } else { vec![1, 2] }
+        );
         // Set while it is on the inner set's list, behind something that holds.
         let counter = Description::new(&engine, Counter::new(1, CounterFlags::empty()));
         sets[0].add(3, &counter, Event::new(Events::IN, 3))?;
         if !edge.is_empty() {
             assert_eq!(wait(&sets[2], Timeout::Never), [20], "the counter");
             late.set(after(3 * MS))?;
-            assert_eq!(wait(&sets[2], Timeout::After(MS)), [20], "a change inside is an edge outside");
+            assert_eq!(
+                wait(&sets[2], Timeout::After(MS)),
+                [20],
+                "a change inside is an edge outside"
+            );
             assert_eq!(wait(&sets[2], Timeout::Never), [20]);
         }
     }
@@ -279,7 +286,8 @@ fn when_one_waiter_leaves_another_minds_the_time() -> Result<(), Error> {
             // Whoever left early may have taken one.
             for taken in &early {
                 let timer = &timers[*taken as usize];
-                set.modify(*taken as i32, timer, Event::new(Events::IN | Events::ONESHOT, *taken)).unwrap();
+                set.modify(*taken as i32, timer, Event::new(Events::IN | Events::ONESHOT, *taken))
+                    .unwrap();
             }
             waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect()
         });
@@ -289,8 +297,8 @@ fn when_one_waiter_leaves_another_minds_the_time() -> Result<(), Error> {
     Ok(())
 }
 
-/// Threads set timers, now earlier and now later, while others wait, take and set them again: each comes up, and none before its
-/// time.
+/// Threads set timers, now earlier and now later, while others wait, take and set them again: each
+/// comes up, and none before its time.
 #[test]
 fn no_expiration_is_lost_or_early() -> Result<(), Error> {
     const TIMERS: usize = 32;
@@ -317,7 +325,12 @@ fn no_expiration_is_lost_or_early() -> Result<(), Error> {
                             let data = data as usize;
                             let at = due[data].load(Ordering::SeqCst);
                             if timers[data].read().is_ok() {
-                                assert!(at <= now() || at == 0 || due[data].load(Ordering::SeqCst) != at, "early");
+                                assert!(
+                                    at <= now()
+                                        || at == 0
+                                        || due[data].load(Ordering::SeqCst) != at,
+                                    "early"
+                                );
                                 taken.fetch_add(1, Ordering::Relaxed);
                                 due[data].store(0, Ordering::SeqCst);
                             }
@@ -327,11 +340,10 @@ fn no_expiration_is_lost_or_early() -> Result<(), Error> {
                 });
             }
         }
-        let mut random = 1_u64;
+        let mut random = fastrand::Rng::with_seed(1);
         let begun = Instant::now();
         while begun.elapsed() < 300 * MS {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (which, micros) = ((random >> 33) as usize % TIMERS, (random >> 40) % 3000);
+            let (which, micros) = (random.usize(..TIMERS), random.u64(..3000));
             due[which].store(0, Ordering::SeqCst);
             let at = boot() + Duration::from_micros(micros);
             timers[which].set_at(at, ONCE).unwrap();
@@ -342,7 +354,10 @@ fn no_expiration_is_lost_or_early() -> Result<(), Error> {
             timer.set(after(3 * MS)).unwrap();
         }
         let patience = Instant::now();
-        while timers.iter().any(|timer| timer.get().unwrap().value > ONCE || !timer.poll().is_empty()) {
+        while timers
+            .iter()
+            .any(|timer| timer.get().unwrap().value > ONCE || !timer.poll().is_empty())
+        {
             assert!(patience.elapsed() < Duration::from_secs(20), "an expiration was lost");
             thread::sleep(MS);
         }

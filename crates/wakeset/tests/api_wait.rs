@@ -2,7 +2,9 @@
 
 use std::thread;
 use std::time::{Duration, Instant};
-use wakeset::{Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events, Timeout};
+use wakeset::{
+    Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events, Timeout,
+};
 
 struct World {
     engine: Engine,
@@ -109,10 +111,16 @@ fn timeouts_are_made_from_what_the_calls_take() {
     assert_eq!(Timeout::from_millis(-1), Timeout::Never);
     assert_eq!(Timeout::from_millis(i32::MIN), Timeout::Never);
     assert_eq!(Timeout::from_millis(3), Timeout::After(Duration::from_millis(3)));
-    assert_eq!(Timeout::from_millis(i32::MAX), Timeout::After(Duration::from_millis(2_147_483_647)));
+    assert_eq!(
+        Timeout::from_millis(i32::MAX),
+        Timeout::After(Duration::from_millis(2_147_483_647))
+    );
     assert_eq!(Timeout::from(None), Timeout::Never);
     assert_eq!(Timeout::from(Some(Duration::ZERO)), Timeout::Now);
-    assert_eq!(Timeout::from(Some(Duration::from_nanos(1))), Timeout::After(Duration::from_nanos(1)));
+    assert_eq!(
+        Timeout::from(Some(Duration::from_nanos(1))),
+        Timeout::After(Duration::from_nanos(1))
+    );
 }
 
 #[test]

@@ -1,12 +1,14 @@
-//! Memory that runs out: each call is made again and again, with no allocation granted, then one, then two, until it needs no more. What
-//! is refused says ENOMEM and changes nothing; it works once there is memory; nothing leaks. What gives things back, reports or wakes
-//! needs no memory at all.
+//! Memory that runs out: each call is made again and again, with no allocation granted, then one,
+//! then two, until it needs no more. What is refused says ENOMEM and changes nothing; it works once
+//! there is memory; nothing leaks. What gives things back, reports or wakes needs no memory at all.
 
 #![cfg(not(any(loom, shuttle)))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use wakeset::{Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Timeout};
+use wakeset::{
+    Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Timeout,
+};
 
 /// The system's allocator, which can be told to refuse one thread. Counts what that thread has out.
 struct Rationed;
@@ -67,8 +69,9 @@ fn without_leak(what: &str, f: impl FnOnce()) {
     assert_eq!(LIVE.get(), before, "{what} leaks");
 }
 
-/// Makes `call` in a fresh world with memory for 0, 1, 2… allocations until it needs no more. `unchanged` looks at the world after
-/// each refusal; then the same call has to succeed, and `done` looks.
+/// Makes `call` in a fresh world with memory for 0, 1, 2… allocations until it needs no more.
+/// `unchanged` looks at the world after each refusal; then the same call has to succeed, and `done`
+/// looks.
 #[track_caller]
 fn exhaust<W>(
     what: &str,
@@ -141,7 +144,8 @@ impl Watched {
 
 #[test]
 fn an_engine() {
-    let needs = exhaust("Engine::try_new", || (), |()| Engine::try_new().map(drop), |()| {}, |()| {});
+    let needs =
+        exhaust("Engine::try_new", || (), |()| Engine::try_new().map(drop), |()| {}, |()| {});
     assert_eq!(needs, 1);
     assert_eq!(rationed(0, || Engine::try_with_watch_limit(5).err()).0, Some(Error::NoMemory));
 }
@@ -162,7 +166,13 @@ fn a_description() {
 
 #[test]
 fn a_set() {
-    let needs = exhaust("EventPoll::new", Engine::new, |engine| EventPoll::new(engine).map(drop), |_| {}, |_| {});
+    let needs = exhaust(
+        "EventPoll::new",
+        Engine::new,
+        |engine| EventPoll::new(engine).map(drop),
+        |_| {},
+        |_| {},
+    );
     assert!(needs > 0);
 }
 
@@ -206,9 +216,11 @@ fn an_add_to_a_source_with_many_watches() {
     for watchers in 0..40 {
         let world = || {
             let world = Watched::new(4);
-            let sets: Vec<_> = (0..watchers).map(|_| EventPoll::new(&world.engine).unwrap()).collect();
+            let sets: Vec<_> =
+                (0..watchers).map(|_| EventPoll::new(&world.engine).unwrap()).collect();
             for (i, set) in sets.iter().enumerate() {
-                set.add(7, &world.counters[1], Event::new(Events::IN | Events::ET, i as u64)).unwrap();
+                set.add(7, &world.counters[1], Event::new(Events::IN | Events::ET, i as u64))
+                    .unwrap();
             }
             // So that the watch itself needs no memory.
             world.set.add(50, &world.counters[2], Event::new(Events::IN, 0)).unwrap();
@@ -224,7 +236,11 @@ fn an_add_to_a_source_with_many_watches() {
                 world.counters[1].write(1).unwrap();
                 for (i, set) in sets.iter().enumerate() {
                     let mut events = [Event::default(); 2];
-                    assert_eq!(set.wait(&mut events, Timeout::Now), Ok(1), "a watch that was there is lost");
+                    assert_eq!(
+                        set.wait(&mut events, Timeout::Now),
+                        Ok(1),
+                        "a watch that was there is lost"
+                    );
                     assert_eq!(events[0].data, i as u64);
                 }
                 // Not by the watch that was refused.
@@ -256,7 +272,8 @@ impl Nested {
         let engine = Engine::new();
         let set = || EventPoll::new(&engine).unwrap();
         let open = || Description::new(&engine, set());
-        let (top, outer, inner, bottom) = ([set(), set(), set()], open(), open(), [open(), open(), open()]);
+        let (top, outer, inner, bottom) =
+            ([set(), set(), set()], open(), open(), [open(), open(), open()]);
         let leaf = counter(&engine, 0);
         for set in &top {
             set.add(1, &outer, Event::new(Events::IN, 1)).unwrap();
@@ -272,7 +289,10 @@ impl Nested {
     fn reaches_the_top(&self, reaches: bool) {
         self.leaf.write(1).unwrap();
         for set in &self.top {
-            assert_eq!(set.wait(&mut [Event::default(); 4], Timeout::Now), Ok(usize::from(reaches)));
+            assert_eq!(
+                set.wait(&mut [Event::default(); 4], Timeout::Now),
+                Ok(usize::from(reaches))
+            );
         }
         assert_eq!(self.inner.wait(&mut [Event::default(); 4], Timeout::Now), Ok(3));
         assert_eq!(self.leaf.read(), Ok(1));
@@ -329,7 +349,9 @@ fn what_needs_no_memory() {
         }
         let Watched { set, mut counters, .. } = world;
         let mut events = vec![Event::default(); 300];
-        without_memory("modify", || set.modify(5, &counters[5], Event::new(Events::IN | Events::ET, 5)).unwrap());
+        without_memory("modify", || {
+            set.modify(5, &counters[5], Event::new(Events::IN | Events::ET, 5)).unwrap()
+        });
         without_memory("write", || counters.iter().for_each(|counter| counter.write(1).unwrap()));
         assert_eq!(without_memory("wait", || set.wait(&mut events, Timeout::Now)), Ok(200));
         without_memory("read", || assert!(counters.iter().all(|counter| counter.read().is_ok())));

@@ -37,7 +37,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Bytes that stay allocated by what `f` makes, and the most there were on the way; its result is kept alive.
+/// Bytes that stay allocated by what `f` makes, and the most there were on the way; its result is
+/// kept alive.
 fn measure<T>(f: impl FnOnce() -> T) -> (T, usize, usize) {
     let before = HEAP.live.load(Relaxed);
     HEAP.peak.store(before, Relaxed);

@@ -1,6 +1,7 @@
-//! Everything at once on real threads, for ThreadSanitizer (`ci/sanitizers`): each access of one thread to what another has written must be
-//! ordered by the engine's own locks and atomics. Threads are joined one by one and share nothing but the engine: channels,
-//! scopes and `Arc` of a standard library that was not built for the sanitizer look like races to it.
+//! Everything at once on real threads, for ThreadSanitizer (`ci/sanitizers`): each access of one
+//! thread to what another has written must be ordered by the engine's own locks and atomics.
+//! Threads are joined one by one and share nothing but the engine: channels, scopes and `Arc` of a
+//! standard library that was not built for the sanitizer look like races to it.
 //!
 //! Without the sanitizer these tests still check that each event arrives.
 
@@ -9,16 +10,20 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use wakeset::{Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, ReadyList, Timeout};
+use wakeset::{
+    Counter, CounterFlags, Description, Engine, Event, EventPoll, Events, ReadyList, Timeout,
+};
 
 const WRITES: u64 = 2_000;
 
-/// What outlives all threads of a test. It is known here to the end, so it is no leak to LeakSanitizer.
+/// What outlives all threads of a test. It is known here to the end, so it is no leak to
+/// LeakSanitizer.
 fn forever<T>(value: T) -> &'static T {
     static KEPT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let value = Box::leak(Box::new(value));
-    KEPT[NEXT.fetch_add(1, Ordering::SeqCst)].store(std::ptr::from_ref(value).expose_provenance(), Ordering::SeqCst);
+    KEPT[NEXT.fetch_add(1, Ordering::SeqCst)]
+        .store(std::ptr::from_ref(value).expose_provenance(), Ordering::SeqCst);
     value
 }
 
@@ -33,8 +38,8 @@ fn join(threads: Vec<JoinHandle<()>>) {
 }
 
 /// Takes what the sources hold until there are `all` units.
-fn take_all<R: ReadyList>(
-    set: &'static EventPoll<R>,
+fn take_all(
+    set: &'static EventPoll,
     sources: &'static [Description<Counter>],
     taken: &'static AtomicU64,
     all: u64,
@@ -42,7 +47,8 @@ fn take_all<R: ReadyList>(
     thread::spawn(move || {
         let mut events = [Event::default(); 2];
         while taken.load(Ordering::SeqCst) < all {
-            let n = set.wait(&mut events, Timeout::After(Duration::from_millis(20))).expect("a wait");
+            let n =
+                set.wait(&mut events, Timeout::After(Duration::from_millis(20))).expect("a wait");
             for event in &events[..n] {
                 while let Ok(units) = sources[event.data as usize].read() {
                     taken.fetch_add(units, Ordering::SeqCst);
@@ -56,9 +62,9 @@ fn write_all(source: &'static Description<Counter>) -> JoinHandle<()> {
     thread::spawn(move || (0..WRITES).for_each(|_| source.write(1).expect("room")))
 }
 
-fn producers_and_waiters<R: ReadyList>() {
+fn producers_and_waiters(list: ReadyList) {
     let engine = Engine::new().leak();
-    let set = forever(EventPoll::<R>::with_ready_list(&engine).expect("memory"));
+    let set = forever(EventPoll::with_ready_list(&engine, list).expect("memory"));
     let sources: &[_] = forever([counter(&engine), counter(&engine), counter(&engine)]);
     for (i, source) in (0..).zip(sources) {
         let how = [Events::IN, Events::IN | Events::ET, Events::IN][i as usize];
@@ -74,17 +80,17 @@ fn producers_and_waiters<R: ReadyList>() {
 
 #[test]
 fn producers_and_waiters_lock_free() {
-    producers_and_waiters::<wakeset::LockFree>();
+    producers_and_waiters(ReadyList::LockFree);
 }
 
 #[test]
 fn producers_and_waiters_spin_lock() {
-    producers_and_waiters::<wakeset::SpinLock>();
+    producers_and_waiters(ReadyList::Spinlock);
 }
 
 #[test]
 fn producers_and_waiters_rw_lock() {
-    producers_and_waiters::<wakeset::RwLock>();
+    producers_and_waiters(ReadyList::Rwlock);
 }
 
 /// The interest list changes under producers and waiters.
@@ -108,7 +114,8 @@ fn changes_under_load() {
                     set.add(i, source, event).expect("an add");
                 }
                 2 => {
-                    set.modify(i, source, Event::new(Events::IN | Events::ONESHOT, i as u64)).expect("a change");
+                    set.modify(i, source, Event::new(Events::IN | Events::ONESHOT, i as u64))
+                        .expect("a change");
                     set.modify(i, source, event).expect("a change");
                 }
                 _ => {
@@ -125,7 +132,8 @@ fn changes_under_load() {
     assert_eq!(taken.load(Ordering::SeqCst), 3 * WRITES);
 }
 
-/// Sources and sets come and go while they are woken, their memory goes from one to the next, and so does that of an engine that ends.
+/// Sources and sets come and go while they are woken, their memory goes from one to the next, and
+/// so does that of an engine that ends.
 #[test]
 fn lives_and_deaths() {
     static STOP: AtomicBool = AtomicBool::new(false);
@@ -136,7 +144,8 @@ fn lives_and_deaths() {
         let waited_for = set.clone();
         let waiter = thread::spawn(move || {
             while !STOP.load(Ordering::SeqCst) {
-                let _ = waited_for.wait(&mut [Event::default(); 3], Timeout::After(Duration::from_millis(5)));
+                let _ = waited_for
+                    .wait(&mut [Event::default(); 3], Timeout::After(Duration::from_millis(5)));
             }
         });
         let threads: Vec<_> = (0..3)
@@ -146,8 +155,10 @@ fn lives_and_deaths() {
                     for round in 0..60 {
                         let source = counter(&engine);
                         let own = EventPoll::new(&engine).expect("memory");
-                        set.add(first * 1000 + round, &source, Event::new(Events::IN, 1)).expect("an add");
-                        own.add(1, &source, Event::new(Events::IN | Events::ET, 1)).expect("an add");
+                        set.add(first * 1000 + round, &source, Event::new(Events::IN, 1))
+                            .expect("an add");
+                        own.add(1, &source, Event::new(Events::IN | Events::ET, 1))
+                            .expect("an add");
                         let twin = source.clone();
                         let writer = thread::spawn(move || twin.write(1).expect("room"));
                         source.write(1).expect("room");
@@ -186,7 +197,10 @@ fn nested_sets() {
                 outer.wait(&mut events, Timeout::After(Duration::from_millis(20))).expect("a wait");
                 let n = inner.wait(&mut events, Timeout::Now).expect("a wait");
                 for event in &events[..n] {
-                    taken.fetch_add(sources[event.data as usize].read().unwrap_or(0), Ordering::SeqCst);
+                    taken.fetch_add(
+                        sources[event.data as usize].read().unwrap_or(0),
+                        Ordering::SeqCst,
+                    );
                 }
             }
         })
@@ -200,8 +214,9 @@ fn nested_sets() {
 fn blocking_counters() {
     let counter = forever(Counter::new(0, CounterFlags::empty()));
     let taken = forever(AtomicU64::new(0));
-    let mut threads: Vec<_> =
-        (0..2).map(|_| thread::spawn(move || (0..WRITES).for_each(|_| counter.write(1).expect("room")))).collect();
+    let mut threads: Vec<_> = (0..2)
+        .map(|_| thread::spawn(move || (0..WRITES).for_each(|_| counter.write(1).expect("room"))))
+        .collect();
     let readers: Vec<_> = (0..2)
         .map(|_| {
             thread::spawn(move || {

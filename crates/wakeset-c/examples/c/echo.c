@@ -1,4 +1,5 @@
-/* An echo server on a unix socket, and a client that talks to it: descriptors of the kernel's in a set, and an eventfd that ends the server.
+/* An echo server on a unix socket, and a client that talks to it: descriptors of the kernel's in a
+ * set, and an eventfd that ends the server.
  *
  *     cc echo.c $(pkg-config --cflags --libs wakeset) -pthread && ./a.out */
 #define _GNU_SOURCE

@@ -41,7 +41,8 @@ int main(int argc, char **argv)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (listener < 0 || bind(listener, (struct sockaddr *)&address, len) != 0 || listen(listener, 128) != 0 ||
+    if (listener < 0 || bind(listener, (struct sockaddr *)&address, len) != 0 ||
+        listen(listener, 128) != 0 ||
         getsockname(listener, (struct sockaddr *)&address, &len) != 0) {
         perror("listener");
         return 1;
@@ -55,7 +56,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < CONNECTIONS; i++) {
         unsigned char number;
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (connect(fd, (struct sockaddr *)&address, len) != 0 || read(fd, &number, 1) != 1 || number >= WORKERS) {
+        if (connect(fd, (struct sockaddr *)&address, len) != 0 || read(fd, &number, 1) != 1 ||
+            number >= WORKERS) {
             perror("connection");
             break;
         }

@@ -1,5 +1,6 @@
-/* A set's events in another process: threads of the producer count into memory that both processes have, and signal it by eventfds in a set; the
- * consumer takes the set's events from a ring whose descriptor came over a socket. While there is something to take neither makes a system call.
+/* A set's events in another process: threads of the producer count into memory that both processes
+ * have, and signal it by eventfds in a set; the consumer takes the set's events from a ring whose
+ * descriptor came over a socket. While there is something to take neither makes a system call.
  *
  *     cc shared.c $(pkg-config --cflags --libs wakeset) -pthread && ./a.out */
 #define _DEFAULT_SOURCE
@@ -38,7 +39,10 @@ static void send_descriptor(int to, int fd)
     union passed passed;
     char byte = 0;
     struct iovec data = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = passed.space, .msg_controllen = sizeof passed.space};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = passed.space,
+                             .msg_controllen = sizeof passed.space};
     memset(&passed, 0, sizeof passed);
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
@@ -54,8 +58,12 @@ static int receive_descriptor(int from)
     char byte;
     int fd;
     struct iovec data = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = passed.space, .msg_controllen = sizeof passed.space};
-    check(recvmsg(from, &message, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&message) != NULL, "recvmsg");
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = passed.space,
+                             .msg_controllen = sizeof passed.space};
+    check(recvmsg(from, &message, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&message) != NULL,
+          "recvmsg");
     memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
     return fd;
 }
@@ -100,8 +108,10 @@ static void *produce(void *argument)
 int main(void)
 {
     int pair[2];
-    units = mmap(NULL, CHANNELS * sizeof *units, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    check(units != MAP_FAILED && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, "set-up");
+    units = mmap(NULL, CHANNELS * sizeof *units, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                 -1, 0);
+    check(units != MAP_FAILED && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0,
+          "set-up");
     /* Before there is a set: a fork leaves those that there are to the kernel. */
     pid_t consumer = fork();
     check(consumer >= 0, "fork");
@@ -116,7 +126,8 @@ int main(void)
     check(ring != NULL, "ws_ring_writer_create");
     for (int i = 0; i < CHANNELS; i++) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = (uint64_t)i};
-        channels[i] = (struct channel){.number = i, .eventfd = ws_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+        channels[i] =
+            (struct channel){.number = i, .eventfd = ws_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
         check(ws_epoll_ctl(set, EPOLL_CTL_ADD, channels[i].eventfd, &event) == 0, "ws_epoll_ctl");
     }
     send_descriptor(pair[0], ws_ring_writer_fd(ring));

@@ -1,5 +1,6 @@
-/* A source of the program's own: a bounded queue between threads, without a descriptor, in a set beside a pipe of the kernel's. It is readable while it has
- * something in it, and writable while there is room.
+/* A source of the program's own: a bounded queue between threads, without a descriptor, in a set
+ * beside a pipe of the kernel's. It is readable while it has something in it, and writable while
+ * there is room.
  *
  *     cc source.c $(pkg-config --cflags --libs wakeset) -pthread && ./a.out */
 #include <errno.h>
@@ -77,7 +78,8 @@ int main(void)
     struct queue *queue = calloc(1, sizeof *queue);
     int pipes[2];
     int set = ws_epoll_create1(EPOLL_CLOEXEC);
-    if (queue == NULL || set < 0 || pipe(pipes) != 0 || (queue->source = ws_source_create(&ops, queue)) == NULL) {
+    if (queue == NULL || set < 0 || pipe(pipes) != 0 ||
+        (queue->source = ws_source_create(&ops, queue)) == NULL) {
         perror("set-up");
         return 1;
     }

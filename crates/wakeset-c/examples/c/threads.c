@@ -1,4 +1,5 @@
-/* Signalling from thread to thread: producers add to eventfds, a consumer waits for them in a set. None of it makes a system call, except to wake who sleeps.
+/* Signalling from thread to thread: producers add to eventfds, a consumer waits for them in a set.
+ * None of it makes a system call, except to wake who sleeps.
  *
  *     cc threads.c $(pkg-config --cflags --libs wakeset) -pthread && ./a.out */
 #include <errno.h>

@@ -1,8 +1,9 @@
 /*
- * <sys/epoll.h> on Wakeset: existing source includes this one instead.
+ * <sys/epoll.h> on Wakeset: existing source includes this header instead.
  *
- * The epoll_* calls become Wakeset's; so do eventfd and the calls that take any descriptor, see <wakeset/io.h>. A set's number may be handed to code
- * that was not compiled with this header after ws_epoll_pollfd() or ws_release().
+ * The epoll_* calls become Wakeset's; so do eventfd and the calls that take any descriptor, see
+ * <wakeset/io.h>. A set's number may be given to code that was not compiled with this header after
+ * ws_epoll_pollfd() or ws_release().
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

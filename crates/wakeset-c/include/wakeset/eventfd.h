@@ -1,7 +1,9 @@
 /*
- * <sys/eventfd.h> on Wakeset: existing source includes this one instead, before headers that use its names.
+ * <sys/eventfd.h> on Wakeset: existing source includes this header instead, before headers that use
+ * its names.
  *
- * eventfd, eventfd_read and eventfd_write become Wakeset's; so do the calls that take any descriptor, see <wakeset/io.h>.
+ * eventfd, eventfd_read and eventfd_write become Wakeset's; so do the calls that take any
+ * descriptor, see <wakeset/io.h>.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

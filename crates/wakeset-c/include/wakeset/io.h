@@ -1,9 +1,12 @@
 /*
- * The calls that take any descriptor, on Wakeset: read and write, and those that have to leave an eventfd or a set to the kernel first.
+ * The calls that take any descriptor, on Wakeset: read and write, and those that have to leave an
+ * eventfd, a timer or a set to the kernel first.
  *
- * Part of <wakeset/epoll.h> and <wakeset/eventfd.h>. The names are macros without arguments, so a function's address is right too, and a member of
- * that name (ops->read) is renamed with its declaration if that comes later. Where it does not the compiler says so, and never is the wrong function
- * called in silence: then define WAKESET_NO_IO_NAMES before the include, and use ws_read, ws_write, ws_close and the others by name.
+ * Part of <wakeset/epoll.h>, <wakeset/eventfd.h> and <wakeset/timerfd.h>. The names are macros
+ * without arguments, so a function's address is right too, and a member of that name (ops->read) is
+ * renamed with its declaration if the declaration comes later. Where it comes earlier the compiler
+ * says so, and never is the wrong function called in silence: then define WAKESET_NO_IO_NAMES
+ * before the include, and use ws_read, ws_write, ws_close and the others by name.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

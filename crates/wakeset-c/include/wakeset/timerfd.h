@@ -1,7 +1,9 @@
 /*
- * <sys/timerfd.h> on Wakeset: existing source includes this one instead, before headers that use its names.
+ * <sys/timerfd.h> on Wakeset: existing source includes this header instead, before headers that use
+ * its names.
  *
- * timerfd_create, timerfd_settime and timerfd_gettime become Wakeset's; so do the calls that take any descriptor, see <wakeset/io.h>.
+ * timerfd_create, timerfd_settime and timerfd_gettime become Wakeset's; so do the calls that take
+ * any descriptor, see <wakeset/io.h>.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

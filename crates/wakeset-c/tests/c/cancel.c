@@ -1,5 +1,5 @@
-/* pthread_cancel(3): a thread that sleeps in the kernel ends there, one that sleeps in an in-process object at its next cancellation point. What it was in
- * works on. */
+/* pthread_cancel(3): a thread that sleeps in the kernel ends there, one that sleeps in an
+ * in-process object at its next cancellation point. What it was in works on. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -79,7 +79,8 @@ static void await_sleep(void)
     }
 }
 
-/* Cancels a thread that sleeps in the call; `wake` is what wakes it where a cancellation does not. */
+/* Cancels a thread that sleeps in the call; `wake` is what wakes it where a cancellation does not.
+ */
 static void cancel(ssize_t (*make)(int), int fd, int wake)
 {
     struct call call = {fd, make};
@@ -99,7 +100,8 @@ static void cancel(ssize_t (*make)(int), int fd, int wake)
 
 int main(void)
 {
-    int set = ws_epoll_create1(0), counter = ws_eventfd(0, EFD_NONBLOCK), blocking = ws_eventfd(0, 0), pipes[2];
+    int set = ws_epoll_create1(0), counter = ws_eventfd(0, EFD_NONBLOCK),
+        blocking = ws_eventfd(0, 0), pipes[2];
     struct epoll_event event = {.events = EPOLLIN};
     eventfd_t value;
     CHECK(pipe(pipes) == 0 && ws_epoll_ctl(set, EPOLL_CTL_ADD, counter, &event) == 0);

@@ -23,11 +23,13 @@ enum { MANY = 700 };
 
 static struct ws_epoll_ctl_cmd command(int op, int fd, uint32_t events, uint64_t data)
 {
-    struct ws_epoll_ctl_cmd cmd = {.op = op, .fd = fd, .event = {.events = events, .data.u64 = data}, .result = 1};
+    struct ws_epoll_ctl_cmd cmd = {
+        .op = op, .fd = fd, .event = {.events = events, .data.u64 = data}, .result = 1};
     return cmd;
 }
 
-/* Both kinds of descriptors, more of the kernel's than make a ring worth it, and one command that fails. */
+/* Both kinds of descriptors, more of the kernel's than make a ring worth it, and one command that
+ * fails. */
 static void show_batch(void)
 {
     static struct ws_epoll_ctl_cmd cmds[2 * MANY + 1];
@@ -59,11 +61,13 @@ static void show_batch(void)
     }
     CHECK(left == 0);
 
-    struct ws_epoll_ctl_cmd three[3] = {command(EPOLL_CTL_DEL, counters[0], 0, 0), command(EPOLL_CTL_DEL, counters[0], 0, 0),
+    struct ws_epoll_ctl_cmd three[3] = {command(EPOLL_CTL_DEL, counters[0], 0, 0),
+                                        command(EPOLL_CTL_DEL, counters[0], 0, 0),
                                         command(EPOLL_CTL_DEL, counters[1], 0, 0)};
     CHECK(ws_epoll_ctl_batch(set, WS_BATCH_STOP_AT_ERROR, three, 3) == 1);
     CHECK(three[0].result == 0 && three[1].result == -ENOENT && three[2].result == -ECANCELED);
-    CHECK(ws_epoll_ctl_batch(-1, WS_BATCH_SINGLE_CALLS, three, 1) == 0 && three[0].result == -EBADF);
+    CHECK(ws_epoll_ctl_batch(-1, WS_BATCH_SINGLE_CALLS, three, 1) == 0 &&
+          three[0].result == -EBADF);
     for (int i = 0; i < MANY; i++) {
         cmds[i] = command(EPOLL_CTL_DEL, ends[i][1], 0, 0);
         if (i > 0)
@@ -93,11 +97,11 @@ static atomic_int stop;
 /* Uses what its events lead to for a while. */
 static void *serve(void *unused)
 {
-    ws_hand *hand = ws_hand_create(set);
-    CHECK(hand != NULL);
+    ws_lease *lease = ws_lease_create(set);
+    CHECK(lease != NULL);
     while (!atomic_load(&stop)) {
         struct epoll_event event;
-        if (ws_hand_wait(hand, &event, 1, 10) == 1 && event.data.ptr != NULL) {
+        if (ws_lease_wait(lease, &event, 1, 10) == 1 && event.data.ptr != NULL) {
             struct user *user = event.data.ptr;
             for (int i = 0; i < 50; i++) {
                 CHECK(atomic_load(&user->alive) == 1);
@@ -105,19 +109,19 @@ static void *serve(void *unused)
             }
         }
     }
-    ws_hand_destroy(hand);
+    ws_lease_destroy(lease);
     return unused;
 }
 
-static void show_hands(void)
+static void show_leases(void)
 {
     set = ws_epoll_create1(0);
-    CHECK(ws_hand_create(-1) == NULL && errno == EBADF);
-    CHECK(ws_hand_create(0) == NULL && errno == EOPNOTSUPP);
+    CHECK(ws_lease_create(-1) == NULL && errno == EBADF);
+    CHECK(ws_lease_create(0) == NULL && errno == EOPNOTSUPP);
     pthread_t threads[3];
     for (int i = 0; i < 3; i++)
         CHECK(pthread_create(&threads[i], NULL, serve, NULL) == 0);
-    int in_hand = 0;
+    int in_use = 0;
     for (int round = 0; round < 3000; round++) {
         struct user *user = calloc(1, sizeof *user);
         CHECK(user != NULL && (user->counter = ws_eventfd(1, EFD_NONBLOCK)) >= 0);
@@ -126,46 +130,46 @@ static void show_hands(void)
         CHECK(ws_epoll_ctl(set, EPOLL_CTL_ADD, user->counter, &event) == 0);
         for (int i = 0; i < 100 && atomic_load(&user->uses) == 0; i++)
             usleep(10);
-        ws_holders *holders;
-        int told = ws_epoll_del_telling(set, user->counter, &holders);
-        CHECK(told == WS_TOLD_FREE || told == WS_TOLD_IN_HAND);
-        CHECK((told == WS_TOLD_IN_HAND) == (holders != NULL));
-        if (told == WS_TOLD_IN_HAND) {
-            in_hand++;
-            CHECK(ws_holders_wait(holders, NULL) == 1);
+        ws_lease_holders *holders;
+        int removal = ws_epoll_retire(set, user->counter, &holders);
+        CHECK(removal == WS_REMOVAL_IDLE || removal == WS_REMOVAL_IN_USE);
+        CHECK((removal == WS_REMOVAL_IN_USE) == (holders != NULL));
+        if (removal == WS_REMOVAL_IN_USE) {
+            in_use++;
+            CHECK(ws_lease_holders_wait(holders, NULL) == 1);
         }
-        ws_holders_free(holders);
+        ws_lease_holders_free(holders);
         atomic_store(&user->alive, 0);
         CHECK(ws_close(user->counter) == 0);
         memset((void *)user, 0x5a, sizeof *user);
         free(user);
     }
-    CHECK(in_hand > 0);
+    CHECK(in_use > 0);
     atomic_store(&stop, 1);
     for (int i = 0; i < 3; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
 
-    /* By the thread that has it: its own hand does not count. */
-    ws_hand *hand = ws_hand_create(set);
+    /* By the thread that has leased it: its own lease does not count. */
+    ws_lease *lease = ws_lease_create(set);
     int counter = ws_eventfd(1, EFD_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = 7};
-    CHECK(hand != NULL && ws_epoll_ctl(set, EPOLL_CTL_ADD, counter, &event) == 0);
-    CHECK(ws_hand_wait(hand, &event, 1, 0) == 1 && event.data.u64 == 7);
+    CHECK(lease != NULL && ws_epoll_ctl(set, EPOLL_CTL_ADD, counter, &event) == 0);
+    CHECK(ws_lease_wait(lease, &event, 1, 0) == 1 && event.data.u64 == 7);
     event.events = EPOLLIN | EPOLLONESHOT;
-    CHECK(ws_hand_mod(hand, counter, &event) == 0);
-    CHECK(ws_hand_wait(hand, &event, 1, 0) == 1);
-    ws_holders *holders;
-    CHECK(ws_hand_del_telling(hand, counter, &holders) == WS_TOLD_FREE && holders == NULL);
-    CHECK(ws_hand_del_telling(hand, counter, &holders) == -1 && errno == ENOENT);
-    CHECK(ws_epoll_del_telling(set, counter, NULL) == -1 && errno == EFAULT);
-    ws_hand_put_down(hand);
-    ws_hand_destroy(hand);
-    ws_hand_destroy(NULL);
-    ws_holders_free(NULL);
+    CHECK(ws_lease_mod(lease, counter, &event) == 0);
+    CHECK(ws_lease_wait(lease, &event, 1, 0) == 1);
+    ws_lease_holders *holders;
+    CHECK(ws_lease_retire(lease, counter, &holders) == WS_REMOVAL_IDLE && holders == NULL);
+    CHECK(ws_lease_retire(lease, counter, &holders) == -1 && errno == ENOENT);
+    CHECK(ws_epoll_retire(set, counter, NULL) == -1 && errno == EFAULT);
+    ws_lease_release(lease);
+    ws_lease_destroy(lease);
+    ws_lease_destroy(NULL);
+    ws_lease_holders_free(NULL);
     CHECK(ws_close(counter) == 0 && ws_close(set) == 0);
 }
 
-static void show_timers(int handed_out)
+static void show_timers(int exported)
 {
     int epfd = ws_epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = 3};
@@ -173,12 +177,14 @@ static void show_timers(int handed_out)
     uint64_t count = 0;
     CHECK(timerfd_create(12345, 0) == -1 && errno == EINVAL);
     CHECK(ws_epoll_ctl(epfd, EPOLL_CTL_ADD, timer, &event) == 0);
-    if (handed_out)
+    if (exported)
         CHECK(ws_epoll_pollfd(epfd) == epfd);
-    CHECK(timerfd_settime(timer, 0, &soon, &left) == 0 && left.it_value.tv_sec == 0 && left.it_value.tv_nsec == 0);
-    CHECK(timerfd_gettime(timer, &left) == 0 && left.it_value.tv_nsec > 0 && left.it_value.tv_nsec <= 20000000);
+    CHECK(timerfd_settime(timer, 0, &soon, &left) == 0 && left.it_value.tv_sec == 0 &&
+          left.it_value.tv_nsec == 0);
+    CHECK(timerfd_gettime(timer, &left) == 0 && left.it_value.tv_nsec > 0 &&
+          left.it_value.tv_nsec <= 20000000);
     CHECK(read(timer, &count, 8) == -1 && errno == EAGAIN);
-    if (handed_out) {
+    if (exported) {
         /* Somebody else's loop knows nothing of when the timer expires. */
         struct pollfd entry = {.fd = epfd, .events = POLLIN};
 #undef poll
@@ -195,7 +201,7 @@ int main(void)
     struct rlimit limit = {4096, 4096};
     (void)setrlimit(RLIMIT_NOFILE, &limit);
     show_batch();
-    show_hands();
+    show_leases();
     show_timers(0);
     show_timers(1);
     /* One that was made afterwards. */

@@ -1,4 +1,5 @@
-/* A pool of threads that serve one userfaultfd, in each order: every fault is served once, and the calls end when the pool is stopped. */
+/* A pool of threads that serve one userfaultfd, in each order: every fault is served once, and the
+ * calls end when the pool is stopped. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,8 @@ static void *serve(void *unused)
     int n;
     while ((n = ws_fault_pool_next(pool, &message, 1, NULL)) > 0) {
         CHECK(n == 1 && message.event == UFFD_EVENT_PAGEFAULT);
-        struct uffdio_zeropage zero = {.range = {message.arg.pagefault.address & ~(page - 1), page}};
+        struct uffdio_zeropage zero = {
+            .range = {message.arg.pagefault.address & ~(page - 1), page}};
         CHECK(ioctl(uffd, UFFDIO_ZEROPAGE, &zero) == 0);
         atomic_fetch_add(&served, 1);
     }
@@ -56,8 +58,10 @@ static void *touch(void *memory)
 static void run(int order)
 {
     pthread_t servers[THREADS], users[THREADS];
-    char *memory = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    struct uffdio_register range = {.range = {(unsigned long)memory, PAGES * page}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    char *memory =
+        mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct uffdio_register range = {.range = {(unsigned long)memory, PAGES * page},
+                                    .mode = UFFDIO_REGISTER_MODE_MISSING};
     CHECK(memory != MAP_FAILED && ioctl(uffd, UFFDIO_REGISTER, &range) == 0);
     CHECK((pool = ws_fault_pool_create(uffd, order)) != NULL);
     struct uffd_msg message;
@@ -68,7 +72,8 @@ static void run(int order)
     atomic_store(&served, 0);
     for (int i = 0; i < THREADS; i++) {
         CHECK(pthread_create(&servers[i], NULL, serve, NULL) == 0);
-        CHECK(pthread_create(&users[i], NULL, touch, memory + (size_t)i * (PAGES / THREADS) * page) == 0);
+        CHECK(pthread_create(&users[i], NULL, touch,
+                             memory + (size_t)i * (PAGES / THREADS) * page) == 0);
     }
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(users[i], NULL) == 0);

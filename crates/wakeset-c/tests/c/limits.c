@@ -1,4 +1,5 @@
-/* No number is left for a doorbell: a set with a source of the program's own goes without, and loses nothing. */
+/* No number is left for a doorbell: a set with a source of the program's own goes without, and
+ * loses nothing. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,8 @@ int main(void)
 {
     static const struct ws_source_ops ops = {.on_poll = on_poll};
     ws_source *source = ws_source_create(&ops, NULL), *other = ws_source_create(&ops, NULL);
-    int set = ws_epoll_create1(0), mixed = ws_epoll_create1(0), counter = ws_eventfd(0, EFD_NONBLOCK), pipes[2];
+    int set = ws_epoll_create1(0), mixed = ws_epoll_create1(0),
+        counter = ws_eventfd(0, EFD_NONBLOCK), pipes[2];
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = 1}, got;
     eventfd_t value;
     CHECK(source != NULL && other != NULL && pipe(pipes) == 0);

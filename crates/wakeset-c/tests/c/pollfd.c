@@ -1,5 +1,6 @@
-/* A set in someone else's loop: whatever that loop waits with, no event is missed. Producers write to eventfds and wake a source of the program's own while
- * consumers sleep on the set's number without a limit that a lost wake-up would hide behind. */
+/* A set in someone else's loop: whatever that loop waits with, no event is missed. Producers write
+ * to eventfds and wake a source of the program's own while consumers sleep on the set's number
+ * without a limit that a lost wake-up would hide behind. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,8 @@ static uint32_t on_poll(void *context)
     return atomic_load(&world->ready) > 0 ? EPOLLIN : 0;
 }
 
-/* One unit at a time, and most of the time the next one only once a consumer has had it: no later one makes up for a wake-up that was lost. */
+/* One unit at a time, and most of the time the next one only once a consumer has had it: no later
+ * one makes up for a wake-up that was lost. */
 static void *produce(void *argument)
 {
     struct world *world = argument;
@@ -100,7 +102,8 @@ static int asleep(struct world *world, int outer)
         FD_ZERO(&readable);
         FD_SET(world->set, &readable);
         FD_SET(world->stop, &readable);
-        return select((world->set > world->stop ? world->set : world->stop) + 1, &readable, NULL, NULL, &limit);
+        return select((world->set > world->stop ? world->set : world->stop) + 1, &readable, NULL,
+                      NULL, &limit);
     default:
         return epoll_wait(outer, event, 2, PATIENCE);
     }
@@ -110,14 +113,16 @@ static void *consume(void *argument)
 {
     struct world *world = argument;
     int outer = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event of_set = {.events = EPOLLIN | (world->loop == EDGE ? (uint32_t)EPOLLET : 0)}, of_stop = {.events = EPOLLIN};
+    struct epoll_event of_set = {.events = EPOLLIN | (world->loop == EDGE ? (uint32_t)EPOLLET : 0)},
+                       of_stop = {.events = EPOLLIN};
     CHECK(epoll_ctl(outer, EPOLL_CTL_ADD, world->set, &of_set) == 0);
     CHECK(epoll_ctl(outer, EPOLL_CTL_ADD, world->stop, &of_stop) == 0);
     while (atomic_load(&world->taken) < world->goal) {
         int woken = asleep(world, outer);
         if (woken == 0) {
-            fprintf(stderr, "%s: lost a wake-up: %ld of %ld taken, %ld put\n", loop_names[world->loop], atomic_load(&world->taken),
-                    world->goal, atomic_load(&world->put));
+            fprintf(stderr, "%s: lost a wake-up: %ld of %ld taken, %ld put\n",
+                    loop_names[world->loop], atomic_load(&world->taken), world->goal,
+                    atomic_load(&world->put));
             abort();
         }
         struct epoll_event events[COUNTERS + 2];
@@ -144,7 +149,8 @@ static void run(enum loop loop, uint32_t flags, int room, int consumers, int pro
     world.set = ws_epoll_create1(EPOLL_CLOEXEC);
     world.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     world.source = ws_source_create(&ops, &world);
-    CHECK(world.set >= 0 && world.stop >= 0 && world.source != NULL && pipe2(world.pipe, O_CLOEXEC | O_NONBLOCK) == 0);
+    CHECK(world.set >= 0 && world.stop >= 0 && world.source != NULL &&
+          pipe2(world.pipe, O_CLOEXEC | O_NONBLOCK) == 0);
     if (!late)
         CHECK(ws_epoll_pollfd(world.set) == world.set);
     for (int i = 0; i < COUNTERS; i++) {

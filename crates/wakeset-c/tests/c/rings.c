@@ -62,7 +62,8 @@ static void show_setup(void)
     CHECK(ws_close(set) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
-/* Sockets, watched through an io_uring where there is one. Who reads what there is hears the same of hints. */
+/* Sockets, watched through an io_uring where there is one. Who reads what there is hears the same
+ * of hints. */
 static void show_sockets(int flags)
 {
     enum { MANY = 40 };
@@ -91,7 +92,8 @@ static void show_sockets(int flags)
     }
     for (int i = 0; i < MANY; i++) {
         /* The connection ends, though it was watched. */
-        CHECK(ws_close(ends[i][0]) == 0 && read(ends[i][1], &byte, 1) == 0 && close(ends[i][1]) == 0);
+        CHECK(ws_close(ends[i][0]) == 0 && read(ends[i][1], &byte, 1) == 0 &&
+              close(ends[i][1]) == 0);
     }
     CHECK(ws_close(set) == 0);
 }
@@ -106,23 +108,28 @@ static void show_levels_and_edges(void)
     ws_ring_reader *reader = ws_ring_reader_open(ws_ring_writer_fd(writer));
     CHECK(reader != NULL);
     CHECK(ws_ring_writer_pump(writer, &now) == 0 && ws_ring_writer_pump(writer, &millisecond) == 0);
-    CHECK(ws_ring_reader_take(reader, events, 8, &now) == 0 && ws_ring_reader_take(reader, events, 8, &millisecond) == 0);
+    CHECK(ws_ring_reader_take(reader, events, 8, &now) == 0 &&
+          ws_ring_reader_take(reader, events, 8, &millisecond) == 0);
     int level = watched(set, EPOLLIN, 1, 1), edge = watched(set, EPOLLIN | EPOLLET, 2, 1);
     int shot = watched(set, EPOLLIN | EPOLLONESHOT, 3, 1);
     CHECK(ws_ring_writer_pump(writer, NULL) == 3 && ws_ring_writer_pump(writer, &now) == 0);
-    CHECK(ws_ring_reader_take(reader, events, 2, NULL) == 2 && ws_ring_reader_take(reader, events + 2, 6, NULL) == 1);
+    CHECK(ws_ring_reader_take(reader, events, 2, NULL) == 2 &&
+          ws_ring_reader_take(reader, events + 2, 6, NULL) == 1);
     for (uint64_t i = 0; i < 3; i++)
         CHECK(events[i].data.u64 == i + 1 && events[i].events == EPOLLIN);
     /* The level still holds. */
-    CHECK(ws_ring_writer_pump(writer, &now) == 1 && ws_ring_reader_take(reader, events, 8, &now) == 1 && events[0].data.u64 == 1);
+    CHECK(ws_ring_writer_pump(writer, &now) == 1 &&
+          ws_ring_reader_take(reader, events, 8, &now) == 1 && events[0].data.u64 == 1);
     CHECK(ws_eventfd_read(level, &value) == 0);
     CHECK(ws_eventfd_write(edge, 1) == 0 && ws_eventfd_write(shot, 1) == 0);
-    CHECK(ws_ring_writer_pump(writer, &now) == 1 && ws_ring_reader_take(reader, events, 8, &now) == 1 && events[0].data.u64 == 2);
+    CHECK(ws_ring_writer_pump(writer, &now) == 1 &&
+          ws_ring_reader_take(reader, events, 8, &now) == 1 && events[0].data.u64 == 2);
     /* Four slots. */
     for (uint64_t i = 0; i < 6; i++)
         (void)watched(set, EPOLLIN | EPOLLET, i + 10, 1);
     CHECK(ws_ring_writer_pump(writer, &now) == 4 && ws_ring_writer_pump(writer, &millisecond) == 0);
-    CHECK(ws_ring_reader_take(reader, events, 8, &now) == 4 && ws_ring_writer_pump(writer, NULL) == 2);
+    CHECK(ws_ring_reader_take(reader, events, 8, &now) == 4 &&
+          ws_ring_writer_pump(writer, NULL) == 2);
     CHECK(ws_ring_reader_take(reader, events + 4, 8, &now) == 2);
     for (uint64_t i = 0; i < 6; i++)
         CHECK(events[i].data.u64 == i + 10);
@@ -155,8 +162,10 @@ static void show_errors(void)
 
     /* A peer that lies. */
     struct stat size;
-    CHECK(fstat(ws_ring_writer_fd(writer), &size) == 0 && ftruncate(ws_ring_writer_fd(writer), 0) == -1 && errno == EPERM);
-    uint32_t *words = mmap(NULL, (size_t)size.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, ws_ring_writer_fd(writer), 0);
+    CHECK(fstat(ws_ring_writer_fd(writer), &size) == 0 &&
+          ftruncate(ws_ring_writer_fd(writer), 0) == -1 && errno == EPERM);
+    uint32_t *words = mmap(NULL, (size_t)size.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                           ws_ring_writer_fd(writer), 0);
     CHECK(words != MAP_FAILED);
     words[0] = 1000;
     CHECK(ws_ring_reader_take(reader, &event, 1, NULL) == -1 && errno == EPROTO);
@@ -177,7 +186,8 @@ static void *pump(void *writer)
     return NULL;
 }
 
-/* A child reads, the parent writes, both asleep in between. The fork has left the set to the kernel; a second ring is of one made afterwards. */
+/* A child reads, the parent writes, both asleep in between. The fork has left the set to the
+ * kernel; a second ring is of one made afterwards. */
 static void show_processes(int made_after)
 {
     enum { ROUNDS = 2000 };
@@ -221,7 +231,8 @@ static void show_processes(int made_after)
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     /* Its end of the memory is ours now: the writer is told nonsense, wakes, and stops. */
-    uint32_t *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ws_ring_writer_fd(writer), 0);
+    uint32_t *words =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ws_ring_writer_fd(writer), 0);
     CHECK(words != MAP_FAILED);
     words[32] += 1000;
     CHECK(ws_eventfd_write(counter, 1) == 0);

@@ -1,4 +1,5 @@
-/* What the header calls async-signal-safe, from a handler that comes at any moment of the other calls: nothing is lost, nobody waits for himself. */
+/* What the header calls async-signal-safe, from a handler that comes at any moment of the other
+ * calls: nothing is lost, nobody waits for himself. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -75,7 +76,8 @@ int main(void)
         if (ws_eventfd_read(counters[1], &value) == 0)
             taken += (long)value;
         switch (round++ % 64) {
-        case 7: /* An eventfd that the handler writes to moves into the kernel, and another takes its place. */
+        case 7: /* An eventfd that the handler writes to moves into the kernel, and another takes
+                   its place. */
             for (int i = 0; i < COUNTERS; i++)
                 CHECK(ws_release(counters[i]) == 0);
             break;
@@ -102,7 +104,8 @@ int main(void)
             for (int i = 0; i < COUNTERS; i++) {
                 if (ws_eventfd_read(counters[i], &value) == 0)
                     taken += (long)value;
-                CHECK(ws_close(counters[i]) == 0 && (counters[i] = ws_eventfd(0, EFD_NONBLOCK)) >= 0);
+                CHECK(ws_close(counters[i]) == 0 &&
+                      (counters[i] = ws_eventfd(0, EFD_NONBLOCK)) >= 0);
                 CHECK(ws_epoll_ctl(set, EPOLL_CTL_ADD, counters[i], &event) == 0);
             }
             CHECK(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);

@@ -1,5 +1,5 @@
-/* Sources of the program's own, and the sets that have them: what epoll_ctl(2) and epoll_wait(2) say of any file, and what becomes of such a set when others
- * move into the kernel. */
+/* Sources of the program's own, and the sets that have them: what epoll_ctl(2) and epoll_wait(2)
+ * say of any file, and what becomes of such a set when others move into the kernel. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -126,7 +126,8 @@ static void show_control(void)
     FAILS(ws_epoll_ctl_source(set, EPOLL_CTL_ADD, thing.source, NULL), EFAULT);
     FAILS(ws_epoll_ctl_source(set, EPOLL_CTL_ADD, NULL, NULL), EINVAL);
     CHECK((errno = 0, ws_source_create(NULL, NULL) == NULL && errno == EINVAL));
-    CHECK((errno = 0, ws_source_create(&(struct ws_source_ops){NULL, NULL}, NULL) == NULL && errno == EINVAL));
+    CHECK((errno = 0,
+           ws_source_create(&(struct ws_source_ops){NULL, NULL}, NULL) == NULL && errno == EINVAL));
     CHECK(control(set, EPOLL_CTL_ADD, &thing, EPOLLIN, 1) == 0);
     set_to(&thing, EPOLLIN);
     CHECK(reported(set, 1, 0) == EPOLLIN);
@@ -262,7 +263,8 @@ static void show_pollfd(void)
     ws_close(set);
     /* The number's next set begins anew. */
     int next = new_set();
-    CHECK(next == set && watch(next, counter, EPOLLIN, 1) == 0 && ws_eventfd_write(counter, 1) == 0);
+    CHECK(next == set && watch(next, counter, EPOLLIN, 1) == 0 &&
+          ws_eventfd_write(counter, 1) == 0);
     CHECK(!readable(next) && reported(next, 1, 0) == EPOLLIN);
     ws_close(next);
     ws_close(counter);
@@ -329,7 +331,8 @@ static void show_fork(void)
     eventfd_t value;
     make(&thing);
     CHECK(watch(before, counter, EPOLLIN, 7) == 0);
-    CHECK(watch(set, counter, EPOLLIN, 7) == 0 && control(set, EPOLL_CTL_ADD, &thing, EPOLLIN, 7) == 0);
+    CHECK(watch(set, counter, EPOLLIN, 7) == 0 &&
+          control(set, EPOLL_CTL_ADD, &thing, EPOLLIN, 7) == 0);
     struct waiter waiter = {.set = set, .timeout = -1};
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, wait_for_one, &waiter) == 0);
@@ -360,7 +363,8 @@ static void show_fork(void)
     wake_a_sleeper(set, &thing, PATIENCE);
     CHECK(ws_eventfd_write(counter, 1) == 0 && reported(set, 7, PATIENCE) == EPOLLIN);
     CHECK(ws_eventfd_read(counter, &value) == 0);
-    /* A set that the fork has left to the kernel takes a source, also while somebody is asleep in it. */
+    /* A set that the fork has left to the kernel takes a source, also while somebody is asleep in
+     * it. */
     struct thing late;
     make(&late);
     waiter = (struct waiter){.set = before, .timeout = -1};
@@ -441,9 +445,11 @@ static void show_races(int rounds)
         CHECK(pthread_create(&threads[1], NULL, keep_waiting, &set) == 0);
         CHECK(pthread_create(&threads[2], NULL, keep_waiting, &set) == 0);
         for (int i = 0; i < 50; i++) {
-            CHECK(control(set, EPOLL_CTL_MOD, &shared, EPOLLIN | (i % 2 ? (uint32_t)EPOLLET : 0), 7) == 0);
+            CHECK(control(set, EPOLL_CTL_MOD, &shared, EPOLLIN | (i % 2 ? (uint32_t)EPOLLET : 0),
+                          7) == 0);
             CHECK(control(set, EPOLL_CTL_DEL, &shared, 0, 0) == 0);
-            CHECK(control(set, EPOLL_CTL_ADD, &shared, EPOLLIN | (i % 3 ? 0 : (uint32_t)EPOLLONESHOT), 7) == 0);
+            CHECK(control(set, EPOLL_CTL_ADD, &shared,
+                          EPOLLIN | (i % 3 ? 0 : (uint32_t)EPOLLONESHOT), 7) == 0);
         }
         atomic_store(&over, 1);
         CHECK(pthread_join(threads[0], NULL) == 0);

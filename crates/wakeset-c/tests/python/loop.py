@@ -1,4 +1,5 @@
-"""A set in asyncio's loop: threads write to eventfds through ctypes, loop.add_reader() sees each of them.
+"""A set in asyncio's loop: threads write to eventfds through ctypes, and loop.add_reader() sees
+each of them.
 
 loop.py LIBRARY"""
 
@@ -29,7 +30,7 @@ def call(name, *arguments):
 def produce(fd, taken):
     for _ in range(EACH):
         call("ws_eventfd_write", fd, ctypes.c_uint64(1))
-        # The next one only when this one has been seen: nothing makes up for a wake-up that was lost.
+        # The next one only when this one has been seen: nothing makes up for a lost wake-up.
         taken.acquire()
 
 

@@ -1,15 +1,15 @@
-//! The demo's program: what anybody would write against epoll(7) and eventfd(2).
+//! The demo's program: an ordinary use of epoll(7) and eventfd(2).
 //!
-//! It knows nothing of Wakeset and calls nothing but libc, so that `wakeset run` has to reach it as
-//! it reaches any other program. It prints one line for the demo to read: what it counted, and
-//! the nanoseconds that took.
+//! It knows nothing of Wakeset and calls nothing but libc, so that `wakeset run` reaches it as it
+//! reaches any other program. It prints one line for the demo to read: what it counted, and how
+//! many nanoseconds that took.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Barrier;
 use std::time::Instant;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Events the consumer takes at once.
 const BATCH: usize = 128;
@@ -18,7 +18,8 @@ const BATCH: usize = 128;
 /// all of them with epoll and reads the counters until everything has arrived.
 pub fn stress(producers: usize, adds: u64) -> Result<(), Failure> {
     let set = create_set()?;
-    let counters: Vec<RawFd> = (0..producers).map(|_| create_counter(set)).collect::<Result<_, _>>()?;
+    let counters: Vec<RawFd> =
+        (0..producers).map(|_| create_counter(set)).collect::<Result<_, _>>()?;
     let expected = producers as u64 * adds;
     let start = Barrier::new(producers + 1);
     let (counted, elapsed) = std::thread::scope(|scope| {
@@ -43,7 +44,7 @@ pub fn stress(producers: usize, adds: u64) -> Result<(), Failure> {
             }
         }
         let end = Instant::now();
-        // From the first add on: with many threads this one may be late to begin.
+        // From the first addition on: with many producers this thread may be late to begin.
         let mut begin = end;
         for thread in threads {
             begin = begin.min(thread.join().map_err(|_| Failure::own("a producer failed"))??);

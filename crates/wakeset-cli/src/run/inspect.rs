@@ -1,7 +1,7 @@
-//! Says beforehand whether the dynamic loader will heed LD_PRELOAD for a program.
+//! Tells beforehand whether LD_PRELOAD reaches a program.
 //!
-//! It will not for a static program (nobody loads anything), for one that gains privileges
-//! (ld.so(8), secure-execution mode), and for one of another word size or another C library. For a
+//! It does not reach a static program, which has no dynamic loader; one that gains privileges
+//! (ld.so(8), secure-execution mode); and one of another word size or another C library. For a
 //! script the question is about its interpreter, as execve(2) finds it.
 
 mod elf;
@@ -18,7 +18,7 @@ use elf::Loader;
 
 /// execve(2): interpreters may be scripts in turn, at most this deep.
 const SCRIPT_DEPTH: usize = 5;
-/// execve(2): the kernel looks at no more of a script's first line.
+/// execve(2): the kernel reads no more of a script's first line.
 const SCRIPT_LINE: usize = 255;
 
 /// Why the interposer will not get into a program.
@@ -26,8 +26,8 @@ const SCRIPT_LINE: usize = 255;
 pub struct Obstacle {
     program: PathBuf,
     reason: Reason,
-    /// Whether to preload all the same: programs it starts may be reached, and the
-    /// loader does not complain. False where the loader would complain, or load what cannot work.
+    /// Whether to preload all the same, because programs that it starts may be reached. False
+    /// where the loader would complain, or load a library that cannot work.
     pub preload: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Obstacle {
 enum Reason {
     Static,
     Privileged(&'static str),
-    /// Privileged for others, but not for who runs it now.
+    /// Privileged for other users, but not for the one that runs it now.
     PrivilegedForOthers(&'static str),
     OtherClass,
     OtherLoader(String),
@@ -103,7 +103,7 @@ fn is_executable(path: &Path) -> bool {
 
 /// What keeps the interposer out of the program at `path`, if anything does.
 ///
-/// What cannot be read is judged by its privileges alone: a warning must not be wrong.
+/// A file that cannot be read is judged by its privileges alone: a warning must not be wrong.
 pub fn obstacle(path: &Path) -> Option<Obstacle> {
     let mut path = path.to_path_buf();
     for _ in 0..SCRIPT_DEPTH {
@@ -117,11 +117,11 @@ pub fn obstacle(path: &Path) -> Option<Obstacle> {
             return binary_obstacle(path);
         }
         let Some(line) = Shebang::parse(&start) else {
-            // execvp(3) gives what the kernel refuses to the shell.
+            // execvp(3) passes a file that the kernel refuses to the shell.
             return binary_obstacle(PathBuf::from("/bin/sh"));
         };
         path = match line.program_of_env().and_then(|name| look_up(&name)) {
-            // env itself decides first: were it static, it would still hand the variable on.
+            // env comes first. A static env would pass the variable on all the same.
             Some(program) => match binary_obstacle(line.interpreter) {
                 Some(obstacle) if !obstacle.preload => return Some(obstacle),
                 _ => program,
@@ -146,7 +146,7 @@ fn binary_obstacle(program: PathBuf) -> Option<Obstacle> {
     Some(Obstacle { program, reason, preload })
 }
 
-/// The dynamic loader this very program was started by: the preload library is built with it.
+/// The dynamic loader of this very program, which is the preload library's too.
 fn own_loader() -> Option<PathBuf> {
     let mut own = File::open("/proc/self/exe").ok()?;
     match elf::loader(&mut own).ok()? {
@@ -183,14 +183,15 @@ fn has_capabilities(path: &Path) -> bool {
     };
     let attribute = c"security.capability";
     // SAFETY: zero-terminated strings, and a size of 0 asks for the length only.
-    let length = unsafe { libc::getxattr(name.as_ptr(), attribute.as_ptr(), std::ptr::null_mut(), 0) };
+    let length =
+        unsafe { libc::getxattr(name.as_ptr(), attribute.as_ptr(), std::ptr::null_mut(), 0) };
     length > 0
 }
 
 /// A script's first line.
 struct Shebang {
     interpreter: PathBuf,
-    /// Everything behind the interpreter, one argument for the kernel.
+    /// Everything after the interpreter, one argument for the kernel.
     argument: Vec<u8>,
 }
 
@@ -232,10 +233,14 @@ mod tests {
         let parse = |line: &str| {
             let line = Shebang::parse(line.as_bytes())?;
             let program = line.program_of_env();
-            Some((line.interpreter.display().to_string(), program.map(|p| p.into_string().expect("ASCII"))))
+            Some((
+                line.interpreter.display().to_string(),
+                program.map(|p| p.into_string().expect("ASCII")),
+            ))
         };
-        let is =
-            |interpreter: &str, program: Option<&str>| Some((interpreter.to_string(), program.map(str::to_string)));
+        let is = |interpreter: &str, program: Option<&str>| {
+            Some((interpreter.to_string(), program.map(str::to_string)))
+        };
         assert_eq!(parse("#!/bin/sh\nexit"), is("/bin/sh", None));
         assert_eq!(parse("#! /bin/awk -f\n"), is("/bin/awk", None));
         assert_eq!(parse("#!/usr/bin/env python3"), is("/usr/bin/env", Some("python3")));

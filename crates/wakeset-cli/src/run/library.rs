@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::{Failure, own_executable};
+use crate::failure::Failure;
 
 /// The dynamic loader's variable, see ld.so(8).
 pub const ENVIRONMENT: &str = "LD_PRELOAD";
@@ -14,15 +14,17 @@ const FILE_NAME: &str = "libwakeset_preload.so";
 
 /// The interposer that belongs to this binary.
 ///
-/// Beside the binary, or in `deps` below it, where cargo puts it: the newer of the two, since
-/// `cargo build -p` of one crate refreshes only one of them. Else in the prefix it was installed to.
+/// It is beside the binary, or in `deps` below it, where cargo puts it. The newer of the two is
+/// taken, since `cargo build -p` of one crate refreshes only one of them. If there is neither, it
+/// is in the prefix that it was installed to.
 pub fn find() -> Result<PathBuf, Failure> {
     let executable = own_executable()?;
     let directory = executable.parent().unwrap_or(Path::new("/"));
     let built = [directory.join(FILE_NAME), directory.join("deps").join(FILE_NAME)];
     let installed = directory.join("../lib/wakeset").join(FILE_NAME);
     let age = |path: &Path| -> Option<SystemTime> { path.metadata().ok()?.modified().ok() };
-    let newest = built.iter().filter_map(|path| Some((age(path)?, path))).max_by_key(|(age, _)| *age);
+    let newest =
+        built.iter().filter_map(|path| Some((age(path)?, path))).max_by_key(|(age, _)| *age);
     let found = match newest {
         Some((_, path)) => path.clone(),
         None => installed.canonicalize().map_err(|_| {
@@ -43,13 +45,19 @@ pub fn find() -> Result<PathBuf, Failure> {
     Ok(found)
 }
 
-/// ld.so(8): the list's items are separated by spaces or colons, and there is no escape.
+/// ld.so(8): the list's items are separated by spaces or colons, which cannot be quoted.
 fn separates(byte: u8) -> bool {
     byte == b' ' || byte == b':'
 }
 
 fn items(list: &OsStr) -> impl Iterator<Item = &OsStr> {
     list.as_bytes().split(|&b| separates(b)).filter(|item| !item.is_empty()).map(OsStr::from_bytes)
+}
+
+/// Where our own executable is.
+pub fn own_executable() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|e| Failure::own(format!("cannot find Wakeset's own executable: {e}")))
 }
 
 fn is_ours(item: &OsStr) -> bool {
@@ -62,7 +70,7 @@ fn join<'a>(items: impl Iterator<Item = &'a OsStr>) -> OsString {
 }
 
 /// The list with `library` first, so that its calls reach it before any other wrapper; the
-/// program's own entries keep their order. One of ours that is there already is replaced.
+/// program's own entries keep their order. An interposer that is there already is replaced.
 pub fn with_ours(list: Option<OsString>, library: &Path) -> OsString {
     let rest = list.unwrap_or_default();
     let rest = items(&rest).filter(|item| !is_ours(item));
@@ -98,6 +106,9 @@ mod tests {
             "/opt/lib/wakeset/libwakeset_preload.so:libjemalloc.so:/b.so"
         );
         assert_eq!(without_ours(Some("/x/libwakeset_preload.so".into())), None);
-        assert_eq!(without_ours(Some("/x/libwakeset_preload.so:/b.so".into())), Some("/b.so".into()));
+        assert_eq!(
+            without_ours(Some("/x/libwakeset_preload.so:/b.so".into())),
+            Some("/b.so".into())
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `wakeset run --stats`, the part about listening sockets: what the processes counted for the same address, put together.
+//! `wakeset run --stats`, the part about listening sockets: the counts of all processes for the
+//! same address are added up.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,10 +7,18 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use serde_json::{Value, json};
 use wakeset_fd::stats::{ListenerStat, ListenerSummary};
 
-use crate::table;
+use crate::format;
 
-const HEADINGS: [&str; 8] =
-    ["listener", "threads", "connections", "wakes", "spurious", "least busy", "busiest", "busiest/least"];
+const HEADINGS: [&str; 8] = [
+    "listener",
+    "threads",
+    "connections",
+    "wakes",
+    "spurious",
+    "least busy",
+    "busiest",
+    "busiest/least",
+];
 
 /// The listening sockets of a run, by address.
 #[derive(Default)]
@@ -31,7 +40,8 @@ impl Listener {
         (counts().min().unwrap_or(0), counts().max().unwrap_or(0))
     }
 
-    /// How uneven the spread over threads was; `None` if somebody had nothing at all to do.
+    /// The connections of the busiest worker by those of the least busy; `None` if a worker had
+    /// none.
     fn unevenness(&self) -> Option<f64> {
         let (least, most) = self.extremes();
         (least > 0).then(|| most as f64 / least as f64)
@@ -52,7 +62,7 @@ impl Listeners {
         }
     }
 
-    /// A table, empty if nobody waited on a listening socket.
+    /// A table; empty if no thread waited on a listening socket.
     pub fn table(&self) -> String {
         if self.0.is_empty() {
             return String::new();
@@ -60,15 +70,22 @@ impl Listeners {
         let mut rows = vec![HEADINGS.map(str::to_string).to_vec()];
         for (name, listener) in &self.0 {
             let (least, most) = listener.extremes();
-            let unevenness = listener.unevenness().map_or("-".to_string(), |ratio| format!("{ratio:.2}"));
-            let numbers =
-                [listener.workers.len() as u64, listener.connections, listener.wakes, listener.spurious, least, most];
+            let unevenness =
+                listener.unevenness().map_or("-".to_string(), |ratio| format!("{ratio:.2}"));
+            let numbers = [
+                listener.workers.len() as u64,
+                listener.connections,
+                listener.wakes,
+                listener.spurious,
+                least,
+                most,
+            ];
             let mut cells = vec![name.clone()];
             cells.extend(numbers.iter().map(u64::to_string));
             cells.push(unevenness);
             rows.push(cells);
         }
-        table::align(&rows)
+        format::table(rows)
     }
 
     pub fn json(&self) -> Value {
@@ -76,7 +93,9 @@ impl Listeners {
             let workers: Vec<_> = listener
                 .workers
                 .iter()
-                .map(|((pid, thread), connections)| json!({ "pid": pid, "thread": thread, "connections": connections }))
+                .map(|((pid, thread), connections)| {
+                    json!({ "pid": pid, "thread": thread, "connections": connections })
+                })
                 .collect();
             json!({
                 "address": name,
@@ -98,11 +117,15 @@ fn name(address: &[u8]) -> String {
     let port = bytes(2).first_chunk().map_or(0, |port| u16::from_be_bytes(*port));
     match family {
         libc::AF_INET => {
-            let ip = bytes(4).first_chunk().map_or(Ipv4Addr::UNSPECIFIED, |ip: &[u8; 4]| Ipv4Addr::from(*ip));
+            let ip = bytes(4)
+                .first_chunk()
+                .map_or(Ipv4Addr::UNSPECIFIED, |ip: &[u8; 4]| Ipv4Addr::from(*ip));
             SocketAddr::from((ip, port)).to_string()
         }
         libc::AF_INET6 => {
-            let ip = bytes(8).first_chunk().map_or(Ipv6Addr::UNSPECIFIED, |ip: &[u8; 16]| Ipv6Addr::from(*ip));
+            let ip = bytes(8)
+                .first_chunk()
+                .map_or(Ipv6Addr::UNSPECIFIED, |ip: &[u8; 16]| Ipv6Addr::from(*ip));
             SocketAddr::from((ip, port)).to_string()
         }
         libc::AF_UNIX => {

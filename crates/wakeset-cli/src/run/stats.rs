@@ -1,23 +1,34 @@
 //! `wakeset run --stats`: collects the processes' pages and prints what they counted.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write as _};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use tempfile::TempDir;
 use wakeset_fd::stats::{DIR_VARIABLE, ListenerSummary, NAMES, PAGE_BYTES, Stat, Summary};
 
+use super::command::Command;
 use super::listeners::Listeners;
-use super::{Command, supervise};
-use crate::{Failure, table};
+use super::supervise;
+use crate::failure::Failure;
+use crate::format;
 
-const HEADINGS: [&str; 10] =
-    ["process", "pid", "made", "kept", "moved", "waits", "events", "wakes", "spurious", "syscalls avoided"];
+const HEADINGS: [&str; 10] = [
+    "process",
+    "pid",
+    "made",
+    "kept",
+    "moved",
+    "waits",
+    "events",
+    "wakes",
+    "spurious",
+    "syscalls avoided",
+];
 
 /// Processes that get a line of their own in the table; the JSON has all.
 const MOST_LINES: usize = 20;
@@ -25,21 +36,20 @@ const MOST_LINES: usize = 20;
 /// Runs the program to its end and prints the counts: the table on stderr, and the JSON in
 /// `file` or on stderr too. Returns the program's exit status.
 pub fn run_counted(command: &Command, file: Option<&Path>) -> Result<i32, Failure> {
-    // Opened first: to find out afterwards that it cannot be written would lose the counts.
+    // Created before the program runs: a failure afterwards would lose the counts.
     let file = match file {
-        Some(path) => Some(
-            fs::File::create(path)
-                .map_err(|e| Failure::own(format!("cannot write the counts to {}: {e}", path.display())))?,
-        ),
+        Some(path) => Some(fs::File::create(path).map_err(|e| {
+            Failure::own(format!("cannot write the counts to {}: {e}", path.display()))
+        })?),
         None => None,
     };
     let directory = Directory::make()?;
     // SAFETY: this process has one thread.
-    unsafe { std::env::set_var(DIR_VARIABLE, &directory.path) };
+    unsafe { std::env::set_var(DIR_VARIABLE, directory.path()) };
     let status = supervise::run_to_end(command)?;
     let report = Report::new(directory.pages());
     drop(directory);
-    // From here on the program's status must come out, even if nobody reads what we print.
+    // From here on the exit status must be the program's, even if no process reads the report.
     // SAFETY: no handler is installed.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     let mut stderr = io::stderr().lock();
@@ -58,29 +68,29 @@ pub fn run_counted(command: &Command, file: Option<&Path>) -> Result<i32, Failur
     Ok(status)
 }
 
-/// The directory the processes make their pages in; it goes away with this.
-struct Directory {
-    path: PathBuf,
-}
+/// The directory in which the processes make their pages; dropping it removes it.
+struct Directory(TempDir);
 
 impl Directory {
     fn make() -> Result<Self, Failure> {
-        // Memory, not a disk: the counts are written all the time.
-        let memory = Path::new("/dev/shm").to_path_buf();
-        let mut error = None;
-        for base in [memory, std::env::temp_dir()] {
-            match make_in(&base) {
-                Ok(path) => return Ok(Directory { path }),
-                Err(e) => error = Some((base, e)),
-            }
-        }
-        let (base, error) = error.expect("two bases were tried");
-        Err(Failure::own(format!("cannot make a directory for the counts in {}: {error}", base.display())))
+        // In memory first, because the counts are written all the time.
+        let shm = PathBuf::from("/dev/shm");
+        let fallback = std::env::temp_dir();
+        make_in(&shm).or_else(|_| make_in(&fallback)).map(Directory).map_err(|error| {
+            Failure::own(format!(
+                "cannot make a directory for the counts in {}: {error}",
+                fallback.display()
+            ))
+        })
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     /// What each process image counted, without those that never started counting.
     fn pages(&self) -> Vec<(Summary, Vec<ListenerSummary>)> {
-        let Ok(entries) = fs::read_dir(&self.path) else {
+        let Ok(entries) = fs::read_dir(self.path()) else {
             return Vec::new();
         };
         let mut paths: Vec<_> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
@@ -93,36 +103,28 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-fn make_in(base: &Path) -> io::Result<PathBuf> {
-    let template = base.join("wakeset-stats-XXXXXX");
-    let template = CString::new(template.into_os_string().into_vec())?.into_raw();
-    // SAFETY: a zero-terminated string that mkdtemp may change in place, taken back right after.
-    let (made, path) = unsafe {
-        let made = !libc::mkdtemp(template).is_null();
-        (made, CString::from_raw(template))
-    };
-    if !made {
-        return Err(io::Error::last_os_error());
-    }
-    let path = PathBuf::from(std::ffi::OsStr::from_bytes(path.as_bytes()));
+fn make_in(base: &Path) -> io::Result<TempDir> {
+    let directory = tempfile::Builder::new()
+        .prefix("wakeset-stats-")
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir_in(base)?;
     // SAFETY: it cannot fail.
     if unsafe { libc::geteuid() } == 0 {
-        // A server started as root drops to other users, whose processes count too. They may
-        // make files here, but neither list nor remove those of others.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o1733))?;
+        // A server started as root changes to other users, whose processes count too. They may
+        // make files here, but neither list nor remove those of other users.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1733))?;
     }
-    Ok(path)
+    Ok(directory)
 }
 
-/// Reads one page. Other users may have put files there, so nothing is followed or waited for.
+/// Reads one page. Other users may have put files there, so this follows no link and waits for
+/// nothing.
 fn read_page(path: &Path) -> Option<(Summary, Vec<ListenerSummary>)> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
     }
@@ -158,7 +160,7 @@ impl Report {
 
     fn table(&self) -> String {
         let mut rows = vec![HEADINGS.map(str::to_string).to_vec()];
-        // Shells and other helpers count nothing: a line for each would bury the rest.
+        // Shells and the like count nothing: a line for each of them would bury the rest.
         let mut shown: Vec<_> = self.processes.iter().filter(|p| is_active(p)).collect();
         shown.sort_by_key(|p| std::cmp::Reverse(p.get(Stat::Waits) + p.made()));
         let hidden = self.processes.len() - shown.len().min(MOST_LINES);
@@ -169,7 +171,7 @@ impl Report {
         rows.push(row("total".to_string(), String::new(), &self.total));
 
         let mut text = String::from("\nwakeset: what ran in user space\n");
-        text += &table::align(&rows);
+        text += &format::table(rows);
         if hidden > 0 {
             let _ = writeln!(text, "({hidden} more with nothing or less to show)");
         }
@@ -185,10 +187,14 @@ impl Report {
             let _ = writeln!(text, "moved into the kernel: {}", reasons.join(", "));
         }
         text += &self.listeners.table();
-        let uffd = [Stat::UffdMessages, Stat::UffdWakes, Stat::UffdSpuriousWakes].map(|stat| self.total.get(stat));
+        let uffd = [Stat::UffdMessages, Stat::UffdWakes, Stat::UffdSpuriousWakes]
+            .map(|stat| self.total.get(stat));
         if uffd.iter().any(|&count| count > 0) {
             let [messages, wakes, spurious] = uffd;
-            let _ = writeln!(text, "userfaultfds: {messages} messages, {wakes} wakes, {spurious} of them spurious");
+            let _ = writeln!(
+                text,
+                "userfaultfds: {messages} messages, {wakes} wakes, {spurious} of them spurious"
+            );
         }
         text
     }
@@ -204,7 +210,11 @@ impl Report {
                 Value::Object(object)
             })
             .collect();
-        json!({ "processes": processes, "total": counts(&self.total), "listeners": self.listeners.json() })
+        json!({
+            "processes": processes,
+            "total": counts(&self.total),
+            "listeners": self.listeners.json(),
+        })
     }
 }
 

@@ -1,17 +1,17 @@
-//! A program as our child: it gets the signals we get, and we wait for its end.
+//! A program as a child of this process: it gets the signals that this process gets.
 //!
-//! The terminal sends its signals to the whole foreground group, so the child has those already;
-//! only what a process sent to us alone is passed on. A `kill` of the whole group cannot be told
-//! from that and reaches the child twice, as under any supervisor.
+//! The terminal sends its signals to the whole foreground group, so the child has those already.
+//! Only signals that a process sent are passed on. A `kill` of the whole group looks the same and
+//! reaches the child twice, as under any supervisor.
 
 use std::io;
 use std::mem::MaybeUninit;
 
-use super::Command;
-use crate::Failure;
+use super::command::Command;
+use crate::failure::Failure;
 
-/// Signals that say something about ourselves rather than ask something of the program. Those
-/// caused by a fault cannot be blocked, and the job-control stops work on the group as ever.
+/// Signals that are about this process and not meant for the program. Signals that a fault causes
+/// cannot be blocked, and the job-control stops apply to the whole group in any case.
 const OUR_OWN: [libc::c_int; 10] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -32,17 +32,17 @@ pub fn run_to_end(command: &Command) -> Result<i32, Failure> {
     signals.pass_on_until_exit(child)
 }
 
-/// The signals we block, to take them with sigwaitinfo.
+/// The signals that are blocked here, to be taken with sigwaitinfo(2).
 struct Signals {
     blocked: libc::sigset_t,
-    /// The mask we were started with.
+    /// The mask that this process was started with.
     before: libc::sigset_t,
-    /// SIGCHLD's action that we were started with.
+    /// SIGCHLD's action that this process was started with.
     child_before: libc::sigaction,
 }
 
 impl Signals {
-    /// Puts back what we were started with, for the program to inherit.
+    /// Restores what this process was started with, for the program to inherit.
     fn restore(&self) {
         // SAFETY: both values came from the kernel.
         unsafe {
@@ -70,7 +70,7 @@ impl Signals {
             (blocked, before.assume_init())
         };
         let mut child_before = MaybeUninit::uninit();
-        // Who ignores SIGCHLD has its children reaped unseen.
+        // Where SIGCHLD is ignored, the kernel reaps the child and its status is lost.
         // SAFETY: an all-zero action is the default one, and there is room for the old.
         let child_before = unsafe {
             let default = MaybeUninit::<libc::sigaction>::zeroed();
@@ -108,8 +108,8 @@ impl Signals {
     }
 }
 
-/// Looks at the child without waiting: its status if it has ended. If it was stopped, we stop too,
-/// so that the shell sees the job stopped.
+/// The child's status if it has ended; does not wait. If the child was stopped, this process stops
+/// too, so that the shell sees the job stopped.
 fn reap(child: libc::pid_t) -> Result<Option<i32>, Failure> {
     let mut status = 0;
     // SAFETY: room for the status.
@@ -131,8 +131,8 @@ fn reap(child: libc::pid_t) -> Result<Option<i32>, Failure> {
     Ok(None)
 }
 
-/// Forks and execs. The child starts with the signal mask and dispositions we started with, and
-/// is killed if we are, as the program would be if we were it.
+/// Forks and execs. The child starts with the signal mask and dispositions that this process
+/// started with. It is killed if this process is, as if this process had become the program.
 fn spawn(command: &Command, signals: &Signals) -> Result<libc::pid_t, Failure> {
     let mut pipe = [0; 2];
     // SAFETY: room for both ends.
@@ -161,7 +161,7 @@ fn spawn(command: &Command, signals: &Signals) -> Result<libc::pid_t, Failure> {
         // SAFETY: four initialised bytes; _exit so that nothing of the parent's is flushed twice.
         unsafe {
             libc::write(report, bytes.as_ptr().cast(), bytes.len());
-            libc::_exit(crate::OWN_FAILURE)
+            libc::_exit(crate::failure::OWN_FAILURE)
         }
     }
     let mut errno = [0u8; 4];
@@ -174,7 +174,7 @@ fn spawn(command: &Command, signals: &Signals) -> Result<libc::pid_t, Failure> {
     };
     if length > 0 {
         let error = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
-        // SAFETY: nobody wants the status: the child only says that there is no program.
+        // SAFETY: no status is asked for: the child has only said that there is no program.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         return Err(command.failure(error));
     }

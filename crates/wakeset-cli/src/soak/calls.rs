@@ -1,11 +1,11 @@
-//! The calls of the load, by number: Wakeset's own functions, or libc's, which are the preload library's under `wakeset run` and
-//! the kernel's without it.
+//! The calls of the load, by descriptor number: Wakeset's own functions, or libc's, which the
+//! preload library answers under `wakeset run` and the kernel without it.
 
 use std::io;
 
 use libc::{c_int, epoll_event};
 
-/// Who answers.
+/// What answers the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
     Library,
@@ -47,11 +47,20 @@ impl Calls {
         Ok(ends)
     }
 
-    pub fn control(self, set: c_int, op: c_int, fd: c_int, bits: c_int, data: u64) -> io::Result<()> {
+    pub fn control(
+        self,
+        set: c_int,
+        op: c_int,
+        fd: c_int,
+        bits: c_int,
+        data: u64,
+    ) -> io::Result<()> {
         let mut event = epoll_event { events: bits as u32, u64: data };
         match self {
-            // SAFETY: a valid event.
-            Calls::Library => checked(unsafe { wakeset_fd::epoll_ctl(set, op, fd, &raw const event) }),
+            Calls::Library => {
+                // SAFETY: a valid event.
+                checked(unsafe { wakeset_fd::epoll_ctl(set, op, fd, &raw const event) })
+            }
             // SAFETY: as above.
             Calls::Libc => check(unsafe { libc::epoll_ctl(set, op, fd, &raw mut event) }).map(drop),
         }
@@ -72,12 +81,16 @@ impl Calls {
     /// The data of what is ready.
     pub fn wait(self, set: c_int, limit: c_int) -> io::Result<impl Iterator<Item = u64>> {
         let mut events = [epoll_event { events: 0, u64: 0 }; 16];
-        let room = events.len() as c_int;
+        let capacity = events.len() as c_int;
         let n = match self {
             // SAFETY: room for that many.
-            Calls::Library => checked(unsafe { wakeset_fd::epoll_wait(set, events.as_mut_ptr(), room, limit) }),
-            // SAFETY: as above.
-            Calls::Libc => check(unsafe { libc::epoll_wait(set, events.as_mut_ptr(), room, limit) }),
+            Calls::Library => checked(unsafe {
+                wakeset_fd::epoll_wait(set, events.as_mut_ptr(), capacity, limit)
+            }),
+            Calls::Libc => {
+                // SAFETY: as above.
+                check(unsafe { libc::epoll_wait(set, events.as_mut_ptr(), capacity, limit) })
+            }
         }?;
         Ok(events.into_iter().take(n as usize).map(|event| event.u64))
     }
@@ -88,8 +101,10 @@ impl Calls {
         match self {
             // SAFETY: the bytes are there.
             Calls::Library => checked(unsafe { wakeset_fd::write(fd, from, len) }),
-            // SAFETY: as above.
-            Calls::Libc => check(unsafe { libc::write(fd, from.cast(), len) } as c_int).map(|n| n as usize),
+            Calls::Libc => {
+                // SAFETY: as above.
+                check(unsafe { libc::write(fd, from.cast(), len) } as c_int).map(|n| n as usize)
+            }
         }
     }
 
@@ -99,8 +114,10 @@ impl Calls {
         match self {
             // SAFETY: the memory is there.
             Calls::Library => checked(unsafe { wakeset_fd::read(fd, to, len) }),
-            // SAFETY: as above.
-            Calls::Libc => check(unsafe { libc::read(fd, to.cast(), len) } as c_int).map(|n| n as usize),
+            Calls::Libc => {
+                // SAFETY: as above.
+                check(unsafe { libc::read(fd, to.cast(), len) } as c_int).map(|n| n as usize)
+            }
         }
     }
 

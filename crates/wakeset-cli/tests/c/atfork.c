@@ -1,7 +1,8 @@
 /*
- * fork(2) and the handlers of pthread_atfork(3) that were registered before any library's constructor ran. They prepare last, so
- * whatever a library does before a fork has to be done after them: one that holds a lock of its own when such a handler
- * wants a mutex which another thread has while it calls epoll, waits for ever.
+ * fork(2) and the handlers of pthread_atfork(3) that were registered before any library's
+ * constructor ran. They prepare last, so whatever a library does before a fork has to be done after
+ * them: one that holds a lock of its own when such a handler wants a mutex which another thread has
+ * while it calls epoll, waits for ever.
  */
 #include "show.h"
 #include <sys/wait.h>

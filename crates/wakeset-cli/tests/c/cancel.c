@@ -1,6 +1,6 @@
 /*
- * Cancellation: epoll_wait(2), read(2), write(2) and poll(2) are cancellation points (pthreads(7)), and nothing of the
- * objects is held when a thread leaves through one.
+ * Cancellation: epoll_wait(2), read(2), write(2) and poll(2) are cancellation points (pthreads(7)),
+ * and nothing of the objects is held when a thread leaves through one.
  */
 #include "show.h"
 #include <sys/uio.h>

@@ -1,7 +1,7 @@
 /*
- * The ways a descriptor goes away, and what that does to the sets that watch it: close(2), close_range(2), closefrom(3),
- * dup2(2) over it, and its number being used again. By epoll(7), a watch ends when the last descriptor of its
- * description is closed.
+ * The ways a descriptor goes away, and what that does to the sets that watch it: close(2),
+ * close_range(2), closefrom(3), dup2(2) over it, and its number being used again. By epoll(7), a
+ * watch ends when the last descriptor of its description is closed.
  */
 #include "show.h"
 #include <linux/close_range.h>
@@ -94,7 +94,8 @@ static void show_dup2(void)
 	must(watch_new(set, fd, EPOLLIN, 'a'));
 	yes("dup2", dup2(other, fd) == fd);
 	show("the watch is gone", "none", ready(set));
-	CALL("what has its number is not watched", "-1 ENOENT", watch(set, EPOLL_CTL_MOD, fd, EPOLLIN, 'b'));
+	CALL("what has its number is not watched", "-1 ENOENT",
+	     watch(set, EPOLL_CTL_MOD, fd, EPOLLIN, 'b'));
 	CALL("and can be", "0", watch_new(set, fd, EPOLLIN, 'b'));
 	show("it is", "b=IN", ready(set));
 	must(close(other));
@@ -159,7 +160,10 @@ static void show_ranges(void)
 	show("and closes none", "a=IN b=IN f=IN", sorted(set, 16, 0));
 	CALL("close_range through syscall()", "0", syscall(SYS_close_range, 305u, ~0u, 0));
 	show("two", "a=IN b=IN", sorted(set, 16, 0));
-	/* A table of its own: what is marked or closed there is not closed for other threads, and there are none. */
+	/*
+	 * A table of its own: what is marked or closed there is not closed for other threads, and there
+	 * are none.
+	 */
 	CALL("CLOSE_RANGE_UNSHARE", "0", close_range(301, 301, CLOSE_RANGE_UNSHARE));
 	show("one", "a=IN", ready(set));
 	closefrom(300);

@@ -1,13 +1,18 @@
 /*
- * Descriptors that are closed, or almost, while something still goes on with them. By close(2), calls that block on a
- * descriptor go on when another thread closes it; what its number stands for afterwards is none of their business.
+ * Descriptors that are closed, or almost, while something still goes on with them. By close(2),
+ * calls that block on a descriptor go on when another thread closes it; what its number stands for
+ * afterwards is none of their business.
  *
  * What each case would catch:
- *   a set closed under a waiter       a waiter, or a move, that goes by the number and meddles with the set that got it
- *   jumps out of blocking calls       a call left by siglongjmp(3) that keeps the object from ending at its close
+ *   a set closed under a waiter       a waiter, or a migration, that goes by the number and
+ *                                     interferes with the set that has it now
+ *   jumps out of blocking calls       a call left by siglongjmp(3) that keeps the object from
+ *                                     ending at its close
  *   dup2 that fails                   a counter given up for a dup2(2) that then does nothing
- *   fork after a close under a reader a fork that waits for ever for the counter, which no number stands for, to move
- *   the same, of a set in a set       a fork that waits for ever for the set around, which watches what no number stands for
+ *   fork after a close under a reader a fork that waits for ever for the counter, which no number
+ *                                     stands for, to migrate
+ *   the same, of a set in a set       a fork that waits for ever for the set around, which watches
+ *                                     what no number stands for
  */
 #include "show.h"
 #include <setjmp.h>
@@ -28,7 +33,10 @@ static int new_counter(unsigned value, int flags)
 
 /* ---- a set closed under a waiter ---- */
 
-/* What the waiter sees is its own affair: the kernel reports what its set watches, and so it may be either way. */
+/*
+ * What the waiter sees is its own affair: the kernel reports what its set watches, and so it may be
+ * either way.
+ */
 static void *wait_a_while(void *set)
 {
 	struct epoll_event event;

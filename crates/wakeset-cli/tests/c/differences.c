@@ -1,7 +1,8 @@
 /*
- * The known differences of SEMANTICS.md that a program can see: what Linux does, and what happens under `wakeset run`. The
- * first argument says which of the two this run is. A difference that is no longer there fails here too: the page has to
- * change with it. Each has a name, in its heading, by which the page refers to it.
+ * The known differences of SEMANTICS.md that a program can see: what Linux does, and what happens
+ * under `wakeset run`. The first argument says which of the two this run is. A difference that is
+ * no longer there fails here too: the page has to change with it. Each has a name, in its heading,
+ * by which the page refers to it.
  */
 #include "show.h"
 #include <sys/socket.h>
@@ -13,10 +14,14 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "differences/proc.h"
+#include "differences/threads.h"
+
 static int wakeset;
 
 /* What comes out on Linux, under Wakeset, and here. */
-static void differs(const char *name, const char *on_linux, const char *under_wakeset, const char *got)
+static void differs(const char *name, const char *on_linux, const char *under_wakeset,
+                    const char *got)
 {
 	show(name, wakeset ? under_wakeset : on_linux, got);
 }
@@ -93,15 +98,6 @@ static void who_is_woken(void)
 	must(close(fd));
 }
 
-static atomic_int stop;
-
-static void *run_on(void *unused)
-{
-	while (!atomic_load(&stop))
-		spin(1000);
-	return unused;
-}
-
 static void second_edge_at_a_move(void)
 {
 	struct thread runner;
@@ -130,19 +126,6 @@ static void second_edge_at_a_move(void)
 	must(close(fd));
 }
 
-/* The state of a process, as proc(5) gives it. */
-static char state_of(pid_t pid)
-{
-	char path[64], line[256], *end = NULL;
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	FILE *file = fopen(path, "re");
-	if (file && fgets(line, sizeof line, file))
-		end = strrchr(line, ')');
-	if (file)
-		fclose(file);
-	return end && end[1] ? end[2] : '?';
-}
-
 static void stop_and_continue(void)
 {
 	int status;
@@ -163,35 +146,16 @@ static void stop_and_continue(void)
 	must(kill(child, SIGCONT));
 	must(waitpid(child, &status, 0));
 	const char *const ends[] = {"?", "time is up", "EINTR", "?"};
-	differs("a wait, stopped and continued", "EINTR", "time is up", WIFEXITED(status) ? ends[WEXITSTATUS(status) & 3] : "killed");
-}
-
-static char other_stack[65536];
-static atomic_int handled, elsewhere;
-
-static void note_stack(int signal)
-{
-	char here;
-	(void)signal;
-	atomic_fetch_add(&handled, 1);
-	if (&here < other_stack || &here >= other_stack + sizeof other_stack)
-		atomic_fetch_add(&elsewhere, 1);
-}
-
-static void *send_signals(void *to)
-{
-	while (!atomic_load(&stop)) {
-		pthread_kill(*(pthread_t *)to, SIGUSR1);
-		spin(20000);
-	}
-	return NULL;
+	differs("a wait, stopped and continued", "EINTR", "time is up",
+	        WIFEXITED(status) ? ends[WEXITSTATUS(status) & 3] : "killed");
 }
 
 static void alternate_stack(void)
 {
 	struct thread sender;
 	struct sigaction action = {.sa_handler = note_stack, .sa_flags = SA_ONSTACK};
-	stack_t stack = {.ss_sp = other_stack, .ss_size = sizeof other_stack}, none = {.ss_flags = SS_DISABLE};
+	stack_t stack = {.ss_sp = other_stack, .ss_size = sizeof other_stack},
+	    none = {.ss_flags = SS_DISABLE};
 	pthread_t self = pthread_self();
 	heading("alternate_stack");
 	must(sigaltstack(&stack, NULL));
@@ -200,7 +164,8 @@ static void alternate_stack(void)
 	atomic_store(&stop, 0);
 	start(&sender, send_signals, &self);
 	/* Until one has hit a call in its middle. */
-	for (int64_t end = now() + 1000000000LL * (wakeset ? 20 : 1); now() < end && !atomic_load(&elsewhere);) {
+	for (int64_t end = now() + 1000000000LL * (wakeset ? 20 : 1);
+	     now() < end && !atomic_load(&elsewhere);) {
 		watch_new(set, fd, EPOLLIN, 'e');
 		epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL);
 	}
@@ -241,29 +206,14 @@ static void caught_faults(void)
 		WIFSIGNALED(status) ? "killed" : WEXITSTATUS(status) == 0 ? "EFAULT" : "?");
 }
 
-static sigjmp_buf way_out;
-
-static void leave(int signal)
-{
-	(void)signal;
-	siglongjmp(way_out, 1);
-}
-
-static void *wait_and_leave(void *set)
-{
-	struct epoll_event event;
-	if (!sigsetjmp(way_out, 1))
-		epoll_wait(*(int *)set, &event, 1, -1);
-	return NULL;
-}
-
 static void left_by_a_jump(void)
 {
 	struct thread leaver;
 	struct waiter other;
 	heading("left_by_a_jump");
 	signal(SIGUSR1, leave);
-	int first = must(epoll_create1(0)), second = must(epoll_create1(0)), fd = must(eventfd(0, EFD_NONBLOCK));
+	int first = must(epoll_create1(0)), second = must(epoll_create1(0)),
+	    fd = must(eventfd(0, EFD_NONBLOCK));
 	must(watch_new(first, fd, EPOLLIN | EPOLLEXCLUSIVE, '1'));
 	must(watch_new(second, fd, EPOLLIN | EPOLLEXCLUSIVE, '2'));
 	start(&leaver, wait_and_leave, &first);
@@ -272,7 +222,8 @@ static void left_by_a_jump(void)
 	finish(&leaver);
 	start_waiting(&other, second, 1);
 	must(add(fd, 1));
-	differs("nobody waits in the first set: the second is told", "1", "0", count_back(&other, 1) ? "1" : "0");
+	differs("nobody waits in the first set: the second is told", "1", "0",
+	        count_back(&other, 1) ? "1" : "0");
 	if (!atomic_load(&other.back))
 		must(watch_new(second, first, EPOLLIN, '1')); /* ready, so it ends the wait */
 	what_it_saw(&other);
@@ -280,24 +231,6 @@ static void left_by_a_jump(void)
 	must(close(first));
 	must(close(second));
 	must(close(fd));
-}
-
-static void note(int signal)
-{
-	(void)signal;
-}
-
-struct reader {
-	int fd;
-	const char *volatile result;
-};
-
-static void *read_once(void *argument)
-{
-	struct reader *reader = argument;
-	long long got = take(reader->fd);
-	reader->result = got >= 0 ? "a value" : errno == EINTR ? "EINTR" : errno == EBADF ? "EBADF" : "?";
-	return NULL;
 }
 
 static void closed_under_a_read(void)
@@ -315,16 +248,6 @@ static void closed_under_a_read(void)
 	finish(&thread);
 	differs("a restarting handler", "EBADF", "EINTR", reader.result);
 	signal(SIGUSR1, SIG_DFL);
-}
-
-static int count_numbers(void)
-{
-	int count = 0;
-	DIR *numbers = opendir("/proc/self/fd");
-	while (readdir(numbers))
-		count++;
-	closedir(numbers);
-	return count;
 }
 
 static void hidden_descriptors(void)
@@ -348,28 +271,6 @@ static void hidden_descriptors(void)
 	must(close(fd));
 	must(close(ends[0]));
 	must(close(ends[1]));
-}
-
-/* The value behind `key` in fdinfo, or how many lines there are with it. */
-static const char *fdinfo(int fd, const char *key, int count)
-{
-	static char found[64];
-	char path[64], line[256];
-	int lines = 0;
-	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
-	FILE *file = fopen(path, "re");
-	strcpy(found, "?");
-	while (file && fgets(line, sizeof line, file)) {
-		if (strncmp(line, key, strlen(key)) == 0) {
-			sscanf(line + strlen(key), "%63s", found);
-			lines++;
-		}
-	}
-	if (file)
-		fclose(file);
-	if (count)
-		snprintf(found, sizeof found, "%d", lines);
-	return found;
 }
 
 static void in_proc(void)
@@ -397,7 +298,8 @@ static void what_a_sleeper_does(void)
 	if (file && fgets(line, sizeof line, file)) {
 		long call = strtol(line, NULL, 10);
 		differs("its system call", "epoll_wait", "futex",
-			call == SYS_futex ? "futex" : call == SYS_epoll_wait || call == SYS_epoll_pwait ? "epoll_wait" : line);
+			call == SYS_futex ? "futex" : call == SYS_epoll_wait || call == SYS_epoll_pwait ? "epoll_wait"
+			    : line);
 	} else {
 		printf("its system call is not to be seen here\n");
 	}
@@ -433,21 +335,12 @@ static void taken_by_another_process(void)
 		printf("pidfd_getfd is not allowed here\n");
 	else
 		differs("an eventfd that holds 5", "5", "EAGAIN",
-			!WIFEXITED(status) ? "killed" : WEXITSTATUS(status) == 1 ? "5" : WEXITSTATUS(status) == 2 ? "EAGAIN" : "?");
+			!WIFEXITED(status) ? "killed" : WEXITSTATUS(status) == 1 ? "5" : WEXITSTATUS(status) == 2
+			    ? "EAGAIN" : "?");
 	must(close(fd));
 	must(close(to_child[0]));
 	must(close(to_child[1]));
 }
-
-#ifdef __x86_64__
-/* A system call instruction of the program's own. */
-static long raw_call(long number, long argument)
-{
-	long result;
-	__asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(argument) : "rcx", "r11", "memory");
-	return result;
-}
-#endif
 
 static void raw_close(void)
 {
@@ -464,18 +357,6 @@ static void raw_close(void)
 	must(close(ends[0]));
 	must(close(ends[1]));
 #endif
-}
-
-struct timed_waiter {
-	int set;
-	char saw[64];
-};
-
-static void *wait_a_second(void *argument)
-{
-	struct timed_waiter *waiter = argument;
-	snprintf(waiter->saw, sizeof waiter->saw, "%s", ordered(waiter->set, 1, 1000));
-	return NULL;
 }
 
 static void closed_under_a_wait(void)
@@ -505,7 +386,8 @@ static void refused_in_a_move(void)
 	if (child == 0) {
 		char line[200] = "";
 		int set = must(epoll_create1(0)), lines[2];
-		int a = must(eventfd(0, EFD_NONBLOCK)), b = must(eventfd(0, EFD_NONBLOCK)), c = must(eventfd(1, 0));
+		int a = must(eventfd(0, EFD_NONBLOCK)), b = must(eventfd(0, EFD_NONBLOCK)),
+		    c = must(eventfd(1, 0));
 		must(watch_new(set, a, EPOLLIN, 'a'));
 		must(watch_new(set, b, EPOLLIN, 'b'));
 		kernel_pipe(lines, O_NONBLOCK);
@@ -517,8 +399,10 @@ static void refused_in_a_move(void)
 		show("all as it was", "a=IN", ready(set));
 		int copy = must(dup(a));
 		differs("one duplicated", "a=IN", "none", ready(set));
-		differs("its watch changed", "0", "-1 ENOENT", outcome(watch(set, EPOLL_CTL_MOD, a, EPOLLIN, 'a')));
-		differs("said on stderr", "no", "yes", read(lines[0], line, sizeof line - 1) > 0 && strstr(line, "lost") ? "yes" : "no");
+		differs("its watch changed", "0", "-1 ENOENT",
+		        outcome(watch(set, EPOLL_CTL_MOD, a, EPOLLIN, 'a')));
+		differs("said on stderr", "no", "yes",
+		        read(lines[0], line, sizeof line - 1) > 0 && strstr(line, "lost") ? "yes" : "no");
 		number("what it holds", 2, take(copy));
 		must(add(b, 1));
 		show("the other one", "b=IN", ready(set));
@@ -526,23 +410,6 @@ static void refused_in_a_move(void)
 	}
 	must(waitpid(child, &status, 0));
 	number("status", 0, status);
-}
-
-struct poll_of {
-	struct thread thread;
-	int fd;
-	char result[64];
-};
-
-static void *poll_once(void *argument)
-{
-	struct poll_of *poll_of = argument;
-	struct pollfd entry = {poll_of->fd, POLLIN, 0};
-	int64_t begin = now();
-	int found = poll(&entry, 1, 4000);
-	const char *when = now() - begin < 3000000000 ? "early" : "late";
-	snprintf(poll_of->result, sizeof poll_of->result, "%d %s, %s", found, entry.revents == POLLNVAL ? "NVAL" : "-", when);
-	return NULL;
 }
 
 static void polled_listener(void)

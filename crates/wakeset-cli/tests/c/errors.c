@@ -1,12 +1,15 @@
 /*
- * Every error the calls can give, each alone: ERRORS of epoll_create(2), epoll_ctl(2), epoll_wait(2), eventfd(2),
- * and those of read(2), write(2), readv(2) and writev(2) that an eventfd can give.
+ * Every error the calls can give, each alone: ERRORS of epoll_create(2), epoll_ctl(2),
+ * epoll_wait(2), eventfd(2), and those of read(2), write(2), readv(2) and writev(2) that an eventfd
+ * can give.
  */
 #include "show.h"
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
+
+#include "errors/nesting.h"
 
 /* The compiler knows some of these arguments to be wrong; through volatile it does not see them. */
 static void *volatile null = NULL;
@@ -36,7 +39,8 @@ static void show_create(void)
 	CALL_FD("unknown flag O_APPEND", "-1 EINVAL", eventfd(0, O_APPEND));
 	CALL_FD("all flags", "-1 EINVAL", eventfd(0, -1));
 	CALL_FD("syscall eventfd with a flag it does not know", "-1 EINVAL", syscall(SYS_eventfd2, 0, 2));
-	CALL_FD("syscall epoll_create1 with a flag it does not know", "-1 EINVAL", syscall(SYS_epoll_create1, 2));
+	CALL_FD("syscall epoll_create1 with a flag it does not know", "-1 EINVAL",
+	        syscall(SYS_epoll_create1, 2));
 
 	/* Descriptors are scarce: with one number left, one object can be made and works. */
 	struct rlimit old, tight;
@@ -97,31 +101,39 @@ static void show_ctl(void)
 	CALL("modify what is not there", "-1 ENOENT", epoll_ctl(set, EPOLL_CTL_MOD, absent, &event));
 	CALL("remove what is not there", "-1 ENOENT", epoll_ctl(set, EPOLL_CTL_DEL, absent, &event));
 	CALL("remove a set that is not there", "-1 ENOENT", epoll_ctl(set, EPOLL_CTL_DEL, other, &event));
-	CALL("remove a pipe that is not there", "-1 ENOENT", epoll_ctl(set, EPOLL_CTL_DEL, ends[0], &event));
+	CALL("remove a pipe that is not there", "-1 ENOENT",
+	     epoll_ctl(set, EPOLL_CTL_DEL, ends[0], &event));
 
 	CALL("add with no event", "-1 EFAULT", epoll_ctl(set, EPOLL_CTL_ADD, fd, null));
 	CALL("add with an event at 1", "-1 EFAULT", epoll_ctl(set, EPOLL_CTL_ADD, fd, one));
-	CALL("add with an event out of the address space", "-1 EFAULT", epoll_ctl(set, EPOLL_CTL_ADD, fd, out_of_space));
-	CALL("add with an event that may not be read", "-1 EFAULT", epoll_ctl(set, EPOLL_CTL_ADD, fd, no_access));
-	CALL("add with half an event readable", "-1 EFAULT", epoll_ctl(set, EPOLL_CTL_ADD, fd, (void *)(last_bytes - 6)));
+	CALL("add with an event out of the address space", "-1 EFAULT",
+	     epoll_ctl(set, EPOLL_CTL_ADD, fd, out_of_space));
+	CALL("add with an event that may not be read", "-1 EFAULT",
+	     epoll_ctl(set, EPOLL_CTL_ADD, fd, no_access));
+	CALL("add with half an event readable", "-1 EFAULT",
+	     epoll_ctl(set, EPOLL_CTL_ADD, fd, (void *)(last_bytes - 6)));
 	memcpy(last_bytes - sizeof event, &event, sizeof event);
 	CALL("add with an event on the last bytes of a page", "0",
 	     epoll_ctl(set, EPOLL_CTL_ADD, fd, (void *)(last_bytes - sizeof event)));
 	CALL("add it twice", "-1 EEXIST", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
 	CALL("modify with no event", "-1 EFAULT", epoll_ctl(set, EPOLL_CTL_MOD, fd, null));
-	CALL("modify with an event that may not be read", "-1 EFAULT", epoll_ctl(set, EPOLL_CTL_MOD, fd, no_access));
-	CALL("the event is looked at before the descriptors", "-1 EFAULT", epoll_ctl(-1, EPOLL_CTL_ADD, -1, null));
+	CALL("modify with an event that may not be read", "-1 EFAULT",
+	     epoll_ctl(set, EPOLL_CTL_MOD, fd, no_access));
+	CALL("the event is looked at before the descriptors", "-1 EFAULT",
+	     epoll_ctl(-1, EPOLL_CTL_ADD, -1, null));
 	CALL("and before the operation", "-1 EFAULT", epoll_ctl(set, 99, fd, null));
 	CALL("remove with no event", "0", epoll_ctl(set, EPOLL_CTL_DEL, fd, null));
 	CALL("add again", "0", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
-	CALL("remove with an event that may not be read", "0", epoll_ctl(set, EPOLL_CTL_DEL, fd, no_access));
+	CALL("remove with an event that may not be read", "0",
+	     epoll_ctl(set, EPOLL_CTL_DEL, fd, no_access));
 	CALL("add a pipe with no event", "-1 EFAULT", epoll_ctl(set, EPOLL_CTL_ADD, ends[0], null));
 	CALL("add a pipe", "0", epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event));
 	CALL("add it twice", "-1 EEXIST", epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event));
 	CALL("remove it", "0", epoll_ctl(set, EPOLL_CTL_DEL, ends[0], null));
 
 	CALL("EPOLLWAKEUP is accepted", "0", watch_new(set, fd, EPOLLIN | EPOLLWAKEUP, 'a'));
-	CALL("an unknown event bit is accepted", "0", watch(set, EPOLL_CTL_MOD, fd, EPOLLIN | (1u << 20), 'a'));
+	CALL("an unknown event bit is accepted", "0",
+	     watch(set, EPOLL_CTL_MOD, fd, EPOLLIN | (1u << 20), 'a'));
 	CALL("no event at all is accepted", "0", watch(set, EPOLL_CTL_MOD, fd, 0, 'a'));
 	CALL("and all is as before", "0", epoll_ctl(set, EPOLL_CTL_DEL, fd, null));
 
@@ -149,15 +161,19 @@ static void show_exclusive(void)
 	CALL("with WAKEUP", "0", watch_new(set, fds[3], EPOLLEXCLUSIVE | EPOLLIN | EPOLLWAKEUP, 'a'));
 	CALL("with ERR and HUP", "0", watch_new(set, fds[4], EPOLLEXCLUSIVE | EPOLLERR | EPOLLHUP, 'a'));
 	CALL("alone", "0", watch_new(set, fds[5], EPOLLEXCLUSIVE, 'a'));
-	CALL("with ONESHOT", "-1 EINVAL", watch_new(set, fd, EPOLLEXCLUSIVE | EPOLLIN | EPOLLONESHOT, 'a'));
+	CALL("with ONESHOT", "-1 EINVAL",
+	     watch_new(set, fd, EPOLLEXCLUSIVE | EPOLLIN | EPOLLONESHOT, 'a'));
 	CALL("with RDHUP", "-1 EINVAL", watch_new(set, fd, EPOLLEXCLUSIVE | EPOLLIN | EPOLLRDHUP, 'a'));
 	CALL("with PRI", "-1 EINVAL", watch_new(set, fd, EPOLLEXCLUSIVE | EPOLLIN | EPOLLPRI, 'a'));
-	CALL("with an unknown bit", "-1 EINVAL", watch_new(set, fd, EPOLLEXCLUSIVE | EPOLLIN | (1u << 20), 'a'));
+	CALL("with an unknown bit", "-1 EINVAL",
+	     watch_new(set, fd, EPOLLEXCLUSIVE | EPOLLIN | (1u << 20), 'a'));
 	CALL("for a set", "-1 EINVAL", watch_new(set, other, EPOLLEXCLUSIVE | EPOLLIN, 'a'));
 	CALL("on modify", "-1 EINVAL", watch(set, EPOLL_CTL_MOD, fds[0], EPOLLEXCLUSIVE | EPOLLIN, 'a'));
 	CALL("on modify of a plain watch", "-1 EINVAL",
-	     (must(watch_new(set, fd, EPOLLIN, 'a')), watch(set, EPOLL_CTL_MOD, fd, EPOLLEXCLUSIVE | EPOLLIN, 'a')));
-	CALL("modify of an exclusive watch without it", "-1 EINVAL", watch(set, EPOLL_CTL_MOD, fds[0], EPOLLIN, 'a'));
+	     (must(watch_new(set, fd, EPOLLIN, 'a')),
+	      watch(set, EPOLL_CTL_MOD, fd, EPOLLEXCLUSIVE | EPOLLIN, 'a')));
+	CALL("modify of an exclusive watch without it", "-1 EINVAL",
+	     watch(set, EPOLL_CTL_MOD, fds[0], EPOLLIN, 'a'));
 	CALL("add twice", "-1 EEXIST", watch_new(set, fds[0], EPOLLEXCLUSIVE | EPOLLIN, 'a'));
 	CALL("remove", "0", epoll_ctl(set, EPOLL_CTL_DEL, fds[0], NULL));
 	for (int i = 0; i < 6; i++)
@@ -171,7 +187,8 @@ static void show_wait(void)
 {
 	struct epoll_event event;
 	struct epoll_event *at_the_end = (void *)(last_bytes - sizeof event);
-	int set = must(epoll_create1(0)), fd = must(eventfd(0, EFD_NONBLOCK)), second = must(eventfd(0, EFD_NONBLOCK));
+	int set = must(epoll_create1(0)), fd = must(eventfd(0, EFD_NONBLOCK)),
+	    second = must(eventfd(0, EFD_NONBLOCK));
 	int ends[2];
 	kernel_pipe(ends, 0);
 	int closed = must(dup(ends[0]));
@@ -195,7 +212,8 @@ static void show_wait(void)
 	CALL("a buffer that may not be written", "-1 EFAULT", epoll_wait(set, no_access, 1, 0));
 	show("the event is still there", "a=IN", ready(set));
 	must(watch(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLET, 'a'));
-	CALL("edge-triggered, a buffer that may not be written", "-1 EFAULT", epoll_wait(set, no_access, 1, 0));
+	CALL("edge-triggered, a buffer that may not be written", "-1 EFAULT",
+	     epoll_wait(set, no_access, 1, 0));
 	show("the edge is still there", "a=IN", ready(set));
 	show("once", "none", ready(set));
 	must(watch(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLONESHOT, 'a'));
@@ -218,7 +236,8 @@ static void show_wait(void)
 	CALL("set is an eventfd", "-1 EINVAL", epoll_pwait(fd, &event, 1, 0, &none));
 	CALL("no room", "-1 EINVAL", epoll_pwait(set, &event, zero, 0, &none));
 	CALL("a mask at 1", "-1 EFAULT", epoll_pwait(set, &event, 1, 0, one));
-	CALL("a mask of the wrong size", "-1 EINVAL", syscall(SYS_epoll_pwait, set, &event, 1, 0, &none, 4L));
+	CALL("a mask of the wrong size", "-1 EINVAL",
+	     syscall(SYS_epoll_pwait, set, &event, 1, 0, &none, 4L));
 	CALL("a mask of the size of sigset_t", "-1 EINVAL",
 	     syscall(SYS_epoll_pwait, set, &event, 1, 0, &none, (long)sizeof none));
 	CALL("no mask of the wrong size", "1", syscall(SYS_epoll_pwait, set, &event, 1, 0, NULL, 4L));
@@ -235,8 +254,10 @@ static void show_wait(void)
 	CALL("negative seconds", "-1 EINVAL", epoll_pwait2(set, &event, 1, &past, NULL));
 	CALL("a time at 1", "-1 EFAULT", epoll_pwait2(set, &event, 1, one, NULL));
 	CALL("a time that may not be read", "-1 EFAULT", epoll_pwait2(set, &event, 1, no_access, NULL));
-	CALL("a mask that may not be read", "-1 EFAULT", epoll_pwait2(set, &event, 1, &no_time, no_access));
-	CALL("a mask of the wrong size", "-1 EINVAL", syscall(SYS_epoll_pwait2, set, &event, 1, &no_time, &none, 4L));
+	CALL("a mask that may not be read", "-1 EFAULT",
+	     epoll_pwait2(set, &event, 1, &no_time, no_access));
+	CALL("a mask of the wrong size", "-1 EINVAL",
+	     syscall(SYS_epoll_pwait2, set, &event, 1, &no_time, &none, 4L));
 	must(close(ends[0]));
 	must(close(ends[1]));
 	must(close(second));
@@ -306,136 +327,6 @@ static void show_transfer(void)
 	must(close(fd));
 }
 
-/* Adds up to `most` sets over `below` until one is refused; says how many were taken. */
-static int pile_up(const int *below, int count, int most, int *above, const char **refusal)
-{
-	*refusal = "never";
-	int made = 0;
-	for (; made < most; made++) {
-		above[made] = must(epoll_create1(EPOLL_CLOEXEC));
-		for (int i = 0; i < count; i++) {
-			errno = 0;
-			if (watch_new(above[made], below[i], EPOLLIN, 's') == -1) {
-				*refusal = outcome(-1);
-				must(close(above[made]));
-				return made;
-			}
-		}
-	}
-	return made;
-}
-
-static void close_all(const int *fds, int count)
-{
-	for (int i = 0; i < count; i++)
-		must(close(fds[i]));
-}
-
-static void show_nesting(void)
-{
-	heading("sets in sets: loops");
-	int chain[8];
-	for (int i = 0; i < 8; i++)
-		chain[i] = must(epoll_create1(EPOLL_CLOEXEC));
-	CALL("b in a", "0", watch_new(chain[0], chain[1], EPOLLIN, 'b'));
-	CALL("a in b, a loop of two", "-1 ELOOP", watch_new(chain[1], chain[0], EPOLLIN, 'a'));
-	CALL("c in b", "0", watch_new(chain[1], chain[2], EPOLLIN, 'c'));
-	CALL("a in c, a loop of three", "-1 ELOOP", watch_new(chain[2], chain[0], EPOLLIN, 'a'));
-	CALL("c in a too, no loop", "0", watch_new(chain[0], chain[2], EPOLLIN, 'c'));
-	CALL("b is taken out", "0", epoll_ctl(chain[0], EPOLL_CTL_DEL, chain[1], NULL));
-	CALL("a in b is no loop now", "0", watch_new(chain[1], chain[0], EPOLLIN, 'a'));
-	close_all(chain, 8);
-
-	heading("sets in sets: depth");
-	for (int i = 0; i < 8; i++)
-		chain[i] = must(epoll_create1(EPOLL_CLOEXEC));
-	int fd = must(eventfd(1, EFD_CLOEXEC));
-	for (int i = 0; i < 4; i++)
-		CALL("one set more below", "0", watch_new(chain[i], chain[i + 1], EPOLLIN, 's'));
-	CALL("a sixth set", "-1 ELOOP", watch_new(chain[4], chain[5], EPOLLIN, 's'));
-	CALL("an eventfd in the fifth", "0", watch_new(chain[4], fd, EPOLLIN, 'e'));
-	show("is seen from the top", "s=IN", ready(chain[0]));
-	CALL("a set above the top", "-1 ELOOP", watch_new(chain[6], chain[0], EPOLLIN, 's'));
-	CALL("two chains may not meet either", "-1 ELOOP",
-	     (must(watch_new(chain[6], chain[7], EPOLLIN, 's')), watch_new(chain[4], chain[6], EPOLLIN, 's')));
-	must(close(fd));
-	close_all(chain, 8);
-
-	/*
-	 * Limits on the paths by which one descriptor wakes sets: any number of length 1, 500 of length 2, then 100,
-	 * 50 and 10. Each pile below multiplies few sets into many paths.
-	 */
-	heading("sets in sets: paths");
-	int bottom[25], middle[25], third[25], fourth[25], top[40];
-	const char *refusal;
-	fd = must(eventfd(0, EFD_CLOEXEC));
-	for (int i = 0; i < 25; i++) {
-		bottom[i] = must(epoll_create1(EPOLL_CLOEXEC));
-		must(watch_new(bottom[i], fd, EPOLLIN, 'e'));
-	}
-	int taken = pile_up(bottom, 25, 40, top, &refusal);
-	number("sets over 25, each 25 paths", 20, taken);
-	show("and then", "-1 EINVAL", refusal);
-	must(close(top[--taken]));
-	CALL("there is room when one is closed", "1", pile_up(bottom, 25, 1, top + taken, &refusal));
-	taken++;
-	int late = must(epoll_create1(EPOLL_CLOEXEC));
-	CALL("an empty set may be watched", "0", watch_new(top[0], late, EPOLLIN, 's'));
-	CALL("but may not make a path too many", "-1 EINVAL", watch_new(late, fd, EPOLLIN, 'e'));
-	must(close(late));
-	close_all(top, taken);
-	close_all(bottom, 25);
-
-	for (int i = 0; i < 5; i++) {
-		bottom[i] = must(epoll_create1(EPOLL_CLOEXEC));
-		must(watch_new(bottom[i], fd, EPOLLIN, 'e'));
-	}
-	number("length 3: 5 over 5", 5, pile_up(bottom, 5, 5, middle, &refusal));
-	taken = pile_up(middle, 5, 40, top, &refusal);
-	number("sets over these, each 25 paths", 4, taken);
-	show("and then", "-1 EINVAL", refusal);
-	close_all(top, taken);
-	close_all(middle, 5);
-	close_all(bottom, 5);
-
-	must(bottom[0] = epoll_create1(EPOLL_CLOEXEC));
-	must(watch_new(bottom[0], fd, EPOLLIN, 'e'));
-	number("length 4: 5 over 1", 5, pile_up(bottom, 1, 5, middle, &refusal));
-	number("5 over 5", 2, pile_up(middle, 5, 2, third, &refusal));
-	taken = pile_up(third, 2, 40, top, &refusal);
-	number("sets over these, each 10 paths", 5, taken);
-	show("and then", "-1 EINVAL", refusal);
-	close_all(top, taken);
-
-	number("length 5: 1 over 2", 1, pile_up(third, 2, 1, fourth, &refusal));
-	taken = pile_up(fourth, 1, 40, top, &refusal);
-	number("sets over this one, each 10 paths", 1, taken);
-	show("and then", "-1 EINVAL", refusal);
-	close_all(top, taken);
-	close_all(fourth, 1);
-	close_all(third, 2);
-	close_all(middle, 5);
-	close_all(bottom, 1);
-
-	heading("one eventfd in many sets");
-	struct rlimit limit;
-	must(getrlimit(RLIMIT_NOFILE, &limit));
-	if (limit.rlim_cur < 2000 && limit.rlim_max >= 2000) {
-		limit.rlim_cur = 2000;
-		must(setrlimit(RLIMIT_NOFILE, &limit));
-	}
-	if (limit.rlim_cur >= 2000) {
-		static int many[1200];
-		number("no limit of 1000 there", 1200, pile_up(&fd, 1, 1200, many, &refusal));
-		must(add(fd, 1));
-		show("the last has the event", "s=IN", ready(many[1199]));
-		close_all(many, 1200);
-	} else {
-		printf("too few descriptors to show it\n");
-	}
-	must(close(fd));
-}
-
 /* errno(3): a call that succeeds need not keep errno, but no call of these is known to touch it. */
 static void show_errno(void)
 {
@@ -478,7 +369,8 @@ static void show_errno(void)
 int main(void)
 {
 	long page = sysconf(_SC_PAGESIZE);
-	char *pages = mmap(NULL, 2 * (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *pages = mmap(NULL, 2 * (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+	                   0);
 	if (pages == MAP_FAILED)
 		return 2;
 	last_bytes = pages + page;

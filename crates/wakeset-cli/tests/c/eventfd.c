@@ -1,6 +1,6 @@
 /*
- * The counter itself, with no set around it: all of eventfd(2)'s DESCRIPTION, plus what read(2), readv(2), fcntl(2),
- * ioctl(2) and fstat(2) say of such a descriptor.
+ * The counter itself, with no set around it: all of eventfd(2)'s DESCRIPTION, plus what read(2),
+ * readv(2), fcntl(2), ioctl(2) and fstat(2) say of such a descriptor.
  */
 #include "show.h"
 #include <sys/ioctl.h>
@@ -10,7 +10,8 @@
 
 #define LARGEST 0xfffffffffffffffeu /* the most a counter can hold */
 
-static volatile size_t eight = 8; /* a size the compiler does not know, so that the fortified calls check it */
+/* a size the compiler does not know, so that the fortified calls check it */
+static volatile size_t eight = 8;
 
 static void show_value(const char *name, uint64_t want, int fd)
 {
@@ -90,7 +91,10 @@ static void show_limits(void)
 	uint64_t values[3] = {4, 5, 6};
 	fd = must(eventfd(0, EFD_NONBLOCK));
 	CALL("write 7 bytes", "-1 EINVAL", write(fd, values, eight - 1));
-	/* The man page asks for "at least" 8 bytes of a read; more than 8 in a write are taken or not by the kernel's age. */
+	/*
+	 * The man page asks for "at least" 8 bytes of a read; more than 8 in a write are taken or not by
+	 * the kernel's age.
+	 */
 	printf("write 16 bytes: %s\n", outcome(write(fd, values, eight * 2)));
 	printf("write 9 bytes: %s\n", outcome(write(fd, values, eight + 1)));
 	printf("of which is there: %lld\n", take(fd));

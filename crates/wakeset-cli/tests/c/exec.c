@@ -1,7 +1,8 @@
 /*
- * A program that becomes another: execve(2) keeps descriptors that are not closed on exec, and with them a counter's value
- * and a set's watches. The program executes itself again and again, each time by another function of exec(3), and each of
- * its lives adds to the counter and looks at the set.
+ * A program that becomes another: execve(2) keeps descriptors that are not closed on exec, and with
+ * them a counter's value and a set's watches. The program executes itself again and again, each
+ * time by another function of exec(3), and each of its lives adds to the counter and looks at the
+ * set.
  */
 #include "show.h"
 #include <sys/stat.h>
@@ -25,7 +26,8 @@ static void go_on(int life, int counter, int set, int gone)
 	case 2: execvp(itself, list); break;
 	case 3: execvpe(itself, list, environ); break;
 	case 4: execl(itself, itself, texts[0], texts[1], texts[2], texts[3], (char *)NULL); break;
-	case 5: execle(itself, itself, texts[0], texts[1], texts[2], texts[3], (char *)NULL, environ); break;
+	case 5: execle(itself, itself, texts[0], texts[1], texts[2], texts[3], (char *)NULL, environ);
+	    break;
 	case 6: execlp(itself, itself, texts[0], texts[1], texts[2], texts[3], (char *)NULL); break;
 	case 7: fexecve(must(open(itself, O_RDONLY | O_CLOEXEC)), list, environ); break;
 	case 8: syscall(SYS_execve, itself, list, environ); break;

@@ -1,5 +1,9 @@
-/* What runs out under load: memory (RLIMIT_AS, lowered from inside) and descriptor numbers (RLIMIT_NOFILE, lowered from inside and,
- * by another process, from outside), and by what the whole system has, by a filter that says so: ENFILE, ENOSPC, ENOMEM. Each call succeeds or fails as without us, and what was made before works on. */
+/*
+ * What runs out under load: memory (RLIMIT_AS, lowered from inside) and descriptor numbers
+ * (RLIMIT_NOFILE, lowered from inside and, by another process, from outside), and by what the whole
+ * system has, by a filter that says so: ENFILE, ENOSPC, ENOMEM. Each call succeeds or fails as
+ * without us, and what was made before works on.
+ */
 #include "show.h"
 
 #include <signal.h>
@@ -215,11 +219,15 @@ static void *write_late(void *counter)
 	return NULL;
 }
 
-/* The system has no more watches, or memory for them, for what the kernel is asked for; what there is works on. */
+/*
+ * The system has no more watches, or memory for them, for what the kernel is asked for; what there
+ * is works on.
+ */
 static void watches(int error, const char *name)
 {
 	printf("-- no more watches: %s\n", name);
-	int set = must(epoll_create1(0)), mixed = must(epoll_create1(0)), kernel = must(epoll_create1(0)), ends[2];
+	int set = must(epoll_create1(0)), mixed = must(epoll_create1(0)), kernel = must(epoll_create1(0)),
+	    ends[2];
 	int a = must(eventfd(0, EFD_NONBLOCK)), b = must(eventfd(0, EFD_NONBLOCK));
 	char refused[16];
 	sprintf(refused, "-1 %s", name);
@@ -262,11 +270,15 @@ static void watches(int error, const char *name)
 	show("from both", "none", ready(mixed));
 }
 
-/* Of several errors the kernel names the same one. Refused are watches on high numbers only, such as doorbells have. */
+/*
+ * Of several errors the kernel names the same one. Refused are watches on high numbers only, such
+ * as doorbells have.
+ */
 static void errors_first(int error, const char *name)
 {
 	printf("-- other errors come before %s\n", name);
-	int set = must(epoll_create1(0)), a = must(eventfd(1, EFD_NONBLOCK)), file = must(open("/proc/self/stat", O_RDONLY));
+	int set = must(epoll_create1(0)), a = must(eventfd(1, EFD_NONBLOCK)),
+	    file = must(open("/proc/self/stat", O_RDONLY));
 	must(watch_new(set, a, EPOLLIN, 'a'));
 	refuse_from(SYS_epoll_ctl, EPOLL_CTL_ADD, 400, error);
 	show("a file", "-1 EPERM", outcome(watch_new(set, file, EPOLLIN, 'f')));

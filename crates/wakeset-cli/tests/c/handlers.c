@@ -1,16 +1,22 @@
 /*
- * Handlers that come at the worst moment: within a call on an eventfd or a set, and around fork(2). write, read,
- * epoll_ctl and epoll_wait are atomic towards the handlers of their own thread, each is there or not there yet; and
- * signals come as signal(7) says, in order, none lost, none to the child of a fork.
+ * Handlers that come at the worst moment: within a call on an eventfd or a set, and around fork(2).
+ * write, read, epoll_ctl and epoll_wait are atomic towards the handlers of their own thread, each
+ * is there or not there yet; and signals come as signal(7) says, in order, none lost, none to the
+ * child of a fork.
  *
  * What each case would catch:
- *   jumps out of write and read       a watch left on no list by siglongjmp(3) out of a handler within a write
- *   a handler's own write             a write within a handler that is not seen for the one that it interrupts
- *   signals of faults, sent           handlers of SIGBUS and the like that are let in where locks are held
- *   sigaction within faults' signals  a lock of sigaction(2) that a handler's arrival on the same thread leaves taken
+ *   jumps out of write and read       a watch left on no list by siglongjmp(3) out of a handler
+ *                                     within a write
+ *   a handler's own write             a write within a handler that is not seen for the one that it
+ *                                     interrupts
+ *   signals of faults, sent           handlers of SIGBUS and the like that are let in where locks
+ *                                     are held
+ *   sigaction within faults' signals  a lock of sigaction(2) that a handler's arrival on the same
+ *                                     thread leaves taken
  *   real-time signals                 signals put off that are queued anew, behind others
  *   fork and signals                  a signal put off in the parent that the child, too, is given
- *   fork and sigaction                a lock of sigaction(2), held by another thread, that stays held in the child
+ *   fork and sigaction                a lock of sigaction(2), held by another thread, that stays
+ *                                     held in the child
  *   ignored signals and exec          a signal ignored that an exec'ed program finds at its default
  */
 #include "show.h"
@@ -54,7 +60,10 @@ static void alarm_every(int microseconds)
 	must(setitimer(ITIMER_REAL, &time, NULL));
 }
 
-/* The end of a case that goes by how often something happened, on machines where it happens less often. */
+/*
+ * The end of a case that goes by how often something happened, on machines where it happens less
+ * often.
+ */
 static int64_t latest(void)
 {
 	return now() + 1500000000LL;

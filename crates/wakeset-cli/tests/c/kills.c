@@ -3,17 +3,21 @@
  *
  * usage: kills [ACTIONS [PERCENT_KILLED [SEED]]]
  *
- * A supervisor makes four eventfds and then processes that share them: producers write to them from two threads each; waiters
- * have an epoll set each, in which two threads wait for the shared eventfds (the kernel's, since there was a fork), for one that two
- * threads of their own write to, and for others that come, move and go. At random moments a random process is killed and replaced
- * (SIGKILL), or stopped (SIGSTOP), or one of its threads is stopped (ptrace). After each action, while what is stopped stands still:
+ * A supervisor makes four eventfds and then processes that share them: producers write to them from
+ * two threads each; waiters have an epoll set each, in which two threads wait for the shared
+ * eventfds (the kernel's, since there was a fork), for one that two threads of their own write to,
+ * and for others that come, move and go. At random moments a random process is killed and replaced
+ * (SIGKILL), or stopped (SIGSTOP), or one of its threads is stopped (ptrace). After each action,
+ * while what is stopped stands still:
  *
- * - what the shared eventfds hold is read by those who are left: as many reads are counted from here on as there were events;
- * - so are the events of every waiter's own eventfd, if it runs. If one of its threads is stopped, and that is one that writes, then too:
- *   who is stopped in a write keeps nobody from waiting.
+ * - what the shared eventfds hold is read by those who are left: as many reads are counted from
+ *   here on as there were events;
+ * - so are the events of every waiter's own eventfd, if it runs. If one of its threads is stopped,
+ *   and that is one that writes, then too: who is stopped in a write keeps nobody from waiting.
  *
- * Every now and then the producers pause until nothing is left, and the sums are compared: what was read is what was written,
- * but for one event for each thread that was killed between a call and its note of it.
+ * Every now and then the producers pause until nothing is left, and the sums are compared: what was
+ * read is what was written, but for one event for each thread that was killed between a call and
+ * its note of it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -35,7 +39,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SOURCES = 4, PRODUCERS = 3, WAITERS = 3, MEMBERS = PRODUCERS + WAITERS, THREADS = 5, ROUND = 50 };
+enum { SOURCES = 4, PRODUCERS = 3, WAITERS = 3, MEMBERS = PRODUCERS + WAITERS, THREADS = 5,
+      ROUND = 50 };
 
 /* Patience in milliseconds: only a failing run waits so long. */
 enum { PATIENCE = 20000 };
@@ -157,7 +162,10 @@ static void watch(int fd, unsigned events, uint64_t data)
         fail("an add", (long)data, errno);
 }
 
-/* Makes an eventfd, writes to it, duplicates it at times (so that it moves into the kernel), and closes it when all has been read. */
+/*
+ * Makes an eventfd, writes to it, duplicates it at times (so that it moves into the kernel), and
+ * closes it when all has been read.
+ */
 static void *churn(void *argument)
 {
     struct thread *me = argument;
@@ -169,12 +177,16 @@ static void *churn(void *argument)
             fail("an eventfd", fd, errno);
         if (next_random(&state) % 8 == 0)
             close(dup(fd));
-        watch(fd, next_random(&state) % 2 ? EPOLLIN : EPOLLIN | EPOLLET, CHURNED | (uint64_t)fd << 32);
+        watch(fd, next_random(&state) % 2 ? EPOLLIN : EPOLLIN | EPOLLET,
+              CHURNED | (uint64_t)fd << 32);
         for (int n = 1 + next_random(&state) % 8; n > 0; n--) {
             self->churned++;
             if (write(fd, &one, 8) != 8)
                 fail("a write to one that comes and goes", n, errno);
-            /* Seldom: the move of what is watched reads /proc/self/task, and the kernel takes long to reap a process that has. */
+            /*
+             * Seldom: the move of what is watched reads /proc/self/task, and the kernel takes long
+             * to reap a process that has.
+             */
             if (next_random(&state) % 2048 == 0)
                 close(dup(fd));
         }
@@ -232,7 +244,8 @@ static void be(int number)
     watch(own, EPOLLIN, OWN);
     watch(stop, EPOLLIN, STOP);
     for (int i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, i < FIRST_WRITER ? work : i < CHURNER ? write_own : churn, &self->threads[i]);
+        pthread_create(&threads[i], NULL, i < FIRST_WRITER ? work : i < CHURNER ? write_own : churn,
+                       &self->threads[i]);
     for (int i = 0; i < FIRST_WRITER; i++)
         pthread_join(threads[i], NULL);
     _exit(0);
@@ -313,7 +326,8 @@ static void expect_progress(int without, int but_its_writes)
         if (i != without || but_its_writes) {
             /* A thread that stands still has counted one event that it may not have written. */
             uint64_t open = i == without ? 1 : 0;
-            await(&shared->members[i].own_read, own_due[i] - open, "a process does not hear of its own eventfd");
+            await(&shared->members[i].own_read, own_due[i] - open,
+                  "a process does not hear of its own eventfd");
         }
 }
 
@@ -324,7 +338,8 @@ static int stop_thread(int number, int thread)
     if (tid == 0 || ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0)
         return 0;
     int status;
-    if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 || waitpid(tid, &status, __WALL) != tid || !WIFSTOPPED(status))
+    if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 || waitpid(tid, &status, __WALL) != tid ||
+        !WIFSTOPPED(status))
         fail("a thread could not be stopped", tid, errno);
     expect_progress(number, thread >= FIRST_WRITER && thread < CHURNER);
     if (ptrace(PTRACE_DETACH, tid, NULL, NULL) != 0)
@@ -342,7 +357,8 @@ static void compare_sums(void)
             busy = held(sources[i]) != 0;
             for (int m = 0; m < MEMBERS; m++)
                 for (int t = 0; t < THREADS; t++)
-                    busy |= shared->members[m].threads[t].writing || shared->members[m].threads[t].reading;
+                    busy |= shared->members[m].threads[t].writing ||
+                        shared->members[m].threads[t].reading;
             if (now() > end)
                 fail("a shared eventfd is not read empty", i, (long)held(sources[i]));
             nap(50);
@@ -399,7 +415,8 @@ int main(int argc, char **argv)
     }
     compare_sums();
     expect_progress(-1, 0);
-    printf("counts: %d processes killed, %d stopped, %d threads stopped, %d refused\n", killed, stopped, threads, refused);
+    printf("counts: %d processes killed, %d stopped, %d threads stopped, %d refused\n", killed,
+           stopped, threads, refused);
     fflush(stdout);
     /* Those who are left end by themselves when they hear that they should. */
     uint64_t one = 1;

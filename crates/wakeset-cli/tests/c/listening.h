@@ -75,7 +75,8 @@ static inline int pass(int to, int fd)
 {
 	char byte = 'f', space[CMSG_SPACE(sizeof fd)] = {0};
 	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space,
+	                         .msg_controllen = sizeof space};
 	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 	head->cmsg_level = SOL_SOCKET;
 	head->cmsg_type = SCM_RIGHTS;
@@ -88,7 +89,8 @@ static inline int receive(int from)
 {
 	char byte, space[CMSG_SPACE(sizeof(int))];
 	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space,
+	                         .msg_controllen = sizeof space};
 	must(recvmsg(from, &message, MSG_CMSG_CLOEXEC));
 	int fd;
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);

@@ -1,6 +1,7 @@
 /*
- * Sets that hold eventfds beside descriptors only the kernel knows: pipes, sockets, timerfd_create(2), signalfd(2).
- * epoll(7) makes no difference between them, and neither may starve the other.
+ * Sets that hold eventfds beside descriptors only the kernel knows: pipes, sockets,
+ * timerfd_create(2), signalfd(2). epoll(7) makes no difference between them, and neither may starve
+ * the other.
  */
 #include "show.h"
 #include <signal.h>

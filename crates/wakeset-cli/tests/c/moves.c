@@ -1,14 +1,20 @@
 /*
- * What must not be lost or go astray while an eventfd or a set moves into the kernel, which poll(2) and dup(2) of it
- * make it do: edges, watches around it, and the number it has. To the plain kernel all of this is nothing special.
+ * What must not be lost or go astray while an eventfd or a set moves into the kernel, which poll(2)
+ * and dup(2) of it make it do: edges, watches around it, and the number it has. To the plain kernel
+ * all of this is nothing special.
  *
  * What each case would catch:
- *   edges before a second move      a move that takes for reported an edge of a watch that moved before it
+ *   edges before a second move      a move that takes for reported an edge of a watch that moved
+ *                                   before it
  *   edges before a nested move      the same of a set that moved before it
- *   moves inside nested sets        a set that gets its first watch in the kernel, unnoticed by the sets around it
- *   a close during a move           a move that goes on with a number that stands for another file by now
- *   a write during a move           a move that takes for reported the edge of a write that comes while it is made
- *   oneshot watches during moves    a move that disarms a watch on the way, or loses what it was to report
+ *   moves inside nested sets        a set that gets its first watch in the kernel, unnoticed by the
+ *                                   sets around it
+ *   a close during a move           a move that goes on with a number that stands for another file
+ *                                   by now
+ *   a write during a move           a move that takes for reported the edge of a write that comes
+ *                                   while it is made
+ *   oneshot watches during moves    a move that disarms a watch on the way, or loses what it was to
+ *                                   report
  */
 #include "show.h"
 #include <sched.h>

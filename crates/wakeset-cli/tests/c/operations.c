@@ -1,8 +1,8 @@
 /*
- * Every call that takes a descriptor and is not about events, made on an eventfd, on a semaphore and on a set. What most of
- * them say is no page's business and changes with the kernel's age, so there are no expectations here: it must be the
- * same under `wakeset run`, and so must what is left behind. Each call gets an object of its own, since many of them
- * move it into the kernel.
+ * Every call that takes a descriptor and is not about events, made on an eventfd, on a semaphore
+ * and on a set. What most of them say is no page's business and changes with the kernel's age, so
+ * there are no expectations here: it must be the same under `wakeset run`, and so must what is left
+ * behind. Each call gets an object of its own, since many of them move it into the kernel.
  */
 #include "show.h"
 #include <dirent.h>
@@ -21,7 +21,8 @@
 #include <sys/xattr.h>
 
 static enum kind { EVENTFD, SEMAPHORE, SET, KINDS } kind;
-static const char *const names[KINDS] = {"an eventfd that holds 5", "a semaphore that holds 5", "a set of one ready eventfd"};
+static const char *const names[KINDS] = {"an eventfd that holds 5", "a semaphore that holds 5",
+                                         "a set of one ready eventfd"};
 
 static int outer, inside;
 
@@ -71,7 +72,8 @@ static int word;
 
 static void transfer(void)
 {
-	static struct iovec one = {values, 8}, none = {values, 0}, nowhere = {NULL, 8}, endless = {values, SIZE_MAX},
+	static struct iovec one = {values, 8}, none = {values, 0}, nowhere = {NULL, 8},
+	    endless = {values, SIZE_MAX},
 			    two[2] = {{values, 8}, {values + 1, 8}}, half[2] = {{values, 4}, {(char *)values + 4, 4}},
 			    second_nowhere[2] = {{values, 8}, {NULL, 8}}, empty_first[2] = {{values, 0}, {values, 8}};
 	values[0] = values[1] = 1;
@@ -163,7 +165,8 @@ static void control(void)
 	static struct flock lock = {.l_type = F_WRLCK};
 	static struct kcmp_epoll_slot slot;
 	static unsigned char parameters[8] = {1, 0, 0, 0, 4, 0, 0, 0}, bad_parameters[8] = {[7] = 1};
-	const unsigned long set_parameters = 0x40088a01, get_parameters = 0x80088a02; /* EPIOCSPARAMS, EPIOCGPARAMS */
+	/* EPIOCSPARAMS, EPIOCGPARAMS */
+	const unsigned long set_parameters = 0x40088a01, get_parameters = 0x80088a02;
 	TRY(fcntl(fd, F_GETFL));
 	TRY(fcntl(fd, F_SETFL, O_APPEND | O_NONBLOCK) ? -1 : fcntl(fd, F_GETFL));
 	TRY(fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) ? -1 : fcntl(fd, F_GETFL));
@@ -253,7 +256,10 @@ static void count_descriptors(int counts[WAYS])
 	}
 }
 
-/* A closed number stays one also while a set of both kinds, which this would make of a set, takes it for itself. */
+/*
+ * A closed number stays one also while a set of both kinds, which this would make of a set, takes
+ * it for itself.
+ */
 static void closed_numbers(void)
 {
 	heading("closed numbers are watched");

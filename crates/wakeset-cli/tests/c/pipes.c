@@ -1,7 +1,8 @@
 /*
- * Pipes and pairs of stream sockets: what is in them, and who is told of it, whichever way they leave the process: by fork, exec, spawn,
- * vfork, a passed descriptor, a name in /proc, a stream, splice. What the two ends do as long as they stay is in
- * crates/wakeset-fd/tests/semantics/pipe.rs and socket.rs.
+ * Pipes and pairs of stream sockets: what is in them, and who is told of it, whichever way they
+ * leave the process: by fork, exec, spawn, vfork, a passed descriptor, a name in /proc, a stream,
+ * splice. What the two ends do as long as they stay is in crates/wakeset-fd/tests/semantics/pipe.rs
+ * and socket.rs.
  *
  * What each case would catch:
  *   sizes                       a pipe that is smaller or larger than the kernel says
@@ -14,7 +15,8 @@
  *   by number                   calls by syscall(2) that go another way
  *   the numbers of the …        what libc's own streams do not find in a pipe
  *   small stacks                a call that needs much more of the stack than libc's
- *   a handler that writes       a byte lost or a deadlock between a loop and the handler that interrupts it
+ *   a handler that writes       a byte lost or a deadlock between a loop and the handler that
+ *                               interrupts it
  *   threads and forks           a byte lost or doubled while the process forks
  */
 #include "show.h"
@@ -30,54 +32,10 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#include "pipes/ends.h"
+#include "pipes/inside.h"
+
 extern char **environ;
-
-static void make_pipe(int ends[2], int flags)
-{
-	must(pipe2(ends, flags | O_CLOEXEC));
-}
-
-static void make_sockets(int ends[2], int flags)
-{
-	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0, ends));
-}
-
-static void close_both(const int ends[2])
-{
-	must(close(ends[0]));
-	must(close(ends[1]));
-}
-
-/* What one read gives, as text. */
-static const char *taken(int fd)
-{
-	static char text[5000];
-	ssize_t got = read(fd, text, sizeof text - 1);
-	if (got < 0)
-		return outcome(-1);
-	text[got] = '\0';
-	return text;
-}
-
-static int put(int fd, const char *text)
-{
-	return (int)write(fd, text, strlen(text));
-}
-
-static int there(int fd)
-{
-	int bytes = -1;
-	must(ioctl(fd, FIONREAD, &bytes));
-	return bytes;
-}
-
-static long fill(int fd)
-{
-	long written = 0;
-	while (write(fd, "x", 1) == 1)
-		written++;
-	return written;
-}
 
 static void show_sizes(void)
 {
@@ -175,13 +133,6 @@ static void show_packets(void)
 	close_both(ends);
 }
 
-static int finish_child(pid_t child)
-{
-	int status;
-	must(waitpid(child, &status, 0));
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 static void show_fork(void (*make)(int[2], int), const char *what)
 {
 	int ends[2], set = must(epoll_create1(EPOLL_CLOEXEC));
@@ -215,7 +166,8 @@ static void show_programs(void)
 	show_fork(make_pipe, "a pipe");
 	show_fork(make_sockets, "sockets");
 	for (int way = 0; way < 4; way++) {
-		static const char *const ways[] = {"fork and exec", "vfork and exec", "posix_spawn", "inherited by posix_spawn"};
+		static const char *const ways[] = {"fork and exec", "vfork and exec", "posix_spawn",
+		                                   "inherited by posix_spawn"};
 		pid_t child;
 		printf("by %s\n", ways[way]);
 		make_pipe(in, 0);
@@ -264,7 +216,8 @@ static void show_passed(void)
 	int ends[2], way[2];
 	char byte = 'p', control[CMSG_SPACE(sizeof(int))] = {0};
 	struct iovec vector = {&byte, 1};
-	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control,
+	                         .msg_controllen = sizeof control};
 	heading("a passed descriptor");
 	make_pipe(ends, O_NONBLOCK);
 	make_sockets(way, 0);
@@ -372,12 +325,14 @@ static void show_other_calls(void)
 	backtrace_symbols_fd(callers, backtrace(callers, 1), ends[1]);
 	put(ends[1], " last");
 	const char *trace = taken(ends[0]);
-	yes("a backtrace between", strncmp(trace, "first ", 6) == 0 && strlen(trace) > 14 && strstr(trace, "\n last"));
+	yes("a backtrace between",
+	    strncmp(trace, "first ", 6) == 0 && strlen(trace) > 14 && strstr(trace, "\n last"));
 	close_both(ends);
 	make_pipe(ends, O_NONBLOCK);
 	put(ends[1], "abc");
 	int self = must(syscall(SYS_pidfd_open, getpid(), 0));
-	int copy = must(pidfd_getfd ? pidfd_getfd(self, ends[0], 0) : syscall(SYS_pidfd_getfd, self, ends[0], 0));
+	int copy = must(pidfd_getfd ? pidfd_getfd(self, ends[0], 0)
+	                : syscall(SYS_pidfd_getfd, self, ends[0], 0));
 	show("by a copy of pidfd_getfd", "abc", taken(copy));
 	must(close(copy));
 	must(close(self));
@@ -391,7 +346,8 @@ static void show_options(void)
 	socklen_t len = sizeof size;
 	char text[16], control[CMSG_SPACE(sizeof(struct ucred))];
 	struct iovec vector = {text, sizeof text};
-	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control,
+	                         .msg_controllen = sizeof control};
 	heading("options");
 	make_sockets(ends, SOCK_NONBLOCK);
 	put(ends[1], "before");
@@ -408,9 +364,11 @@ static void show_options(void)
 	yes("fewer fit into less", fill(ends[1]) < 100);
 	close_both(ends);
 	make_sockets(ends, 0);
-	must(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){0, 20000}, sizeof(struct timeval)));
+	must(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){0, 20000},
+	                sizeof(struct timeval)));
 	CALL("a limit", "-1 EAGAIN", recv(ends[0], text, 1, 0));
-	CALL("with an address", "-1 EISCONN", sendto(ends[0], "x", 1, 0, (struct sockaddr *)&(struct sockaddr){AF_UNIX, ""}, 2));
+	CALL("with an address", "-1 EISCONN",
+	     sendto(ends[0], "x", 1, 0, (struct sockaddr *)&(struct sockaddr){AF_UNIX, ""}, 2));
 	CALL("listen", "-1 EINVAL", listen(ends[0], 1));
 	close_both(ends);
 	make_pipe(ends, O_NONBLOCK);
@@ -448,210 +406,6 @@ static void show_by_number(void)
 	show("what is left", "b", taken(ends[0]));
 	show("the end", "", taken(ends[0]));
 	close_both(ends);
-}
-
-/* ---- a handler that writes ---- */
-
-/* libc's streams use the first three numbers without calling what a library can replace. */
-static void show_streams(void)
-{
-	heading("the numbers of the standard streams");
-	for (int way = 0; way < 3; way++) {
-		fflush(stdout);
-		pid_t child = must(fork());
-		if (child == 0) {
-			int ends[2] = {-1, -1};
-			char text[8] = "";
-			alarm(10);
-			must(close(0));
-			if (way == 2)
-				must(close(1));
-			way == 1 ? make_sockets(ends, O_NONBLOCK) : make_pipe(ends, O_NONBLOCK);
-			if (ends[0] != 0)
-				_exit(9);
-			if (way < 2) {
-				put(ends[1], "a\n");
-				_exit(fgets(text, sizeof text, stdin) && text[0] == 'a' ? 7 : 8);
-			}
-			puts("a");
-			fflush(stdout);
-			_exit(ends[1] == 1 && read(0, text, 2) == 2 && text[0] == 'a' ? 7 : 8);
-		}
-		number("read", 7, finish_child(child));
-	}
-}
-
-/* ---- small stacks ---- */
-
-/* What a program does with a pipe of its own on a stack of the least size: short and long writes, reads, a set, and what moves it. */
-static void use_pipe(int way)
-{
-	static char bytes[5000];
-	int ends[2], set = epoll_create1(EPOLL_CLOEXEC);
-	if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) == -1)
-		return;
-	for (size_t i = 0; i < sizeof bytes; i++)
-		bytes[i] = (char)(i * 3);
-	watch_new(set, ends[0], EPOLLIN | EPOLLET, 'a');
-	static const size_t lengths[] = {1, 50, 500, 4090, 5000};
-	if (write(ends[1], bytes, lengths[way % 5]) < 0)
-		return;
-	struct epoll_event event;
-	epoll_wait(set, &event, 1, 0);
-	if (way % 3 == 0) {
-		poll(&(struct pollfd){ends[0], POLLIN, 0}, 1, 0);
-	} else if (way % 3 == 1) {
-		close(dup(ends[1]));
-	}
-	while (read(ends[0], bytes, sizeof bytes) > 0)
-		;
-	close(ends[1]);
-	close(ends[0]);
-	close(set);
-}
-
-enum { WAYS = 15 };
-
-static void *use_pipe_in_thread(void *way)
-{
-	use_pipe((int)(intptr_t)way);
-	return NULL;
-}
-
-static int handled_way;
-
-static void use_pipe_in_handler(int signal)
-{
-	(void)signal;
-	use_pipe(handled_way);
-}
-
-static void show_small_stacks(void)
-{
-	enum { BELOW = 32768, PATTERN = 0x5a };
-	size_t frame = getauxval(AT_MINSIGSTKSZ), size = frame > 4096 ? frame + 4096 : 8192;
-	unsigned char *memory = aligned_alloc(4096, BELOW + 65536);
-	struct sigaction action = {.sa_handler = use_pipe_in_handler, .sa_flags = SA_ONSTACK};
-	pthread_attr_t attributes;
-	heading("small stacks");
-	must_be_zero(pthread_attr_init(&attributes));
-	must_be_zero(pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN));
-	must(sigaction(SIGUSR2, &action, NULL));
-	stack_t before, stack = {.ss_sp = memory + BELOW, .ss_size = size};
-	must(sigaltstack(&stack, &before));
-	for (int way = 0; way < WAYS; way++) {
-		pthread_t thread;
-		must_be_zero(pthread_create(&thread, &attributes, use_pipe_in_thread, (void *)(intptr_t)way));
-		must_be_zero(pthread_join(thread, NULL));
-		handled_way = way;
-		memset(memory, PATTERN, BELOW);
-		must(raise(SIGUSR2));
-		long overrun = BELOW;
-		while (overrun > 0 && memory[BELOW - overrun] == PATTERN)
-			overrun--;
-		number("bytes below the signal stack", 0, overrun);
-	}
-	must(sigaltstack(&before, NULL));
-	must_be_zero(pthread_attr_destroy(&attributes));
-	free(memory);
-}
-
-static int handler_end = -1;
-static atomic_long raised;
-
-static void write_in_handler(int signal)
-{
-	int saved = errno;
-	char byte = (char)signal;
-	if (write(handler_end, &byte, 1) == 1)
-		atomic_fetch_add(&raised, 1);
-	errno = saved;
-}
-
-static void show_handler(void)
-{
-	int ends[2], set = must(epoll_create1(EPOLL_CLOEXEC));
-	long heard = 0, own = 0;
-	heading("a handler that writes");
-	make_pipe(ends, O_NONBLOCK);
-	handler_end = ends[1];
-	must(watch_new(set, ends[0], EPOLLIN | EPOLLET, 'a'));
-	struct sigaction action = {.sa_handler = write_in_handler, .sa_flags = SA_RESTART};
-	must(sigaction(SIGALRM, &action, NULL));
-	must(setitimer(ITIMER_REAL, &(struct itimerval){{0, 100}, {0, 100}}, NULL));
-	for (int64_t end = now() + 300 * 1000000LL; now() < end;) {
-		struct epoll_event event;
-		char bytes[64];
-		/* Different bytes, so that the handler interrupts every way of a write. */
-		if (write(ends[1], "own", 3) == 3)
-			own += 3;
-		if (epoll_wait(set, &event, 1, 10) == 1)
-			for (ssize_t got; (got = read(ends[0], bytes, sizeof bytes)) > 0;)
-				heard += got;
-	}
-	must(setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL));
-	yes("it ran", atomic_load(&raised) > 0);
-	heard += there(ends[0]);
-	number("bytes that are missing", 0, atomic_load(&raised) + own - heard);
-	close_both(ends);
-	must(close(set));
-}
-
-/* ---- threads and forks ---- */
-
-enum { WRITERS = 2, EACH = 4000 };
-
-static void *write_many(void *argument)
-{
-	int fd = *(int *)argument;
-	for (int i = 0; i < EACH;) {
-		if (write(fd, i % 7 ? "x" : "yz", i % 7 ? 1 : 2) > 0)
-			i++;
-		else
-			sched_yield();
-	}
-	return NULL;
-}
-
-static void show_threads(void (*make)(int[2], int), const char *what)
-{
-	printf("%s\n", what);
-	for (int round = 0; round < 10; round++) {
-		int ends[2], set = must(epoll_create1(EPOLL_CLOEXEC));
-		struct thread writers[WRITERS];
-		long expected = 0, heard = 0;
-		for (int i = 0; i < EACH; i++)
-			expected += WRITERS * (i % 7 ? 1 : 2);
-		make(ends, O_NONBLOCK);
-		must(watch_new(set, ends[0], EPOLLIN | (round % 2 ? EPOLLET : 0), 'a'));
-		for (int i = 0; i < WRITERS; i++)
-			start(&writers[i], write_many, &ends[1]);
-		int forks = 0;
-		while (heard < expected) {
-			struct epoll_event event;
-			char bytes[64];
-			if (must(epoll_wait(set, &event, 1, 5000)) == 0)
-				break;
-			for (ssize_t got; (got = read(ends[0], bytes, sizeof bytes)) > 0;)
-				heard += got;
-			if (forks < 1 && heard > expected / 10 * round) {
-				forks++;
-				pid_t child = must(fork());
-				if (child == 0)
-					_exit(0);
-				finish_child(child);
-			}
-		}
-		if (heard != expected)
-			number("bytes", expected, heard);
-		if (heard < expected)
-			give_up();
-		for (int i = 0; i < WRITERS; i++)
-			finish(&writers[i]);
-		number("bytes left", 0, there(ends[0]));
-		close_both(ends);
-		must(close(set));
-	}
 }
 
 int main(void)

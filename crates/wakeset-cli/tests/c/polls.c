@@ -1,12 +1,15 @@
 /*
- * poll(2), ppoll(2), select(2) and pselect(2) on eventfds and sets, alone and beside pipes. Built with and without
- * _FORTIFY_SOURCE: the fortified program calls __poll_chk, __ppoll_chk, __read_chk and __fdelt_chk instead.
+ * poll(2), ppoll(2), select(2) and pselect(2) on eventfds and sets, alone and beside pipes. Built
+ * with and without _FORTIFY_SOURCE: the fortified program calls __poll_chk, __ppoll_chk, __read_chk
+ * and __fdelt_chk instead.
  */
 #include "show.h"
 #include <sys/select.h>
 
-static volatile nfds_t some; /* a count the compiler does not know, so that the fortified calls check it */
-static struct pollfd *volatile elsewhere; /* and a place it knows nothing about, for what must be refused */
+/* a count the compiler does not know, so that the fortified calls check it */
+static volatile nfds_t some;
+/* and a place it knows nothing about, for what must be refused */
+static struct pollfd *volatile elsewhere;
 
 static const char *returned(const struct pollfd *fds, int count)
 {
@@ -20,7 +23,8 @@ static const char *returned(const struct pollfd *fds, int count)
 			snprintf(bits, sizeof bits, "NVAL");
 		else
 			name_bits(bits, sizeof bits, (uint32_t)got);
-		used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? " " : "", *bits ? bits : "-");
+		used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? " " : "",
+		                         *bits ? bits : "-");
 	}
 	return text;
 }
@@ -36,13 +40,15 @@ static void *write_when_asleep(void *argument)
 static void show_poll(void)
 {
 	heading("poll(2)");
-	int fd = must(eventfd(0, EFD_NONBLOCK)), set = must(epoll_create1(0)), inner = must(eventfd(0, EFD_NONBLOCK));
+	int fd = must(eventfd(0, EFD_NONBLOCK)), set = must(epoll_create1(0)),
+	    inner = must(eventfd(0, EFD_NONBLOCK));
 	int ends[2], closed;
 	must(pipe(ends));
 	closed = must(dup(fd));
 	must(close(closed));
 	must(watch_new(set, inner, EPOLLIN, 'i'));
-	struct pollfd fds[] = {{fd, POLLIN, 0}, {fd, POLLOUT, 0}, {fd, POLLIN | POLLOUT, 0}, {set, POLLIN, 0},
+	struct pollfd fds[] = {{fd, POLLIN, 0}, {fd, POLLOUT, 0}, {fd, POLLIN | POLLOUT, 0},
+	                       {set, POLLIN, 0},
 			       {ends[0], POLLIN, 0}, {ends[1], POLLOUT, 0}, {closed, POLLIN, 0}, {-1, POLLIN, 0},
 			       {fd, 0, 0}};
 	some = sizeof fds / sizeof *fds;
@@ -216,7 +222,8 @@ static void show_select(void)
 		struct timeval long_time = {1000, 0};
 		start(&thread, write_when_asleep, to);
 		if (way < 2)
-			number("select, woken by a write", 1, select(most, &readable, NULL, NULL, way ? NULL : &long_time));
+			number("select, woken by a write", 1,
+			       select(most, &readable, NULL, NULL, way ? NULL : &long_time));
 		else
 			number("pselect, woken by a write", 1, pselect(most, &readable, NULL, NULL, NULL, NULL));
 		finish(&thread);
@@ -226,7 +233,8 @@ static void show_select(void)
 
 	heading("all bits");
 	int semaphore = must(eventfd(2, EFD_SEMAPHORE | EFD_NONBLOCK));
-	struct pollfd one = {semaphore, POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM | POLLPRI | POLLRDHUP, 0};
+	struct pollfd one = {semaphore, POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM | POLLPRI | POLLRDHUP,
+	                     0};
 	some = 1;
 	number("a semaphore", 1, poll(&one, some, 0));
 	printf("all bits asked: %#x\n", (unsigned)one.revents);

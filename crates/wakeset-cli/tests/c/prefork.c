@@ -1,5 +1,6 @@
 /*
- * Prefork servers that no turn can be kept for, or only by some of their workers: they have to serve as they always did.
+ * Prefork servers that no turn can be kept for, or only by some of their workers: they have to
+ * serve as they always did.
  */
 #include "listening.h"
 #include <sched.h>
@@ -67,7 +68,10 @@ static void end_workers(const pid_t *workers)
 
 /* ---- one set that all workers wait in ---- */
 
-/* Made before the fork, so that it is one set for all, and nobody may take its watch away for a moment. */
+/*
+ * Made before the fork, so that it is one set for all, and nobody may take its watch away for a
+ * moment.
+ */
 static void show_one_set(uint32_t events, const char *name)
 {
 	begin(name);
@@ -155,7 +159,10 @@ static void show_oneshot(void)
 
 enum { FIRST_PASSED = 3 };
 
-/* A worker as a supervisor starts it: descriptor 3 is the listener, LISTEN_FDS says so, and standard input tells it to stop. */
+/*
+ * A worker as a supervisor starts it: descriptor 3 is the listener, LISTEN_FDS says so, and
+ * standard input tells it to stop.
+ */
 static int serve_activated(int with_set)
 {
 	const char *passed = getenv("LISTEN_FDS");
@@ -233,7 +240,10 @@ static long unseen(long call, long a, long b, long c, long d)
 	return result;
 }
 
-/* Half of the workers make their system calls without libc: they are woken for every connection, the others in turn. */
+/*
+ * Half of the workers make their system calls without libc: they are woken for every connection,
+ * the others in turn.
+ */
 static void show_unseen(void)
 {
 	begin("workers that call the kernel themselves");
@@ -265,7 +275,10 @@ static void show_unseen(void)
 
 /* ---- poll, and then a blocking accept ---- */
 
-/* A worker whose connection somebody else has taken hangs in accept(2), where the next one finds it. */
+/*
+ * A worker whose connection somebody else has taken hangs in accept(2), where the next one finds
+ * it.
+ */
 static void show_blocking(void)
 {
 	begin("poll before a blocking accept");
@@ -287,7 +300,9 @@ static void show_blocking(void)
 
 /* ---- what a wait in turn needs, and does not get ---- */
 
-/* The last number, kept for when it is needed by a descriptor that makes way for each connection. */
+/*
+ * The last number, kept for when it is needed by a descriptor that makes way for each connection.
+ */
 static int reserve = -1;
 
 static void show_shortage(const char *name, void (*bring_about)(int listener))

@@ -1,7 +1,8 @@
 /*
- * Two threads of real-time priority on one processor, each with eventfds and a set of its own: a thread that waits for
- * another in a loop, be it sched_yield(2) that it calls there, waits for ever if its priority is higher (sched(7)).
- * Where a program may not have such a priority, the threads are ordinary ones, and the output is the same.
+ * Two threads of real-time priority on one processor, each with eventfds and a set of its own: a
+ * thread that waits for another in a loop, be it sched_yield(2) that it calls there, waits for ever
+ * if its priority is higher (sched(7)). Where a program may not have such a priority, the threads
+ * are ordinary ones, and the output is the same.
  *
  * The case would catch a spin lock anywhere on the way of eventfd(2), epoll_ctl(2) and close(2).
  */
@@ -61,7 +62,10 @@ int main(void)
 	must(sched_getaffinity(0, sizeof mine, &mine));
 	while (!CPU_ISSET(processor, &mine))
 		processor++;
-	/* Another one for this thread, if there is one: it is to tell the others' end even if they never end. */
+	/*
+	 * Another one for this thread, if there is one: it is to tell the others' end even if they never
+	 * end.
+	 */
 	if (CPU_COUNT(&mine) > 1) {
 		CPU_CLR(processor, &mine);
 		must(sched_setaffinity(0, sizeof mine, &mine));

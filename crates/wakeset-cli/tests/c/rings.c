@@ -1,7 +1,7 @@
 /*
- * io_uring(7) and io_submit(2): ways to the kernel that no call of libc's goes through. Descriptors made before a ring is
- * set up, and those made after it, must mean the same to it as to the program. Where the system does not allow rings, the
- * program says so and is content.
+ * io_uring(7) and io_submit(2): ways to the kernel that no call of libc's goes through. Descriptors
+ * made before a ring is set up, and those made after it, must mean the same to it as to the
+ * program. Where the system does not allow rings, the program says so and is content.
  */
 #include "show.h"
 #include <linux/aio_abi.h>
@@ -26,8 +26,10 @@ static int open_ring(struct ring *ring)
 	if (!(ring->params.features & IORING_FEAT_SINGLE_MMAP))
 		return -1;
 	size_t submissions = ring->params.sq_off.array + ring->params.sq_entries * sizeof(unsigned);
-	size_t completions = ring->params.cq_off.cqes + ring->params.cq_entries * sizeof(struct io_uring_cqe);
-	ring->base = mmap(NULL, submissions > completions ? submissions : completions, PROT_READ | PROT_WRITE,
+	size_t completions = ring->params.cq_off.cqes +
+	    ring->params.cq_entries * sizeof(struct io_uring_cqe);
+	ring->base = mmap(NULL, submissions > completions ? submissions : completions,
+	                  PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_POPULATE, ring->fd, IORING_OFF_SQ_RING);
 	ring->entries = mmap(NULL, ring->params.sq_entries * sizeof *ring->entries, PROT_READ | PROT_WRITE,
 			     MAP_SHARED | MAP_POPULATE, ring->fd, IORING_OFF_SQES);
@@ -62,7 +64,8 @@ static int complete(struct ring *ring)
 
 static int through(struct ring *ring, unsigned char what, int fd, void *where, unsigned size)
 {
-	struct io_uring_sqe entry = {.opcode = what, .fd = fd, .addr = (uintptr_t)where, .len = size, .off = (uint64_t)-1};
+	struct io_uring_sqe entry = {.opcode = what, .fd = fd, .addr = (uintptr_t)where, .len = size,
+	                             .off = (uint64_t)-1};
 	submit(ring, &entry);
 	return complete(ring);
 }
@@ -73,7 +76,8 @@ static void show_ring(void)
 	uint64_t value = 3;
 	struct waiter waiter;
 	heading("io_uring");
-	int before = must(eventfd(5, EFD_NONBLOCK)), set = must(epoll_create1(0)), watched = must(eventfd(0, EFD_NONBLOCK));
+	int before = must(eventfd(5, EFD_NONBLOCK)), set = must(epoll_create1(0)),
+	    watched = must(eventfd(0, EFD_NONBLOCK));
 	must(watch_new(set, before, EPOLLIN, 'a'));
 	int quiet = must(epoll_create1(0));
 	must(watch_new(quiet, watched, EPOLLIN | EPOLLET, 'w'));
@@ -84,7 +88,8 @@ static void show_ring(void)
 		finish(&waiter.thread);
 		return;
 	}
-	number("a ring writes to a counter made before it", 8, through(&ring, IORING_OP_WRITE, before, &value, 8));
+	number("a ring writes to a counter made before it", 8,
+	       through(&ring, IORING_OP_WRITE, before, &value, 8));
 	number("and reads from it", 8, through(&ring, IORING_OP_READ, before, &value, 8));
 	number("the sum", 8, (long long)value);
 	show("the set sees that it is empty", "none", ready(set));
@@ -114,7 +119,8 @@ static void show_ring(void)
 	entry.fd = set;
 	submit(&ring, &entry);
 	number("and a set", POLLIN, complete(&ring));
-	entry = (struct io_uring_sqe){.opcode = IORING_OP_READ, .fd = watched, .addr = (uintptr_t)&value, .len = 8,
+	entry = (struct io_uring_sqe){.opcode = IORING_OP_READ, .fd = watched, .addr = (uintptr_t)&value,
+	                              .len = 8,
 				      .off = (uint64_t)-1};
 	drain(watched);
 	must(fcntl(watched, F_SETFL, 0));
@@ -159,7 +165,8 @@ static void show_aio(void)
 		printf("not here\n");
 		return;
 	}
-	struct iocb request = {.aio_fildes = (unsigned)ends[0], .aio_lio_opcode = IOCB_CMD_POLL, .aio_buf = POLLIN,
+	struct iocb request = {.aio_fildes = (unsigned)ends[0], .aio_lio_opcode = IOCB_CMD_POLL,
+	                       .aio_buf = POLLIN,
 			       .aio_flags = IOCB_FLAG_RESFD, .aio_resfd = (unsigned)told};
 	struct iocb *requests[] = {&request};
 	CALL("submitted", "1", syscall(SYS_io_submit, context, 1, requests));

@@ -1,26 +1,13 @@
 /*
- * What one thread sees of a set of eventfds: the level- and edge-triggered rules, EPOLLONESHOT and the answers to the
- * questions of epoll(7), and the DESCRIPTION of epoll_ctl(2).
+ * What one thread sees of a set of eventfds: the level- and edge-triggered rules, EPOLLONESHOT and
+ * the answers to the questions of epoll(7), and the DESCRIPTION of epoll_ctl(2).
  */
 #include "show.h"
 
+#include "semantics/sets.h"
+#include "semantics/nesting.h"
+
 #define LARGEST 0xfffffffffffffffeu /* the most a counter can hold: it is full then */
-
-static int new_set(void)
-{
-	return must(epoll_create1(EPOLL_CLOEXEC));
-}
-
-static int new_counter(unsigned value)
-{
-	return must(eventfd(value, EFD_CLOEXEC | EFD_NONBLOCK));
-}
-
-static void close_both(int a, int b)
-{
-	must(close(a));
-	must(close(b));
-}
 
 static void show_level(void)
 {
@@ -298,117 +285,6 @@ static void show_rotation(void)
 	must(close(set));
 }
 
-static void show_nesting(void)
-{
-	heading("sets in sets, level-triggered");
-	int fd = new_counter(0), other = new_counter(0);
-	int low = new_set(), middle = new_set(), top = new_set();
-	must(watch_new(top, middle, EPOLLIN, 'm'));
-	must(watch_new(middle, low, EPOLLIN, 'l'));
-	must(watch_new(low, fd, EPOLLIN, 'a'));
-	show("empty", "none", ready(top));
-	must(add(fd, 1));
-	show("a change three levels down", "m=IN", ready(top));
-	show("looking takes nothing", "m=IN", ready(top));
-	show("from the middle", "l=IN", ready(middle));
-	show("from below", "a=IN", ready(low));
-	drain(fd);
-	show("read: top", "none", ready(top));
-	show("read: middle", "none", ready(middle));
-	show("read: low", "none", ready(low));
-	must(add(fd, 1));
-	must(epoll_ctl(low, EPOLL_CTL_DEL, fd, NULL));
-	show("removed below", "none", ready(top));
-	must(watch_new(low, fd, EPOLLIN, 'a'));
-	show("added below while ready", "m=IN", ready(top));
-	must(watch(low, EPOLL_CTL_MOD, fd, 0, 'a'));
-	show("modified below not to care", "none", ready(top));
-	must(watch(low, EPOLL_CTL_MOD, fd, EPOLLIN, 'a'));
-	show("modified below to care", "m=IN", ready(top));
-	must(watch(top, EPOLL_CTL_MOD, middle, EPOLLOUT, 'm'));
-	show("a set is never writable", "none", ready(top));
-	must(watch(top, EPOLL_CTL_MOD, middle, EPOLLIN | EPOLLOUT, 'm'));
-	show("but readable", "m=IN", ready(top));
-	must(close(low));
-	show("the lowest set closed", "none", ready(top));
-	must(close(middle));
-	must(close(top));
-
-	heading("sets in sets, edge-triggered on top");
-	low = new_set();
-	middle = new_set();
-	top = new_set();
-	drain(fd);
-	must(watch_new(low, fd, EPOLLIN, 'a'));
-	must(watch_new(middle, low, EPOLLIN, 'l'));
-	must(watch_new(top, middle, EPOLLIN | EPOLLET, 'm'));
-	show("empty", "none", ready(top));
-	must(add(fd, 1));
-	show("written", "m=IN", ready(top));
-	show("once", "none", ready(top));
-	must(add(fd, 1));
-	show("written again", "m=IN", ready(top));
-	show("once", "none", ready(top));
-	must(watch_new(low, other, EPOLLIN, 'b'));
-	must(add(other, 1));
-	show("another is written", "m=IN", ready(top));
-	show("once", "none", ready(top));
-	show("all is there below", "a=IN b=IN", sorted(low, 16, 0));
-	drain(fd);
-	drain(other);
-	must(epoll_ctl(low, EPOLL_CTL_DEL, other, NULL));
-	(void)ready(top);
-
-	heading("sets in sets, edge-triggered all the way");
-	must(watch(low, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLET, 'a'));
-	must(watch(middle, EPOLL_CTL_MOD, low, EPOLLIN | EPOLLET, 'l'));
-	show("empty", "none", ready(top));
-	must(add(fd, 1));
-	show("written: top", "m=IN", ready(top));
-	show("top, once", "none", ready(top));
-	show("middle", "l=IN", ready(middle));
-	show("middle, once", "none", ready(middle));
-	show("low", "a=IN", ready(low));
-	show("low, once", "none", ready(low));
-	must(add(fd, 1));
-	show("written again: low", "a=IN", ready(low));
-	show("then there is nothing for the top", "none", ready(top));
-	must(close(top));
-
-	heading("sets in sets, edge-triggered below");
-	top = new_set();
-	must(watch_new(top, low, EPOLLIN, 'l'));
-	show("empty", "none", ready(top));
-	must(add(fd, 1));
-	show("written: top", "l=IN", ready(top));
-	show("top, still, for nobody took the edge", "l=IN", ready(top));
-	show("low takes it", "a=IN", ready(low));
-	show("top", "none", ready(top));
-	must(close(low));
-	must(close(middle));
-	must(close(top));
-
-	heading("a set seen by two");
-	low = new_set();
-	middle = new_set();
-	top = new_set();
-	must(watch_new(low, fd, EPOLLIN, 'a'));
-	must(watch_new(middle, low, EPOLLIN | EPOLLET, 'l'));
-	must(watch_new(top, low, EPOLLIN | EPOLLONESHOT, 'l'));
-	show("edge-triggered", "l=IN", ready(middle));
-	show("edge-triggered, once", "none", ready(middle));
-	show("one-shot", "l=IN", ready(top));
-	must(add(fd, 1));
-	show("edge-triggered, written", "l=IN", ready(middle));
-	show("one-shot, written", "none", ready(top));
-	must(watch(top, EPOLL_CTL_MOD, low, EPOLLIN | EPOLLONESHOT, 'l'));
-	show("one-shot, armed again", "l=IN", ready(top));
-	must(close(low));
-	must(close(middle));
-	must(close(top));
-	close_both(fd, other);
-}
-
 static void show_key(void)
 {
 	heading("descriptors and descriptions");
@@ -426,7 +302,8 @@ static void show_key(void)
 	show("read through the other", "none", ready(set));
 	must(add(fd, 1));
 	show("written through the other", "a=IN b=IN", sorted(set, 16, 0));
-	CALL("the closed number cannot be removed", "-1 EBADF", epoll_ctl(set, EPOLL_CTL_DEL, number, NULL));
+	CALL("the closed number cannot be removed", "-1 EBADF",
+	     epoll_ctl(set, EPOLL_CTL_DEL, number, NULL));
 	CALL("nor modified", "-1 EBADF", watch(set, EPOLL_CTL_MOD, number, EPOLLIN, 'b'));
 
 	heading("a number used again");
@@ -435,7 +312,8 @@ static void show_key(void)
 		must(dup2(stranger, number));
 		must(close(stranger));
 	}
-	CALL("by another description: not watched", "-1 ENOENT", watch(set, EPOLL_CTL_MOD, number, EPOLLIN, 'c'));
+	CALL("by another description: not watched", "-1 ENOENT",
+	     watch(set, EPOLL_CTL_MOD, number, EPOLLIN, 'c'));
 	CALL("it can be added", "0", watch_new(set, number, EPOLLIN, 'c'));
 	show("and is known apart", "a=IN b=IN", sorted(set, 16, 0));
 	must(add(number, 1));
@@ -443,7 +321,8 @@ static void show_key(void)
 	CALL("removed", "0", epoll_ctl(set, EPOLL_CTL_DEL, number, NULL));
 	show("the old watch is still there", "a=IN b=IN", sorted(set, 16, 0));
 	must(dup2(fd, number));
-	CALL("the number means the old description again", "-1 EEXIST", watch_new(set, number, EPOLLIN, 'd'));
+	CALL("the number means the old description again", "-1 EEXIST",
+	     watch_new(set, number, EPOLLIN, 'd'));
 	CALL("so that it can be modified", "0", watch(set, EPOLL_CTL_MOD, number, EPOLLIN, 'd'));
 	show("it was", "a=IN d=IN", sorted(set, 16, 0));
 	must(close(number));
@@ -496,7 +375,8 @@ static void show_key(void)
 	must(watch_new(plain, fd, EPOLLIN, 'p'));
 	must(add(fd, 1));
 	struct epoll_event events[2];
-	yes("at least one has the event", epoll_wait(set, events, 1, 0) + epoll_wait(other, events + 1, 1, 0) >= 1);
+	yes("at least one has the event",
+	    epoll_wait(set, events, 1, 0) + epoll_wait(other, events + 1, 1, 0) >= 1);
 	show("who did not ask for it always has", "p=IN", ready(plain));
 	drain(fd);
 	show("read: the first", "none", ready(set));

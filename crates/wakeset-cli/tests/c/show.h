@@ -1,10 +1,11 @@
 /*
- * What every program here has in common: one line of output per check, and a way to tell that a thread sleeps.
+ * What every program here has in common: one line of output per check, and a way to tell that a
+ * thread sleeps.
  *
- * The programs describe epoll and eventfd as the man pages and the running kernel have them. Each check names the
- * outcome it wants, so a wrong expectation fails on the plain kernel already; the harness then runs the same binary
- * under `wakeset run` and requires the same bytes. Nothing here uses more than libc, and nothing prints a descriptor's
- * number, an address or a time.
+ * The programs describe epoll and eventfd as the man pages and the running kernel have them. Each
+ * check names the outcome it wants, so a wrong expectation fails on the plain kernel already; the
+ * harness then runs the same binary under `wakeset run` and requires the same bytes. Nothing here
+ * uses more than libc, and nothing prints a descriptor's number, an address or a time.
  */
 #ifndef SHOW_H
 #define SHOW_H
@@ -32,7 +33,10 @@
 
 static int surprises;
 
-/* Line by line even into a pipe: a child made by fork must not print its parent's buffer a second time. */
+/*
+ * Line by line even into a pipe: a child made by fork must not print its parent's buffer a second
+ * time.
+ */
 __attribute__((constructor)) static void print_by_line(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -92,7 +96,10 @@ static inline const char *outcome(long long result)
 		show((name), (want), outcome(result_)); \
 	} while (0)
 
-/* The same for a call that makes a descriptor: its number is nobody's business, and it is closed again. */
+/*
+ * The same for a call that makes a descriptor: its number is nobody's business, and it is closed
+ * again.
+ */
 #define CALL_FD(name, want, call)                                    \
 	do {                                                         \
 		errno = 0;                                           \
@@ -147,7 +154,10 @@ static inline void drain(int fd)
 
 /* ---- pipes ---- */
 
-/* One that is the kernel's to everybody, having had a second descriptor: for what is about kernel descriptors beside others. */
+/*
+ * One that is the kernel's to everybody, having had a second descriptor: for what is about kernel
+ * descriptors beside others.
+ */
 static inline void kernel_pipe(int ends[2], int flags)
 {
 	must(pipe2(ends, flags));
@@ -257,8 +267,8 @@ static inline void spin(int turns)
 }
 
 /*
- * Whether the flag is set before patience ends. Only a program that hangs sees the end of it: then it can say so,
- * and leave by give_up, as nothing it started can be waited for.
+ * Whether the flag is set before patience ends. Only a program that hangs sees the end of it: then
+ * it can say so, and leave by give_up, as nothing it started can be waited for.
  */
 static inline int in_time(atomic_int *flag)
 {
@@ -314,8 +324,8 @@ static inline void *finish(struct thread *thread)
 }
 
 /*
- * Returns when the thread has been asleep for a while: it is inside the blocking call its body makes. The kernel's
- * own word for it, so that no check depends on how fast the machine is.
+ * Returns when the thread has been asleep for a while: it is inside the blocking call its body
+ * makes. The kernel's own word for it, so that no check depends on how fast the machine is.
  */
 static inline void until_asleep(pid_t id)
 {
@@ -383,8 +393,11 @@ static inline int count_back(struct waiter *waiters, int count)
 	return back;
 }
 
-/* From here on the kernel refuses each call of this number with this errno, if its second argument is that, -1 for any, and its third
- * at least `third`. What a shortage does that is the whole system's. For good, so in a child. */
+/*
+ * From here on the kernel refuses each call of this number with this errno, if its second argument
+ * is that, -1 for any, and its third at least `third`. What a shortage does that is the whole
+ * system's. For good, so in a child.
+ */
 __attribute__((unused)) static void refuse_from(int call, long argument, unsigned third, int error)
 {
 	struct sock_filter filter[] = {

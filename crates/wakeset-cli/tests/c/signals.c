@@ -1,7 +1,8 @@
 /*
- * Signals: EINTR and SA_RESTART as signal(7) has them for these calls, the masks of epoll_pwait(2), ppoll(2) and
- * pselect(2), what sigaction(2) promises, and calls made from within handlers: write, read, epoll_ctl, epoll_wait, close
- * and dup are all async-signal-safe by signal-safety(7) or, where that is silent, in the kernel.
+ * Signals: EINTR and SA_RESTART as signal(7) has them for these calls, the masks of epoll_pwait(2),
+ * ppoll(2) and pselect(2), what sigaction(2) promises, and calls made from within handlers: write,
+ * read, epoll_ctl, epoll_wait, close and dup are all async-signal-safe by signal-safety(7) or,
+ * where that is silent, in the kernel.
  */
 #include "show.h"
 #include <setjmp.h>
@@ -82,9 +83,11 @@ static void show_interruption(const char *what, int set, int counter)
 		FD_ZERO(&readable);
 		FD_SET(counter, &readable);
 		FD_SET(set, &readable);
-		INTERRUPTED("select", "-1 EINTR", select(counter + 1 > set + 1 ? counter + 1 : set + 1, &readable, NULL, NULL, NULL));
+		INTERRUPTED("select", "-1 EINTR",
+		            select(counter + 1 > set + 1 ? counter + 1 : set + 1, &readable, NULL, NULL, NULL));
 		INTERRUPTED("pselect", "-1 EINTR",
-			    pselect(counter + 1 > set + 1 ? counter + 1 : set + 1, &readable, NULL, NULL, &long_time, NULL));
+			    pselect(counter + 1 > set + 1 ? counter + 1 : set + 1, &readable, NULL, NULL, &long_time,
+			            NULL));
 		if (restart) {
 			RESTARTED("read goes on", "5", counter, take(counter));
 		} else {
@@ -120,7 +123,8 @@ static void show_masks(const char *what, int set, int counter)
 	sigaddset(&blocked, SIGUSR1);
 	must_be_zero(pthread_sigmask(SIG_BLOCK, &blocked, &old));
 	for (int way = 0; way < 5; way++) {
-		static const char *const names[] = {"epoll_pwait", "epoll_pwait2", "ppoll", "pselect", "syscall epoll_pwait"};
+		static const char *const names[] = {"epoll_pwait", "epoll_pwait2", "ppoll", "pselect",
+		                                    "syscall epoll_pwait"};
 		FD_ZERO(&readable);
 		FD_SET(set, &readable);
 		must(raise(SIGUSR1));
@@ -157,7 +161,8 @@ static void show_masks(const char *what, int set, int counter)
 	must_be_zero(pthread_sigmask(SIG_SETMASK, &old, NULL));
 	struct thread sender;
 	start(&sender, signal_and_write, &counter);
-	CALL("a signal that the call blocks does not end it", "1", epoll_pwait(set, &event, 1, -1, &blocked));
+	CALL("a signal that the call blocks does not end it", "1",
+	     epoll_pwait(set, &event, 1, -1, &blocked));
 	number("but is handled on return", 1, atomic_exchange(&handled, 0));
 	finish(&sender);
 	start(&sender, signal_and_write, &counter);
@@ -215,7 +220,8 @@ static void show_actions(void)
 	yes("what was there: the default", old.sa_handler == SIG_DFL);
 	must(sigaction(SIGUSR1, NULL, &old));
 	yes("what is there: the handler that was set", old.sa_handler == count_signal);
-	number("its flags", SA_RESTART | SA_NODEFER, old.sa_flags & (SA_RESTART | SA_NODEFER | SA_SIGINFO));
+	number("its flags", SA_RESTART | SA_NODEFER,
+	       old.sa_flags & (SA_RESTART | SA_NODEFER | SA_SIGINFO));
 	yes("its mask", sigismember(&old.sa_mask, SIGUSR2) && !sigismember(&old.sa_mask, SIGUSR1));
 	CALL("of SIGKILL", "-1 EINVAL", sigaction(SIGKILL, &action, NULL));
 	CALL("of signal 0", "-1 EINVAL", sigaction(0, &action, NULL));
@@ -258,7 +264,8 @@ static void show_actions(void)
 	yes("SA_ONSTACK: on the other stack", on_stack);
 	must(sigaction(SIGUSR2, NULL, &old));
 	yes("the handler named is the one set", old.sa_sigaction == look);
-	number("with its flags", SA_SIGINFO | SA_ONSTACK, old.sa_flags & (SA_SIGINFO | SA_ONSTACK | SA_RESTART));
+	number("with its flags", SA_SIGINFO | SA_ONSTACK,
+	       old.sa_flags & (SA_SIGINFO | SA_ONSTACK | SA_RESTART));
 	stack.ss_flags = SS_DISABLE;
 	must(sigaltstack(&stack, NULL));
 	signal(SIGUSR2, SIG_DFL);

@@ -1,11 +1,13 @@
 /*
- * N producers each add 1 to an eventfd of their own with write(2), many times; one consumer waits with epoll_wait(2) and
- * reads until all is counted. What an event loop that is told things by other threads does all day.
+ * N producers each add 1 to an eventfd of their own with write(2), many times; one consumer waits
+ * with epoll_wait(2) and reads until all is counted. What an event loop that is told things by
+ * other threads does all day.
  *
  *     stress [PRODUCERS [ADDS [MODE]]]
  *
  * MODE is `eventfd`, or one of two that make no system call at all, for comparison:
- *     bare   the producers add to counters in memory and the consumer empties these, round and round
+ *     bare   the producers add to counters in memory and the consumer empties these, round and
+ *            round
  *     idle   the same, but the consumer only waits for the producers to end
  * The time is that from letting the producers go to the last event counted.
  */

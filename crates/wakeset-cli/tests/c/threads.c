@@ -1,6 +1,6 @@
 /*
- * Waits that sleep and what other threads do meanwhile: NOTES of epoll_wait(2) on descriptors added during a wait,
- * epoll(7) on how many waiters an event wakes, and EPOLLEXCLUSIVE in epoll_ctl(2).
+ * Waits that sleep and what other threads do meanwhile: NOTES of epoll_wait(2) on descriptors added
+ * during a wait, epoll(7) on how many waiters an event wakes, and EPOLLEXCLUSIVE in epoll_ctl(2).
  */
 #include "show.h"
 
@@ -61,7 +61,10 @@ static void show_one(void)
 	must(close(other));
 	must(close(set));
 
-	/* epoll_wait(2) does not say what becomes of a wait on a set whose descriptor is closed; the kernel's goes on. */
+	/*
+	 * epoll_wait(2) does not say what becomes of a wait on a set whose descriptor is closed; the
+	 * kernel's goes on.
+	 */
 	set = new_set();
 	fd = new_counter();
 	int copy = must(dup(set));
@@ -170,7 +173,8 @@ static void show_nested(void)
 {
 	struct waiter waiter;
 	heading("a waiter above nested sets");
-	int top = new_set(), middle = new_set(), low = new_set(), fd = new_counter(), other = new_counter();
+	int top = new_set(), middle = new_set(), low = new_set(), fd = new_counter(),
+	    other = new_counter();
 	must(watch_new(top, middle, EPOLLIN, 'm'));
 	must(watch_new(middle, low, EPOLLIN, 'l'));
 	must(watch_new(low, fd, EPOLLIN, 'a'));
@@ -240,7 +244,8 @@ static void show_turns(uint32_t bits)
 	start(&thread, answer, &there);
 	answer(&here);
 	finish(&thread);
-	number(bits ? "two threads in turn, edge-triggered: this one" : "two threads in turn: this one", 2 * TURNS, here.sum);
+	number(bits ? "two threads in turn, edge-triggered: this one" : "two threads in turn: this one",
+	       2 * TURNS, here.sum);
 	number("the other", 2 * TURNS, there.sum);
 	must(close(here.set));
 	must(close(there.set));

@@ -1,6 +1,7 @@
 /*
- * How long a wait waits: TIMEOUT of epoll_wait(2), epoll_pwait2(2), poll(2), ppoll(2) and select(2). Never less than was
- * asked for, by CLOCK_MONOTONIC; how much more is nobody's promise and is not looked at.
+ * How long a wait waits: TIMEOUT of epoll_wait(2), epoll_pwait2(2), poll(2), ppoll(2) and
+ * select(2). Never less than was asked for, by CLOCK_MONOTONIC; how much more is nobody's promise
+ * and is not looked at.
  */
 #include "show.h"
 #include <sys/select.h>
@@ -101,7 +102,8 @@ static void show_for_good(const char *what, int fd)
 	number("epoll_wait -1 with something ready", 1, epoll_wait(set, events, 4, -1));
 	number("epoll_wait 0 with something ready", 1, epoll_wait(set, events, 4, 0));
 	number("epoll_wait 10000 with something ready", 1, epoll_wait(set, events, 4, 10000));
-	number("epoll_pwait2 with no time and something ready", 1, epoll_pwait2(set, events, 4, NULL, NULL));
+	number("epoll_pwait2 with no time and something ready", 1,
+	       epoll_pwait2(set, events, 4, NULL, NULL));
 	drain(fd);
 }
 

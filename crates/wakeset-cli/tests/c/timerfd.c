@@ -1,6 +1,7 @@
 /*
- * timerfd_create(2): what its calls answer, libc's functions and syscall(2) alike, and that a timer which gets out of the process's
- * hands is what it was: the time that is left, the interval, the expirations that nobody has read, and its watches.
+ * timerfd_create(2): what its calls answer, libc's functions and syscall(2) alike, and that a timer
+ * which gets out of the process's hands is what it was: the time that is left, the interval, the
+ * expirations that nobody has read, and its watches.
  */
 #include "show.h"
 #include <spawn.h>
@@ -86,7 +87,8 @@ static void show_calls(void)
 	int made = must(syscall(SYS_timerfd_create, CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC));
 	CALL("syscall timerfd_create, and set", "0", set_timer(made, 0, 1000000, 0));
 	number("read", 1, take_soon(made));
-	CALL("a point in real time", "0", set_timer(made, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, 1, 0));
+	CALL("a point in real time", "0",
+	     set_timer(made, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, 1, 0));
 	number("read", 1, take_soon(made));
 	must(close(made));
 	must(close(fd));
@@ -99,7 +101,10 @@ struct world {
 	int64_t first, interval;
 };
 
-/* The periodic one expired four times, and will not again before the program has ended: it counts in eighths of the machine's uptime. */
+/*
+ * The periodic one expired four times, and will not again before the program has ended: it counts
+ * in eighths of the machine's uptime.
+ */
 static struct world make_world(void)
 {
 	struct world w = {.set = must(epoll_create1(0))};
@@ -126,15 +131,18 @@ static void show_world(struct world *w, const char *ready_now, int expirations)
 	must(timerfd_gettime(w->periodic, &spec));
 	int64_t next = spec.it_value.tv_sec * 1000000000LL + spec.it_value.tv_nsec + now();
 	/* To the nanosecond but for the time the two calls take. */
-	yes("  expires next when it should", next >= w->first + 4 * w->interval && next < w->first + 4 * w->interval + 1000000000);
-	yes("  in its interval", spec.it_interval.tv_sec * 1000000000LL + spec.it_interval.tv_nsec == w->interval);
+	yes("  expires next when it should",
+	    next >= w->first + 4 * w->interval && next < w->first + 4 * w->interval + 1000000000);
+	yes("  in its interval",
+	    spec.it_interval.tv_sec * 1000000000LL + spec.it_interval.tv_nsec == w->interval);
 	CALL("  periodic", expirations ? "4" : "-1 EAGAIN", take(w->periodic));
 	CALL("  again", "-1 EAGAIN", take(w->periodic));
 	CALL("  far", "-1 EAGAIN", take(w->far));
 	number("  far has left", HOUR, left(w->far));
 	CALL("  over", expirations ? "1" : "-1 EAGAIN", take(w->over));
 	must(timerfd_gettime(w->disarmed, &spec));
-	yes("  disarmed", spec.it_value.tv_sec == 0 && spec.it_value.tv_nsec == 0 && spec.it_interval.tv_sec == 5);
+	yes("  disarmed", spec.it_value.tv_sec == 0 && spec.it_value.tv_nsec == 0 &&
+	    spec.it_interval.tv_sec == 5);
 	show("  ready", "none", ready(w->set));
 	must(set_timer(w->far, 0, 2000000, 0));
 	show("  far comes soon", "f=IN", ordered(w->set, 16, 10000));
@@ -159,7 +167,8 @@ static void by_dup(struct world *w)
 
 static void by_poll(struct world *w)
 {
-	struct pollfd fds[] = {{w->periodic, POLLIN, 0}, {w->far, POLLIN, 0}, {w->over, POLLIN | POLLOUT, 0}};
+	struct pollfd fds[] = {{w->periodic, POLLIN, 0}, {w->far, POLLIN, 0},
+	                       {w->over, POLLIN | POLLOUT, 0}};
 	number("  poll", 2, poll(fds, 3, 0));
 	number("  of which", POLLIN * 2, fds[0].revents + fds[1].revents + fds[2].revents);
 }
@@ -204,7 +213,8 @@ static void by_message(struct world *w)
 		struct cmsghdr header;
 		char room[CMSG_SPACE(4 * sizeof(int))];
 	} control = {0};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+	                         .msg_controllen = sizeof control};
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	header->cmsg_level = SOL_SOCKET;
 	header->cmsg_type = SCM_RIGHTS;
@@ -243,8 +253,10 @@ static void show_ways_out(void)
 	static const struct {
 		const char *name;
 		void (*way)(struct world *);
-	} ways[] = {{"nothing", by_nothing}, {"dup", by_dup}, {"poll", by_poll}, {"select", by_select}, {"fork", by_fork},
-		    {"spawn", by_spawn}, {"a message", by_message}, {"calls that are not modelled", by_unmodelled_calls},
+	} ways[] = {{"nothing", by_nothing}, {"dup", by_dup}, {"poll", by_poll}, {"select", by_select},
+	            {"fork", by_fork},
+		    {"spawn", by_spawn}, {"a message", by_message},
+		        {"calls that are not modelled", by_unmodelled_calls},
 		    {"made up expirations", by_ticks}};
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		heading(ways[i].name);
@@ -292,13 +304,17 @@ static void show_blocking(void)
 /* ---- moves under traffic ---- */
 
 enum { ROUNDS = 400 };
-/* A timer that has expired, and whose kernel object refuses to be set, must not hold up who moves it: for good, it was. */
+/*
+ * A timer that has expired, and whose kernel object refuses to be set, must not hold up who moves
+ * it: for good, it was.
+ */
 static void show_refusal(void)
 {
 	heading("a timer that cannot be set in the kernel");
 	pid_t child = must(fork());
 	if (child == 0) {
-		int fd = new_timer(TFD_NONBLOCK | TFD_CLOEXEC), null = must(open("/dev/null", O_WRONLY | O_CLOEXEC));
+		int fd = new_timer(TFD_NONBLOCK | TFD_CLOEXEC),
+		    null = must(open("/dev/null", O_WRONLY | O_CLOEXEC));
 		must(set_timer(fd, 0, 1000, 0));
 		sleep_ms(5);
 		must(dup2(null, 2));

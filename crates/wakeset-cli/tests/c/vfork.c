@@ -1,7 +1,7 @@
 /*
- * vfork(2) beside threads: the child works on its parent's memory with a descriptor table of its own, in which a number may
- * stand for another file by the time it is used. Nothing of the parent's may go there. And posix_spawn(3) with file actions that are
- * used more than once.
+ * vfork(2) beside threads: the child works on its parent's memory with a descriptor table of its
+ * own, in which a number may stand for another file by the time it is used. Nothing of the parent's
+ * may go there. And posix_spawn(3) with file actions that are used more than once.
  */
 #include "show.h"
 #include <signal.h>
@@ -57,7 +57,8 @@ static void numbers_drift(enum act act, enum kind kind)
 	files[0] = temporary();
 	files[1] = temporary();
 	/* They outlive their numbers here. */
-	int kept[2] = { must(fcntl(files[0], F_DUPFD_CLOEXEC, 500)), must(fcntl(files[1], F_DUPFD_CLOEXEC, 500)) };
+	int kept[2] = { must(fcntl(files[0], F_DUPFD_CLOEXEC, 500)),
+	               must(fcntl(files[1], F_DUPFD_CLOEXEC, 500)) };
 	atomic_store(&begun, 0);
 	atomic_store(&go_on, 0);
 	pthread_t thread;
@@ -73,7 +74,8 @@ static void numbers_drift(enum act act, enum kind kind)
 		must(pipe2(ends, O_NONBLOCK));
 	} else {
 		for (int i = 0; i < 2; i++)
-			ends[i] = must(kind == COUNTERS ? eventfd(0, EFD_NONBLOCK) : timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK));
+			ends[i] = must(kind == COUNTERS ? eventfd(0, EFD_NONBLOCK)
+			               : timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK));
 	}
 	yes("  the same numbers", ends[0] == files[0] && ends[1] == files[1]);
 	if (kind == PIPE)

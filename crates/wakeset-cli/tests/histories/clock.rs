@@ -1,9 +1,10 @@
-//! The clock of a history. If one call's end is before another's beginning, then the first took effect before the
-//! second did anything.
+//! The clock of a history. If one call's end is before another's beginning, then the first took
+//! effect before the second did anything.
 //!
-//! `CLOCK_MONOTONIC` is the same on all processors, and reading it writes no shared memory and empties no store buffer. A
-//! counter that threads increment would be simpler, but is a full barrier and a cache line that all of
-//! them fight for, before and after every call: the races looked for would not happen.
+//! `CLOCK_MONOTONIC` is the same on all processors, and reading it writes no shared memory and
+//! empties no store buffer. A counter that threads increment would be simpler, but is a full
+//! barrier and a cache line that all of them fight for, before and after every call: the races
+//! looked for would not happen.
 
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ fn now() -> Time {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Keeps the clock from being read after a load of the call has been made, or before the last one of it.
-/// On x86-64 a load fence does, and leaves stores alone.
+/// Keeps the clock from being read after a load of the call has been made, or before the last one
+/// of it. On x86-64 a load fence does, and leaves stores alone.
 #[inline(always)]
 fn fence() {
     #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
-//! A world with one thing wrong: the kernel, with what it is told or what it says now and then changed on the way. Rounds on it
-//! have to notice, or they would not notice it of Wakeset either.
+//! A world with one thing wrong: the kernel, with what it is told or what it says now and then
+//! changed on the way. Rounds on it have to notice, or they would not notice it of Wakeset either.
 
 use crate::backend::{Backend, Errno, Kernel, KernelSigset};
 use crate::check;
@@ -32,7 +32,8 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Whether it shows this time: one in `n`.
 fn strikes(fault: Fault, n: usize) -> bool {
-    FAULT.load(Ordering::Relaxed) == fault as u32 && Random::new(COUNT.fetch_add(1, Ordering::Relaxed), 0).chance(1, n)
+    FAULT.load(Ordering::Relaxed) == fault as u32
+        && Random::new(COUNT.fetch_add(1, Ordering::Relaxed), 0).chance(1, n)
 }
 
 struct Faulty;
@@ -42,7 +43,12 @@ impl Backend for Faulty {
         Kernel::epoll_create1(flags)
     }
 
-    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno> {
+    unsafe fn epoll_ctl(
+        set: c_int,
+        op: c_int,
+        fd: c_int,
+        event: *mut epoll_event,
+    ) -> Result<(), Errno> {
         if op == libc::EPOLL_CTL_DEL && strikes(Fault::KeepsRemoved, 4) {
             return Ok(());
         }
@@ -57,10 +63,22 @@ impl Backend for Faulty {
             }
         }
         // SAFETY: an event, or none.
-        unsafe { Kernel::epoll_ctl(set, op, fd, event.as_mut().map_or(std::ptr::null_mut(), |event| event)) }
+        unsafe {
+            Kernel::epoll_ctl(
+                set,
+                op,
+                fd,
+                event.as_mut().map_or(std::ptr::null_mut(), |event| event),
+            )
+        }
     }
 
-    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno> {
+    unsafe fn epoll_wait(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: c_int,
+    ) -> Result<c_int, Errno> {
         if timeout < 0 && strikes(Fault::SleepsOn, 4) {
             // SAFETY: the caller's contract.
             let n = unsafe { Kernel::epoll_wait(set, events, max, 0) };
@@ -127,19 +145,20 @@ impl World for Faulty {
         Kernel::pipe()
     }
 
-    fn patience() -> Duration {
-        // Who sleeps on sleeps for ever, and the test need not wait as long as one that might pass.
+    fn time_limit() -> Duration {
+        // A thread that sleeps on never wakes, and the test need not wait as long as one that might
+        // pass.
         if FAULT.load(Ordering::Relaxed) == Fault::SleepsOn as u32 {
             Duration::from_secs(1)
         } else {
-            Kernel::patience()
+            Kernel::time_limit()
         }
     }
 }
 
 /// What rounds of a style say of a fault, until they say `expected` or a minute is over.
 fn demand_notice(fault: Fault, style: Style, expected: &str) {
-    let _turn = crate::take_turn();
+    let _alone = crate::run_alone();
     FAULT.store(fault as u32, Ordering::Relaxed);
     let begin = Instant::now();
     let mut seeds = Random::new(fault as u64, 0);
@@ -151,9 +170,10 @@ fn demand_notice(fault: Fault, style: Style, expected: &str) {
             continue;
         }
         let said = match round::run::<Faulty>(plan, seed) {
-            Ok(outcome) => {
-                check::check(&outcome).into_iter().map(|broken| (broken.rule.to_string(), broken.text)).collect()
-            }
+            Ok(outcome) => check::check(&outcome)
+                .into_iter()
+                .map(|broken| (broken.rule.to_string(), broken.text))
+                .collect(),
             Err(hang) => vec![(hang.lines().next().unwrap_or_default().to_string(), hang)],
         };
         for (rule, text) in said {
@@ -185,7 +205,11 @@ fn a_wake_of_all_is_noticed() {
 
 #[test]
 fn a_removal_that_is_none_is_noticed() {
-    demand_notice(Fault::KeepsRemoved, Style::Wild, "nothing is reported after DEL, MOD or close returned");
+    demand_notice(
+        Fault::KeepsRemoved,
+        Style::Wild,
+        "nothing is reported after DEL, MOD or close returned",
+    );
 }
 
 #[test]

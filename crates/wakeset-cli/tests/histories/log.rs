@@ -3,6 +3,7 @@
 use crate::backend::Errno;
 use crate::clock::{self, Time};
 use libc::c_int;
+use procfs::process::Process;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -24,7 +25,7 @@ pub enum What {
     Modify,
     /// EPOLL_CTL_DEL.
     Remove,
-    /// epoll_wait with `limit`, room for `value` events.
+    /// epoll_wait with `limit` and a maxevents of `value`.
     Wait,
 }
 
@@ -37,7 +38,7 @@ pub struct Call {
     pub what: What,
     /// The number it was made with.
     pub fd: c_int,
-    /// The number in the second place.
+    /// The second number.
     pub target: c_int,
     pub flags: u32,
     pub limit: c_int,
@@ -70,7 +71,8 @@ impl Log {
     }
 }
 
-/// What the others may see of a thread while it runs. Written by that thread alone, with plain stores.
+/// What other threads may see of a thread while it runs. Written by that thread alone, with plain
+/// stores.
 #[derive(Debug)]
 pub struct Progress {
     pub name: String,
@@ -83,8 +85,17 @@ pub struct Progress {
     pub done: AtomicBool,
 }
 
-const KINDS: [What; 9] =
-    [What::Open, What::Close, What::Dup, What::Write, What::Read, What::Add, What::Modify, What::Remove, What::Wait];
+const KINDS: [What; 9] = [
+    What::Open,
+    What::Close,
+    What::Dup,
+    What::Write,
+    What::Read,
+    What::Add,
+    What::Modify,
+    What::Remove,
+    What::Wait,
+];
 
 impl Progress {
     pub fn new(name: String, targets: usize) -> Arc<Self> {
@@ -104,15 +115,15 @@ impl Progress {
         (at != 0).then(|| (KINDS[(at >> 32) as usize - 1], at as u32 as c_int))
     }
 
-    /// The scheduler's letter for it: `S` for asleep.
+    /// The scheduler's letter for its state: `S` for asleep.
     pub fn state(&self) -> Option<char> {
         let tid = self.tid.load(Ordering::Relaxed);
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.chars().next()
+        let task = Process::myself().ok()?.task_from_tid(tid).ok()?;
+        Some(task.stat().ok()?.state)
     }
 }
 
-/// A thread's own pen.
+/// Writes down the calls of one thread.
 pub struct Writer {
     pub log: Log,
     pub progress: Arc<Progress>,
@@ -133,7 +144,11 @@ impl Writer {
     pub fn new(thread: u32, progress: Arc<Progress>) -> Self {
         // SAFETY: takes nothing, cannot fail.
         progress.tid.store(unsafe { libc::gettid() }, Ordering::Relaxed);
-        Self { log: Log { calls: Vec::with_capacity(1024), reports: Vec::with_capacity(1024) }, progress, thread }
+        Self {
+            log: Log { calls: Vec::with_capacity(1024), reports: Vec::with_capacity(1024) },
+            progress,
+            thread,
+        }
     }
 
     /// Makes a call and writes it down.
@@ -151,10 +166,24 @@ impl Writer {
         let result = make(&mut self.log.reports);
         let end = clock::after();
         self.progress.at.store(0, Ordering::Relaxed);
-        self.progress.calls.store(self.progress.calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.progress
+            .calls
+            .store(self.progress.calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let reports = from..self.log.reports.len();
         let thread = self.thread;
-        self.log.calls.push(Call { start, end, thread, what, fd, target, flags, limit, value, result, reports });
+        self.log.calls.push(Call {
+            start,
+            end,
+            thread,
+            what,
+            fd,
+            target,
+            flags,
+            limit,
+            value,
+            result,
+            reports,
+        });
         result
     }
 

@@ -1,17 +1,20 @@
-//! Histories: threads act on shared sets and sources at random, each writes down what it did and when, and what Linux guarantees
-//! is checked on what they wrote.
+//! Histories: threads act on shared sets and sources at random, each writes down what it did and
+//! when, and what Linux guarantees is checked on what they wrote.
 //!
-//! The same rounds run on the kernel, where a rule that claims too much fails; on Wakeset by number; on the engine's own
-//! types; and, under `wakeset run`, on the preload library, which then answers for the kernel.
+//! The same rounds run on the kernel, where a rule that claims too much fails; on Wakeset by
+//! number; on the engine's own types; and, under `wakeset run`, on the preload library, which then
+//! answers for the kernel.
 //!
 //! | file | what |
 //! |---|---|
 //! | `plan` | what a round consists of |
-//! | `round` | its threads, and the watchdog: no waiter sleeps while something is ready |
+//! | `round` | its beginning, its end, and what has to happen in between |
+//! | `watchdog` | waits for that: no waiter sleeps while something is ready |
+//! | `actor`, `roles` | a thread, the calls that it makes, and what it does |
 //! | `log`, `clock` | the history |
 //! | `check` | the rules |
 //! | `wrong` | histories made up to break each rule |
-//! | `world` | who answers the calls |
+//! | `world` | what answers the calls |
 //! | `faulty` | a world with one thing wrong, which rounds have to notice |
 //!
 //! | variable | meaning |
@@ -20,9 +23,10 @@
 //! | `WAKESET_HISTORIES_SEED` | what the rounds' seeds are drawn from; the time if unset. Printed at the beginning |
 //! | `WAKESET_HISTORIES_ROUNDS` | instead of seconds, so many rounds, all of the seed given, which a failure prints of its round |
 //!
-//! A seed fixes what the threads set out to do, not how they are scheduled: a failure may take many repetitions to come back.
-//! `ci/histories` is the long form.
+//! A seed fixes what the threads set out to do, not how they are scheduled: a failure may take many
+//! repetitions to come back. `ci/histories` is the long form.
 
+mod actor;
 /// The calls are those of the tests of single statements.
 #[path = "../../../wakeset-fd/tests/semantics/backend.rs"]
 #[allow(dead_code, reason = "histories use some of the calls")]
@@ -33,7 +37,9 @@ mod faulty;
 mod log;
 mod plan;
 mod random;
+mod roles;
 mod round;
+mod watchdog;
 mod world;
 mod wrong;
 
@@ -50,21 +56,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use world::{Bare, World};
 
-/// One at a time: numbers are the process's.
-static TURN: Mutex<()> = Mutex::new(());
+/// One test at a time: all of them use the descriptor numbers of this process.
+static ALONE: Mutex<()> = Mutex::new(());
 
-fn take_turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+fn run_alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn variable(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
     let (digits, base) = value.strip_prefix("0x").map_or((value.as_str(), 10), |hex| (hex, 16));
-    Some(u64::from_str_radix(digits, base).unwrap_or_else(|_| panic!("{name}={value} is no number")))
+    Some(
+        u64::from_str_radix(digits, base).unwrap_or_else(|_| panic!("{name}={value} is no number")),
+    )
 }
 
 fn histories<W: World>() {
-    let _turn = take_turn();
+    let _alone = run_alone();
     let time = Duration::from_secs(variable("WAKESET_HISTORIES_SECS").unwrap_or(1));
     let given = variable("WAKESET_HISTORIES_SEED");
     let by_clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
@@ -119,7 +127,7 @@ fn engine() {
 /// This very program once more, with the preload library in the kernel's place.
 #[test]
 fn interposed() {
-    let _turn = take_turn();
+    let _alone = run_alone();
     let own = std::env::current_exe().expect("our own path");
     let output = Command::new(env!("CARGO_BIN_EXE_wakeset"))
         .args(["run", "--"])
@@ -130,9 +138,15 @@ fn interposed() {
         .expect("it starts");
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    assert!(output.status.success() && text.contains("1 passed"), "under `wakeset run`, {}:\n{text}", output.status);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "under `wakeset run`, {}:\n{text}",
+        output.status
+    );
     let complaint = text.lines().find(|line| line.starts_with("wakeset: "));
     assert_eq!(complaint, None, "under `wakeset run`");
-    let own_lines = text.lines().filter(|line| line.starts_with("kernel: ") || line.contains("... kernel: "));
-    own_lines.for_each(|line| println!("interposed {}", line.trim_start_matches("test kernel ... ")));
+    let own_lines =
+        text.lines().filter(|line| line.starts_with("kernel: ") || line.contains("... kernel: "));
+    own_lines
+        .for_each(|line| println!("interposed {}", line.trim_start_matches("test kernel ... ")));
 }

@@ -42,11 +42,13 @@ pub enum Kind {
 /// What the threads of a round are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Servers wait in every set, without limit, and take all that is reported: in the end nothing may be left.
+    /// Servers wait in every set, without limit, and take all that is reported: in the end nothing
+    /// may be left.
     Served,
-    /// Every thread does anything, and nobody sleeps for long.
+    /// Every thread does anything, and no thread sleeps for long.
     Wild,
-    /// Sleeping servers, one for each set, and a source that all watch exclusively; or all in one set, and an edge.
+    /// Sleeping servers, one for each set, and a source that all watch exclusively; or all in one
+    /// set, and an edge.
     OneWake,
 }
 
@@ -65,8 +67,10 @@ pub enum Role {
     Closer {
         target: usize,
     },
-    Escaper,
-    Looker,
+    /// Gives objects a second descriptor, and forks.
+    Migrator,
+    /// Waits with a short limit, or none.
+    Poller,
     Anything,
 }
 
@@ -162,7 +166,8 @@ impl Plan {
         targets
     }
 
-    /// Which set watches what: every set something, every source is watched by one at least, sets by those before them.
+    /// Which set watches what: every set something, every source is watched by one at least, sets
+    /// by those before them.
     fn keys(random: &mut Random, targets: &[Target], sets: usize) -> Vec<Key> {
         let mut keys = Vec::new();
         for target in 1..targets.len() {
@@ -173,8 +178,14 @@ impl Plan {
             if kind == Kind::Set && mortal {
                 // It watches what stays.
                 let sources = sets..targets.len();
-                let stays = |source: &usize| !targets[*source].mortal && targets[*source].kind != Kind::Blocking;
-                keys.extend(sources.filter(stays).map(|source| Key { set: target, target: source, owner: None }));
+                let stays = |source: &usize| {
+                    !targets[*source].mortal && targets[*source].kind != Kind::Blocking
+                };
+                keys.extend(sources.filter(stays).map(|source| Key {
+                    set: target,
+                    target: source,
+                    owner: None,
+                }));
                 continue;
             }
             let around = target.min(sets);
@@ -223,10 +234,10 @@ impl Plan {
             }
         }
         if W::CLOSES && random.chance(1, 3) {
-            roles.push(Role::Escaper);
+            roles.push(Role::Migrator);
         }
         if random.chance(1, 3) {
-            roles.push(Role::Looker);
+            roles.push(Role::Poller);
         }
         Self {
             style: Style::Served,
@@ -235,7 +246,13 @@ impl Plan {
             keys,
             roles,
             calls: random.of(&[50, 200, 1_000, 2_000]),
-            tempo: random.of(&[Tempo::Tight, Tempo::Tight, Tempo::Mixed, Tempo::Mixed, Tempo::Slow]),
+            tempo: random.of(&[
+                Tempo::Tight,
+                Tempo::Tight,
+                Tempo::Mixed,
+                Tempo::Mixed,
+                Tempo::Slow,
+            ]),
             free: false,
             modes: random.of(&[1, PLAIN_MODES, PLAIN_MODES, INPUT_MODES]),
         }
@@ -247,7 +264,7 @@ impl Plan {
         let targets = Self::targets::<W>(random, sets, closers);
         let mut keys = Self::keys(random, &targets, sets);
         let mut roles = vec![Role::Anything; random.between(2, 4)];
-        let anybody = roles.len();
+        let general = roles.len();
         for target in targets.len() - closers..targets.len() {
             for key in keys.iter_mut().filter(|key| key.target == target || key.set == target) {
                 key.owner = Some(roles.len());
@@ -255,10 +272,10 @@ impl Plan {
             roles.push(Role::Closer { target });
         }
         for key in keys.iter_mut().filter(|key| key.owner.is_none()) {
-            key.owner = Some(random.below(anybody));
+            key.owner = Some(random.below(general));
         }
         if W::CLOSES && random.chance(1, 3) {
-            roles.push(Role::Escaper);
+            roles.push(Role::Migrator);
         }
         Self {
             style: Style::Wild,
@@ -295,6 +312,10 @@ impl Data {
     }
 
     pub fn unpack(data: u64) -> Self {
-        Self { target: data as u8 as usize, set: (data >> 8) as u8 as usize, mode: (data >> 24) as u8 as usize }
+        Self {
+            target: data as u8 as usize,
+            set: (data >> 8) as u8 as usize,
+            mode: (data >> 24) as u8 as usize,
+        }
     }
 }

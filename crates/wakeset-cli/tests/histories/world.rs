@@ -1,4 +1,5 @@
-//! Who answers the calls of a history: the kernel, or the preload library in its place; Wakeset by number; the engine itself.
+//! What answers the calls of a history: the kernel, or the preload library in its place; Wakeset by
+//! number; the engine itself.
 
 use crate::backend::{Backend, Errno, Kernel, KernelSigset, Wakeset};
 use libc::{c_int, c_uint, epoll_event, timespec};
@@ -14,17 +15,18 @@ pub trait World: Backend {
     const NAME: &'static str;
     /// It has kernel descriptors.
     const PIPES: bool;
-    /// Descriptors may be closed and duplicated while others use their numbers.
+    /// Descriptors may be closed and duplicated while other threads use their numbers.
     const CLOSES: bool;
 
     /// A pipe that does not block: reading end, writing end.
     fn pipe() -> Result<(c_int, c_int), Errno>;
 
-    /// A child that ends at once, having shared all descriptors. Nothing where that is not the world's business.
+    /// A child that ends at once, having shared all descriptors. Nothing where that is not the
+    /// world's business.
     fn fork() {}
 
     /// How long something may take that has to happen, on a machine busy with other things.
-    fn patience() -> Duration {
+    fn time_limit() -> Duration {
         Duration::from_secs(20)
     }
 
@@ -81,15 +83,19 @@ enum Object {
 
 const NUMBERS: usize = 64;
 
-/// Objects by number, without a lock: a lock would order what the threads do. They are there until the round ends.
+/// Objects by number, without a lock: a lock would order what the threads do. They are there until
+/// the round ends.
 static OBJECTS: [AtomicPtr<Object>; NUMBERS] = [const { AtomicPtr::new(ptr::null_mut()) }; NUMBERS];
 /// Which numbers are in use, and the engine.
 static WORLD: Mutex<Option<(Engine, BTreeSet<usize>)>> = Mutex::new(None);
 
 impl Bare {
     fn object(number: c_int) -> Result<&'static Object, Errno> {
-        let place = usize::try_from(number).ok().and_then(|number| OBJECTS.get(number)).ok_or(libc::EBADF)?;
-        let object = place.load(Ordering::Relaxed);
+        let slot = usize::try_from(number)
+            .ok()
+            .and_then(|number| OBJECTS.get(number))
+            .ok_or(libc::EBADF)?;
+        let object = slot.load(Ordering::Relaxed);
         // SAFETY: made by `put`, and ended between rounds only.
         unsafe { object.as_ref() }.ok_or(libc::EBADF)
     }
@@ -124,15 +130,23 @@ fn errno(error: wakeset::Error) -> Errno {
 
 impl Backend for Bare {
     fn epoll_create1(_: c_int) -> Result<c_int, Errno> {
-        Self::put(|engine| Object::Set(Description::new(engine, EventPoll::new(engine).expect("memory"))))
+        Self::put(|engine| {
+            Object::Set(Description::new(engine, EventPoll::new(engine).expect("memory")))
+        })
     }
 
-    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno> {
+    unsafe fn epoll_ctl(
+        set: c_int,
+        op: c_int,
+        fd: c_int,
+        event: *mut epoll_event,
+    ) -> Result<(), Errno> {
         let set = Self::set(set)?;
         // SAFETY: valid by the caller's contract.
         let asked = unsafe { event.as_ref() };
-        let asked =
-            asked.map_or(Event::default(), |asked| Event::new(Events::from_bits_retain(asked.events), asked.u64));
+        let asked = asked.map_or(Event::default(), |asked| {
+            Event::new(Events::from_bits_retain(asked.events), asked.u64)
+        });
         match (op, Self::object(fd)?) {
             (libc::EPOLL_CTL_ADD, Object::Counter(source)) => set.add(fd, source, asked),
             (libc::EPOLL_CTL_ADD, Object::Set(source)) => set.add(fd, source, asked),
@@ -144,14 +158,25 @@ impl Backend for Bare {
         .map_err(errno)
     }
 
-    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno> {
+    unsafe fn epoll_wait(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: c_int,
+    ) -> Result<c_int, Errno> {
         let mut n = 0;
-        let waited = Self::set(set)?.wait_with(max as usize, Timeout::from_millis(timeout), &mut |event| {
-            // SAFETY: room for `max` events by the caller's contract.
-            unsafe { events.add(n).write_unaligned(epoll_event { events: event.events.bits(), u64: event.data }) };
-            n += 1;
-            true
-        });
+        let waited =
+            Self::set(set)?.wait_with(max as usize, Timeout::from_millis(timeout), &mut |event| {
+                // SAFETY: room for `max` events by the caller's contract.
+                unsafe {
+                    events.add(n).write_unaligned(epoll_event {
+                        events: event.events.bits(),
+                        u64: event.data,
+                    })
+                };
+                n += 1;
+                true
+            });
         waited.map(|n| n as c_int).map_err(errno)
     }
 
@@ -167,17 +192,23 @@ impl Backend for Bare {
 
     fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
         let flags = CounterFlags::from_bits_truncate(flags as u32);
-        Self::put(|engine| Object::Counter(Description::new(engine, Counter::new(u64::from(initial), flags))))
+        Self::put(|engine| {
+            Object::Counter(Description::new(engine, Counter::new(u64::from(initial), flags)))
+        })
     }
 
     unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
         // SAFETY: valid by the caller's contract.
-        Self::counter(fd)?.read_bytes(unsafe { std::slice::from_raw_parts_mut(buffer, len) }).map_err(errno)
+        Self::counter(fd)?
+            .read_bytes(unsafe { std::slice::from_raw_parts_mut(buffer, len) })
+            .map_err(errno)
     }
 
     unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
         // SAFETY: valid by the caller's contract.
-        Self::counter(fd)?.write_bytes(unsafe { std::slice::from_raw_parts(buffer, len) }).map_err(errno)
+        Self::counter(fd)?
+            .write_bytes(unsafe { std::slice::from_raw_parts(buffer, len) })
+            .map_err(errno)
     }
 
     fn close(_: c_int) -> Result<(), Errno> {
@@ -211,7 +242,7 @@ impl World for Bare {
         for object in &OBJECTS {
             let object = object.swap(ptr::null_mut(), Ordering::SeqCst);
             if !object.is_null() {
-                // SAFETY: made by `put`, taken out by us, and nobody uses it between rounds.
+                // SAFETY: made by `put`, taken out by us, and no thread uses it between rounds.
                 drop(unsafe { Box::from_raw(object) });
             }
         }

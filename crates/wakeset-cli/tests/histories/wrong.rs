@@ -1,4 +1,5 @@
-//! Histories written by hand, right ones and wrong ones: each rule is broken by one, and by nothing that Linux may do.
+//! Histories written by hand, right ones and wrong ones: each rule is broken by one, and by nothing
+//! that Linux may do.
 
 use crate::check::check;
 use crate::log::{Call, Log, Report, What};
@@ -14,12 +15,12 @@ const FIRST: u64 = 1 << 32 | 1;
 const SECOND: u64 = 2 << 32 | 1;
 
 /// A history in the making: calls one after the other, 10 ns each and 10 ns apart.
-struct Hand {
+struct History {
     outcome: Outcome,
     time: u64,
 }
 
-impl Hand {
+impl History {
     fn new() -> Self {
         let target = |kind| Target { kind, mortal: false };
         let plan = Plan {
@@ -34,11 +35,13 @@ impl Hand {
             modes: 1,
         };
         let (log, left) = (Log::default(), vec![0; 2]);
-        let mut hand =
-            Self { outcome: Outcome { plan, log, last_waits: Vec::new(), left, events: Vec::new() }, time: 0 };
-        hand.open(SET, 0);
-        hand.open(SOURCE, 1);
-        hand
+        let mut history = Self {
+            outcome: Outcome { plan, log, last_waits: Vec::new(), left, events: Vec::new() },
+            time: 0,
+        };
+        history.open(SET, 0);
+        history.open(SOURCE, 1);
+        history
     }
 
     fn call(&mut self, what: What, fd: c_int, value: u64, result: Result<u64, c_int>) -> &mut Call {
@@ -103,7 +106,8 @@ impl Hand {
         self.wait(reports);
     }
 
-    /// As [`wait`](Self::wait), when all is still, with so many units in the source; they are read then, as a round does.
+    /// As [`wait`](Self::wait), when all is still, with so many units in the source; they are read
+    /// then, as a round does.
     fn end(&mut self, reports: &[Report], left: u64) {
         self.wait(reports);
         self.outcome.last_waits.push(self.outcome.log.calls.len() - 1);
@@ -134,15 +138,15 @@ const ONE_WAKE: &str = "an exclusive wake is for one";
 #[test]
 fn level_triggered() {
     let run = |second: &[Report], rules: &[&str]| {
-        let mut hand = Hand::new();
-        hand.add(IN);
-        hand.wait(&[]);
-        hand.write(1);
-        hand.wait(&[(FIRST, IN)]);
-        hand.wait(second);
-        hand.read(Ok(1));
-        hand.end(&[], 0);
-        hand.breaks(rules);
+        let mut history = History::new();
+        history.add(IN);
+        history.wait(&[]);
+        history.write(1);
+        history.wait(&[(FIRST, IN)]);
+        history.wait(second);
+        history.read(Ok(1));
+        history.end(&[], 0);
+        history.breaks(rules);
     };
     run(&[(FIRST, IN)], &[]);
     run(&[], &[MISSES]);
@@ -151,17 +155,17 @@ fn level_triggered() {
 #[test]
 fn edge_triggered() {
     let run = |second: &[Report], rules: &[&str]| {
-        let mut hand = Hand::new();
-        hand.add(IN | ET);
-        hand.write(1);
-        hand.wait(&[(FIRST, IN)]);
+        let mut history = History::new();
+        history.add(IN | ET);
+        history.write(1);
+        history.wait(&[(FIRST, IN)]);
         // Nothing new, and then something.
-        hand.wait(&[]);
-        hand.write(1);
-        hand.wait(second);
-        hand.read(Ok(2));
-        hand.end(&[], 0);
-        hand.breaks(rules);
+        history.wait(&[]);
+        history.write(1);
+        history.wait(second);
+        history.read(Ok(2));
+        history.end(&[], 0);
+        history.breaks(rules);
     };
     run(&[(FIRST, IN)], &[]);
     run(&[], &[MISSES]);
@@ -170,16 +174,16 @@ fn edge_triggered() {
 #[test]
 fn a_second_arm() {
     let run = |second: &[Report], rules: &[&str]| {
-        let mut hand = Hand::new();
-        hand.add(IN | ONESHOT);
-        hand.write(1);
-        hand.wait(&[(FIRST, IN)]);
-        hand.wait(&[]);
-        hand.arm(What::Modify, IN | ONESHOT, SECOND);
-        hand.wait(second);
-        hand.read(Ok(1));
-        hand.end(&[], 0);
-        hand.breaks(rules);
+        let mut history = History::new();
+        history.add(IN | ONESHOT);
+        history.write(1);
+        history.wait(&[(FIRST, IN)]);
+        history.wait(&[]);
+        history.arm(What::Modify, IN | ONESHOT, SECOND);
+        history.wait(second);
+        history.read(Ok(1));
+        history.end(&[], 0);
+        history.breaks(rules);
     };
     run(&[(SECOND, IN)], &[]);
     run(&[], &[MISSES]);
@@ -189,29 +193,29 @@ fn a_second_arm() {
 fn a_wait_that_a_read_overlaps() {
     // It may have come first, or not: both are right.
     for reports in [&[][..], &[(FIRST, IN)]] {
-        let mut hand = Hand::new();
-        hand.add(IN);
-        hand.write(1);
-        hand.read(Ok(1));
-        let read = hand.outcome.log.calls.last().unwrap().clone();
-        let wait = hand.wait(reports);
+        let mut history = History::new();
+        history.add(IN);
+        history.write(1);
+        history.read(Ok(1));
+        let read = history.outcome.log.calls.last().unwrap().clone();
+        let wait = history.wait(reports);
         (wait.start, wait.end) = (read.start + 1, read.end + 1);
-        hand.end(&[], 0);
-        hand.breaks(&[]);
+        history.end(&[], 0);
+        history.breaks(&[]);
     }
 }
 
 #[test]
 fn the_last_wait() {
     let run = |flags, taken: bool, last: &[Report], rules: &[&str]| {
-        let mut hand = Hand::new();
-        hand.add(flags);
-        hand.write(1);
+        let mut history = History::new();
+        history.add(flags);
+        history.write(1);
         if taken {
-            hand.wait(&[(FIRST, IN)]);
+            history.wait(&[(FIRST, IN)]);
         }
-        hand.end(last, 1);
-        hand.breaks(rules);
+        history.end(last, 1);
+        history.breaks(rules);
     };
     run(IN, true, &[(FIRST, IN)], &[]);
     run(IN, true, &[], &[MISSES, LOST]);
@@ -229,30 +233,30 @@ fn the_last_wait() {
 
 #[test]
 fn oneshot() {
-    let mut hand = Hand::new();
-    hand.add(IN | ONESHOT);
-    hand.write(1);
-    hand.wait(&[(FIRST, IN)]);
-    hand.arm(What::Modify, IN | ONESHOT, SECOND);
-    hand.wait(&[(SECOND, IN)]);
-    hand.breaks(&["every unit is read once"]);
-    hand.read(Ok(1));
-    hand.breaks(&[]);
-    hand.wait(&[(SECOND, IN)]);
-    hand.breaks(&["what is reported holds", ONCE]);
+    let mut history = History::new();
+    history.add(IN | ONESHOT);
+    history.write(1);
+    history.wait(&[(FIRST, IN)]);
+    history.arm(What::Modify, IN | ONESHOT, SECOND);
+    history.wait(&[(SECOND, IN)]);
+    history.breaks(&["every unit is read once"]);
+    history.read(Ok(1));
+    history.breaks(&[]);
+    history.wait(&[(SECOND, IN)]);
+    history.breaks(&["what is reported holds", ONCE]);
 }
 
 #[test]
 fn oneshot_with_two_waiters() {
-    let mut hand = Hand::new();
-    hand.add(IN | ONESHOT);
-    hand.write(1);
-    hand.wait(&[(FIRST, IN)]);
-    let first = hand.outcome.log.calls.last().unwrap().clone();
-    let second = hand.wait(&[(FIRST, IN)]);
+    let mut history = History::new();
+    history.add(IN | ONESHOT);
+    history.write(1);
+    history.wait(&[(FIRST, IN)]);
+    let first = history.outcome.log.calls.last().unwrap().clone();
+    let second = history.wait(&[(FIRST, IN)]);
     (second.thread, second.start, second.end) = (2, first.start, first.end);
-    hand.read(Ok(1));
-    hand.breaks(&[ONCE]);
+    history.read(Ok(1));
+    history.breaks(&[ONCE]);
 }
 
 // ---- one wake ----
@@ -260,20 +264,20 @@ fn oneshot_with_two_waiters() {
 #[test]
 fn exclusive() {
     for (woken, right) in [(0, false), (1, true), (2, false), (4, false)] {
-        let mut hand = Hand::new();
-        hand.outcome.plan.style = Style::OneWake;
-        hand.add(IN | ET | EXCLUSIVE);
-        let start = hand.time;
-        hand.write(1);
+        let mut history = History::new();
+        history.outcome.plan.style = Style::OneWake;
+        history.add(IN | ET | EXCLUSIVE);
+        let start = history.time;
+        history.write(1);
         for thread in 0..woken {
-            // Of the first the report; what the others come back with is not the question.
+            // The first has the report; what the other threads come back with does not matter.
             let reports = if thread == 0 { &[(FIRST, IN)][..] } else { &[] };
-            hand.wait(reports).thread = thread + 1;
+            history.wait(reports).thread = thread + 1;
         }
-        hand.read(Ok(1));
-        let end = hand.time + 5;
-        hand.outcome.events.push((start, end));
-        hand.breaks(if right { &[] } else { &[ONE_WAKE] });
+        history.read(Ok(1));
+        let end = history.time + 5;
+        history.outcome.events.push((start, end));
+        history.breaks(if right { &[] } else { &[ONE_WAKE] });
     }
 }
 
@@ -281,62 +285,62 @@ fn exclusive() {
 
 #[test]
 fn after_a_removal() {
-    let mut hand = Hand::new();
-    hand.add(IN);
-    hand.write(1);
-    hand.remove();
-    let remove = hand.outcome.log.calls.last().unwrap().clone();
+    let mut history = History::new();
+    history.add(IN);
+    history.write(1);
+    history.remove();
+    let remove = history.outcome.log.calls.last().unwrap().clone();
     // One that was on its way when DEL began may bring what it held.
-    let held = hand.wait(&[(FIRST, IN)]);
+    let held = history.wait(&[(FIRST, IN)]);
     held.start = remove.start - 1;
-    hand.end(&[], 1);
-    hand.breaks(&[]);
-    hand.wait(&[(FIRST, IN)]);
-    hand.breaks(&[GONE, "what is reported holds"]);
+    history.end(&[], 1);
+    history.breaks(&[]);
+    history.wait(&[(FIRST, IN)]);
+    history.breaks(&[GONE, "what is reported holds"]);
 }
 
 #[test]
 fn after_a_change() {
-    let mut hand = Hand::new();
-    hand.add(IN);
-    hand.write(1);
-    hand.arm(What::Modify, IN, SECOND);
-    hand.wait(&[(FIRST, IN)]);
-    hand.end(&[(SECOND, IN)], 1);
+    let mut history = History::new();
+    history.add(IN);
+    history.write(1);
+    history.arm(What::Modify, IN, SECOND);
+    history.wait(&[(FIRST, IN)]);
+    history.end(&[(SECOND, IN)], 1);
     // And what it should have reported instead is not known to be missed: it reported something.
-    hand.breaks(&[GONE]);
+    history.breaks(&[GONE]);
 }
 
 #[test]
 fn after_a_close() {
     for late in [false, true] {
-        let mut hand = Hand::new();
-        hand.outcome.plan.targets[1].mortal = true;
-        hand.add(IN);
-        hand.write(1);
-        hand.close();
-        let close = hand.outcome.log.calls.last().unwrap().clone();
-        let wait = hand.wait(&[(FIRST, IN)]);
+        let mut history = History::new();
+        history.outcome.plan.targets[1].mortal = true;
+        history.add(IN);
+        history.write(1);
+        history.close();
+        let close = history.outcome.log.calls.last().unwrap().clone();
+        let wait = history.wait(&[(FIRST, IN)]);
         if !late {
             wait.start = close.start + 1;
         }
-        hand.breaks(if late { &[GONE] } else { &[] });
+        history.breaks(if late { &[GONE] } else { &[] });
     }
 }
 
 #[test]
 fn a_number_that_is_used_again() {
     for data in [FIRST, SECOND] {
-        let mut hand = Hand::new();
-        hand.outcome.plan.targets[1].mortal = true;
-        hand.add(IN);
-        hand.write(1);
-        hand.close();
-        hand.open(SOURCE, 1);
-        hand.arm(What::Add, IN, SECOND);
-        hand.write(1);
-        hand.wait(&[(data, IN)]);
-        hand.breaks(if data == FIRST { &[GONE] } else { &[] });
+        let mut history = History::new();
+        history.outcome.plan.targets[1].mortal = true;
+        history.add(IN);
+        history.write(1);
+        history.close();
+        history.open(SOURCE, 1);
+        history.arm(What::Add, IN, SECOND);
+        history.write(1);
+        history.wait(&[(data, IN)]);
+        history.breaks(if data == FIRST { &[GONE] } else { &[] });
     }
 }
 
@@ -344,64 +348,64 @@ fn a_number_that_is_used_again() {
 
 #[test]
 fn what_a_wait_returns() {
-    let run = |change: &dyn Fn(&mut Hand), rules: &[&str]| {
-        let mut hand = Hand::new();
-        hand.add(IN);
-        hand.write(1);
-        change(&mut hand);
-        hand.read(Ok(1));
-        hand.breaks(rules);
+    let run = |change: &dyn Fn(&mut History), rules: &[&str]| {
+        let mut history = History::new();
+        history.add(IN);
+        history.write(1);
+        change(&mut history);
+        history.read(Ok(1));
+        history.breaks(rules);
     };
-    run(&|hand| hand.waits(&[(FIRST, IN)]), &[]);
-    run(&|hand| hand.waits(&[(FIRST, IN), (FIRST, IN)]), &["one wait reports a watch once"]);
-    run(&|hand| hand.waits(&[(FIRST, IN | OUT)]), &["only what was asked for is reported"]);
-    run(&|hand| hand.waits(&[(FIRST, 0)]), &["only what was asked for is reported"]);
-    run(&|hand| hand.waits(&[(SECOND, IN)]), &["what is reported was asked for"]);
+    run(&|history| history.waits(&[(FIRST, IN)]), &[]);
+    run(&|history| history.waits(&[(FIRST, IN), (FIRST, IN)]), &["one wait reports a watch once"]);
+    run(&|history| history.waits(&[(FIRST, IN | OUT)]), &["only what was asked for is reported"]);
+    run(&|history| history.waits(&[(FIRST, 0)]), &["only what was asked for is reported"]);
+    run(&|history| history.waits(&[(SECOND, IN)]), &["what is reported was asked for"]);
     let full = "a wait fills its buffer at most, and does not fail";
-    run(&|hand| hand.wait(&[(FIRST, IN)]).value = 0, &[full]);
-    run(&|hand| hand.wait(&[]).result = Err(libc::EBADF), &[full]);
+    run(&|history| history.wait(&[(FIRST, IN)]).value = 0, &[full]);
+    run(&|history| history.wait(&[]).result = Err(libc::EBADF), &[full]);
 }
 
 #[test]
 fn what_holds() {
-    let mut hand = Hand::new();
-    hand.add(IN);
-    hand.write(1);
-    hand.read(Ok(1));
-    hand.wait(&[(FIRST, IN)]);
-    hand.breaks(&["what is reported holds"]);
+    let mut history = History::new();
+    history.add(IN);
+    history.write(1);
+    history.read(Ok(1));
+    history.wait(&[(FIRST, IN)]);
+    history.breaks(&["what is reported holds"]);
 }
 
 #[test]
 fn before_an_add() {
-    let mut hand = Hand::new();
-    hand.wait(&[(FIRST, IN)]);
-    hand.add(IN);
-    hand.write(1);
-    hand.read(Ok(1));
-    hand.breaks(&["nothing is reported from before an ADD or MOD", "what is reported holds"]);
+    let mut history = History::new();
+    history.wait(&[(FIRST, IN)]);
+    history.add(IN);
+    history.write(1);
+    history.read(Ok(1));
+    history.breaks(&["nothing is reported from before an ADD or MOD", "what is reported holds"]);
 }
 
 #[test]
 fn an_edge_again_and_again() {
     for (times, right) in [(3, true), (4, false)] {
-        let mut hand = Hand::new();
-        hand.add(IN | ET);
-        hand.write(1);
-        (0..times).for_each(|_| hand.waits(&[(FIRST, IN)]));
-        hand.read(Ok(1));
-        hand.breaks(if right { &[] } else { &["an edge is not reported again and again"] });
+        let mut history = History::new();
+        history.add(IN | ET);
+        history.write(1);
+        (0..times).for_each(|_| history.waits(&[(FIRST, IN)]));
+        history.read(Ok(1));
+        history.breaks(if right { &[] } else { &["an edge is not reported again and again"] });
     }
 }
 
 #[test]
 fn a_wait_that_is_over_early() {
     for (time, right) in [(999_999, false), (1_000_000, true)] {
-        let mut hand = Hand::new();
-        hand.add(IN);
-        let wait = hand.wait(&[]);
+        let mut history = History::new();
+        history.add(IN);
+        let wait = history.wait(&[]);
         (wait.limit, wait.end) = (1, wait.start + time);
-        hand.breaks(if right { &[] } else { &["a wait is not over early"] });
+        history.breaks(if right { &[] } else { &["a wait is not over early"] });
     }
 }
 
@@ -410,14 +414,17 @@ fn a_wait_that_is_over_early() {
 #[test]
 fn what_is_read() {
     let run = |results: &[Result<u64, c_int>], rules: &[&str]| {
-        let mut hand = Hand::new();
-        hand.write(2);
-        results.iter().for_each(|&result| hand.read(result));
-        hand.breaks(rules);
+        let mut history = History::new();
+        history.write(2);
+        results.iter().for_each(|&result| history.read(result));
+        history.breaks(rules);
     };
     run(&[Ok(2), Err(libc::EAGAIN)], &[]);
     run(&[Err(libc::EAGAIN), Ok(2)], &["a read finds what was written"]);
     run(&[Ok(1)], &["every unit is read once"]);
-    run(&[Ok(2), Ok(1)], &["a unit is read once, and after it was written", "every unit is read once"]);
+    run(
+        &[Ok(2), Ok(1)],
+        &["a unit is read once, and after it was written", "every unit is read once"],
+    );
     run(&[Err(libc::EBADF), Ok(2)], &["a read of an open descriptor does not fail"]);
 }

@@ -1,24 +1,23 @@
-//! Wakeset through the functions of the crate `wakeset-fd`, as a program would call it that links the crate. Calls
-//! that this crate does not offer move what they name into the kernel first, as the preload library's do.
+//! Wakeset through the functions of the crate `wakeset-fd`, as a program calls them that links the
+//! crate. A call that the crate does not offer makes the objects that it names migrate first, as
+//! the preload library does.
 
+use super::faults::recover_from_faults;
 use super::kernel::raw;
 use super::{Command, Sysno, World};
 use libc::{c_int, epoll_event};
-use std::ptr;
-use std::sync::{Once, OnceLock};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{Errno, counter, descriptor, escape, set};
+use wakeset_fd::{Errno, counter, descriptor, migrate, set};
 
 /// Wakeset, in this process.
 #[derive(Debug)]
 pub struct Api(());
 
 impl Api {
-    /// Also makes Wakeset's answer to a bad pointer EFAULT from now on.
+    /// Wakeset in this process, which returns EFAULT for a bad pointer from now on.
     #[allow(clippy::new_without_default, reason = "it has an effect on the process")]
     pub fn new() -> Self {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(recover_from_faults);
+        recover_from_faults();
         Self(())
     }
 }
@@ -30,89 +29,129 @@ fn of<T: TryInto<isize>>(result: Result<T, Errno>) -> isize {
     }
 }
 
+fn unit(result: Result<(), Errno>) -> isize {
+    of(result.map(|()| 0))
+}
+
+/// The system call itself.
+///
+/// # Safety
+/// As [`World::call`].
+unsafe fn kernel(number: Sysno, arguments: [usize; 6]) -> Result<c_int, Errno> {
+    // SAFETY: the caller's contract.
+    let result = unsafe { raw(number, arguments) };
+    if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as c_int) }
+}
+
+/// The calls that the crate offers. `None` for others.
+///
+/// # Safety
+/// As [`World::call`].
+unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
+    let [a, b, c, d, e, f] = arguments;
+    let fd = a as c_int;
+    let (events, maxevents) = (b as *mut epoll_event, c as c_int);
+    // SAFETY: the caller's contract, here and below.
+    let complete = |verdict: wakeset_fd::Verdict<c_int>| unsafe {
+        of(verdict.or_kernel(|| kernel(number, arguments)))
+    };
+    // SAFETY: as above.
+    Some(unsafe {
+        match number {
+            Sysno::eventfd2 => of(wakeset_fd::eventfd(a as u32, b as c_int)),
+            Sysno::timerfd_create => of(wakeset_fd::timerfd_create(fd, b as c_int)),
+            Sysno::timerfd_settime => {
+                unit(wakeset_fd::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _))
+            }
+            Sysno::epoll_create1 => of(wakeset_fd::epoll_create1(fd)),
+            Sysno::epoll_ctl => {
+                unit(wakeset_fd::epoll_ctl(fd, b as c_int, c as c_int, d as *const _))
+            }
+            Sysno::epoll_wait => of(wakeset_fd::epoll_wait(fd, events, maxevents, d as c_int)),
+            Sysno::epoll_pwait => {
+                let limit = set::Limit::Milliseconds(d as c_int);
+                let mask = set::Mask { set: e as *const u8, bytes: f };
+                complete(set::epoll_wait(fd, events, maxevents, limit, mask))
+            }
+            Sysno::epoll_pwait2 => {
+                let (limit, mask) = (d as *const _, e as *const _);
+                of(wakeset_fd::epoll_pwait2(fd, events, maxevents, limit, mask))
+            }
+            Sysno::pipe2 => unit(wakeset_fd::pipe2(a as *mut c_int, b as c_int)),
+            Sysno::socketpair => {
+                unit(wakeset_fd::socketpair(fd, b as c_int, c as c_int, d as *mut c_int))
+            }
+            Sysno::read => of(wakeset_fd::read(fd, b as *mut u8, c)),
+            Sysno::write => of(wakeset_fd::write(fd, b as *const u8, c)),
+            Sysno::close => unit(wakeset_fd::close(fd)),
+            Sysno::dup => of(wakeset_fd::dup(fd)),
+            Sysno::dup2 => complete(descriptor::before_dup_to(fd, b as c_int, 0)),
+            Sysno::dup3 => complete(descriptor::before_dup_to(fd, b as c_int, c as c_int)),
+            Sysno::fcntl if b as c_int == libc::F_SETFL => {
+                unit(wakeset_fd::set_nonblocking(fd, c as c_int & libc::O_NONBLOCK != 0))
+            }
+            Sysno::fcntl => complete(descriptor::before_dup(fd)),
+            Sysno::ioctl if descriptor::is_hidden(fd) => -(libc::EBADF as isize),
+            Sysno::ioctl => {
+                let result = raw(number, arguments);
+                if result == 0 {
+                    counter::note_nonblocking(fd, *(c as *const c_int) != 0);
+                }
+                result
+            }
+            _ => return None,
+        }
+    })
+}
+
+/// Makes the objects migrate that a call names which the crate does not offer.
+///
+/// # Safety
+/// As [`World::call`].
+unsafe fn migrate_for(number: Sysno, [a, b, c, ..]: [usize; 6]) {
+    let fd = a as c_int;
+    match number {
+        Sysno::shutdown if wakeset_fd::pipe::is_end(fd) => {
+            migrate::fd(fd, Stat::MovedUnmodelled);
+        }
+        // SAFETY: the caller's contract.
+        Sysno::sendmsg => unsafe { descriptor::before_sendmsg(b as *const _) },
+        Sysno::poll => {
+            for i in 0..b {
+                // SAFETY: the caller's contract.
+                let entry = unsafe { *(a as *const libc::pollfd).add(i) };
+                migrate::fd(entry.fd, Stat::MovedPoll);
+            }
+        }
+        Sysno::select => {
+            for number in 0..fd {
+                // SAFETY: the caller's contract.
+                let is_in =
+                    |set: &usize| unsafe { libc::FD_ISSET(number, *set as *const libc::fd_set) };
+                if [b, c].iter().any(is_in) {
+                    migrate::fd(number, Stat::MovedPoll);
+                }
+            }
+        }
+        Sysno::readv | Sysno::writev | Sysno::pread64 => {
+            migrate::fd(fd, Stat::MovedUnmodelled);
+        }
+        Sysno::splice => {
+            migrate::fd(fd, Stat::MovedUnmodelled);
+            migrate::fd(c as c_int, Stat::MovedUnmodelled);
+        }
+        _ => {}
+    }
+}
+
 impl World for Api {
     unsafe fn call(&mut self, number: Sysno, arguments: [usize; 6]) -> isize {
-        let [a, b, c, d, e, f] = arguments;
-        let fd = a as c_int;
-        let events = b as *mut epoll_event;
-        // SAFETY: the caller's contract, for all calls below.
-        let kernel = || unsafe { raw(number, arguments) };
-        let complete = |verdict: wakeset_fd::Verdict<c_int>| of(verdict.or_kernel(|| as_result(kernel())));
-        // SAFETY: as above.
+        // SAFETY: the caller's contract.
         unsafe {
-            match number {
-                Sysno::eventfd2 => of(wakeset_fd::eventfd(a as u32, b as c_int)),
-                Sysno::timerfd_create => of(wakeset_fd::timerfd_create(fd, b as c_int)),
-                Sysno::timerfd_settime => {
-                    of(wakeset_fd::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _).map(|()| 0))
-                }
-                Sysno::epoll_create1 => of(wakeset_fd::epoll_create1(fd)),
-                Sysno::epoll_ctl => of(wakeset_fd::epoll_ctl(fd, b as c_int, c as c_int, d as *const _).map(|()| 0)),
-                Sysno::epoll_wait => of(wakeset_fd::epoll_wait(fd, events, c as c_int, d as c_int)),
-                Sysno::epoll_pwait => {
-                    let mask = set::Mask { set: e as *const u8, bytes: f };
-                    complete(set::epoll_wait(fd, events, c as c_int, set::Limit::Milliseconds(d as c_int), mask))
-                }
-                Sysno::epoll_pwait2 => {
-                    of(wakeset_fd::epoll_pwait2(fd, events, c as c_int, d as *const _, e as *const _))
-                }
-                Sysno::pipe2 => of(wakeset_fd::pipe2(a as *mut c_int, b as c_int).map(|()| 0)),
-                Sysno::socketpair => {
-                    of(wakeset_fd::socketpair(fd, b as c_int, c as c_int, d as *mut c_int).map(|()| 0))
-                }
-                Sysno::shutdown => {
-                    if wakeset_fd::pipe::is_end(fd) {
-                        escape::fd(fd, Stat::MovedUnmodelled);
-                    }
-                    kernel()
-                }
-                Sysno::read => of(wakeset_fd::read(fd, b as *mut u8, c)),
-                Sysno::write => of(wakeset_fd::write(fd, b as *const u8, c)),
-                Sysno::close => of(wakeset_fd::close(fd).map(|()| 0)),
-                Sysno::dup => of(wakeset_fd::dup(fd)),
-                Sysno::dup2 => complete(descriptor::before_dup_to(fd, b as c_int, 0)),
-                Sysno::dup3 => complete(descriptor::before_dup_to(fd, b as c_int, c as c_int)),
-                Sysno::fcntl if b as c_int == libc::F_SETFL => {
-                    of(wakeset_fd::set_nonblocking(fd, c as c_int & libc::O_NONBLOCK != 0).map(|()| 0))
-                }
-                Sysno::fcntl => complete(descriptor::before_dup(fd)),
-                Sysno::ioctl if descriptor::is_hidden(fd) => -(libc::EBADF as isize),
-                Sysno::ioctl => {
-                    let result = kernel();
-                    if result == 0 {
-                        counter::note_nonblocking(fd, *(c as *const c_int) != 0);
-                    }
-                    result
-                }
-                Sysno::sendmsg => {
-                    descriptor::before_sendmsg(b as *const _);
-                    kernel()
-                }
-                Sysno::poll => {
-                    for i in 0..b {
-                        escape::fd((*(a as *const libc::pollfd).add(i)).fd, Stat::MovedPoll);
-                    }
-                    kernel()
-                }
-                Sysno::select => {
-                    for number in 0..fd {
-                        if [b, c].iter().any(|set| libc::FD_ISSET(number, *set as *const libc::fd_set)) {
-                            escape::fd(number, Stat::MovedPoll);
-                        }
-                    }
-                    kernel()
-                }
-                Sysno::readv | Sysno::writev | Sysno::pread64 => {
-                    escape::fd(fd, Stat::MovedUnmodelled);
-                    kernel()
-                }
-                Sysno::splice => {
-                    escape::fd(fd, Stat::MovedUnmodelled);
-                    escape::fd(c as c_int, Stat::MovedUnmodelled);
-                    kernel()
-                }
-                _ => kernel(),
-            }
+            offered(number, arguments).unwrap_or_else(|| {
+                migrate_for(number, arguments);
+                raw(number, arguments)
+            })
         }
     }
 
@@ -128,45 +167,8 @@ impl World for Api {
     }
 
     fn fork(&mut self) {
-        // What a fork does to the parent's objects, without the expense of a child.
-        escape::everything(Stat::MovedFork);
-        escape::open_gate();
-    }
-}
-
-fn as_result(result: isize) -> Result<c_int, Errno> {
-    if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as c_int) }
-}
-
-/// An access of Wakeset's to the program's memory that faults goes on where it says; any other fault is the business of whoever had the handler before.
-pub(super) fn recover_from_faults() {
-    /// The handlers of SIGSEGV and SIGBUS from before.
-    static BEFORE: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
-    extern "C" fn resume(signal: c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: the kernel passes the interrupted thread's context.
-        unsafe {
-            let registers = &raw mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
-            let next = &raw mut (*registers)[libc::REG_RIP as usize];
-            match wakeset_fd::user::recovery(*next as usize) {
-                Some(resume) => *next = resume as i64,
-                // The instruction faults again, and this time it meets the handler from before.
-                None => {
-                    let before = BEFORE[usize::from(signal == libc::SIGBUS)].get();
-                    libc::sigaction(signal, before.map_or(ptr::null(), ptr::from_ref), ptr::null_mut());
-                }
-            }
-        }
-    }
-    // SAFETY: a valid action, whose handler is async-signal-safe.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = resume as extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void) as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        for (signal, before) in [libc::SIGSEGV, libc::SIGBUS].into_iter().zip(&BEFORE) {
-            let mut old: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, ptr::null(), &mut old);
-            let _ = before.set(old);
-            libc::sigaction(signal, &action, ptr::null_mut());
-        }
+        // A fork's effect on the parent's objects, without the cost of a child.
+        migrate::everything(Stat::MovedFork);
+        migrate::open_gate();
     }
 }

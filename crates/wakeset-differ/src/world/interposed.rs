@@ -1,9 +1,10 @@
 //! Wakeset through libc's functions, in a process that was started with the preload library.
 
+use super::libc_call::{fork_and_reap, int, last_errno, size};
 use super::{Sysno, World};
-use libc::{c_int, c_long, c_void, epoll_event, sigset_t, size_t, ssize_t, timespec};
+use libc::{c_int, c_long, c_void, epoll_event, sigset_t, size_t, timespec};
 
-/// libc, as the preload library leaves it.
+/// libc's functions, or syscall(2), as the preload library has replaced them.
 #[derive(Debug, Default)]
 pub struct Interposed {
     by_number: bool,
@@ -20,22 +21,10 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Whether this process has the preload library.
+/// Whether the preload library is in this process.
 pub fn is_preloaded() -> bool {
-    std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("libwakeset_preload.so"))
-}
-
-fn last_errno() -> isize {
-    // SAFETY: the thread's own.
-    -(unsafe { *libc::__errno_location() } as isize)
-}
-
-fn int(result: c_int) -> isize {
-    if result < 0 { last_errno() } else { result as isize }
-}
-
-fn size(result: ssize_t) -> isize {
-    if result < 0 { last_errno() } else { result }
+    std::fs::read_to_string("/proc/self/maps")
+        .is_ok_and(|maps| maps.contains("libwakeset_preload.so"))
 }
 
 impl World for Interposed {
@@ -46,7 +35,7 @@ impl World for Interposed {
     unsafe fn call(&mut self, number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> isize {
         let fd = a as c_int;
         let (events, room) = (b as *mut epoll_event, c as c_int);
-        // SAFETY: the caller's contract. Masks are null, not there at all, or as long as glibc's.
+        // SAFETY: the caller's contract. Masks are null, inaccessible, or as long as glibc's.
         unsafe {
             if self.by_number {
                 let result = libc::syscall(number.id() as c_long, a, b, c, d, e, f);
@@ -55,12 +44,18 @@ impl World for Interposed {
             match number {
                 Sysno::eventfd2 => int(libc::eventfd(a as u32, b as c_int)),
                 Sysno::timerfd_create => int(libc::timerfd_create(fd, b as c_int)),
-                Sysno::timerfd_settime => int(libc::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _)),
+                Sysno::timerfd_settime => {
+                    int(libc::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _))
+                }
                 Sysno::epoll_create1 => int(libc::epoll_create1(fd)),
                 Sysno::epoll_ctl => int(libc::epoll_ctl(fd, b as c_int, c as c_int, d as *mut _)),
                 Sysno::epoll_wait => int(libc::epoll_wait(fd, events, room, d as c_int)),
-                Sysno::epoll_pwait => int(libc::epoll_pwait(fd, events, room, d as c_int, e as *const _)),
-                Sysno::epoll_pwait2 => int(epoll_pwait2(fd, events, room, d as *const _, e as *const _)),
+                Sysno::epoll_pwait => {
+                    int(libc::epoll_pwait(fd, events, room, d as c_int, e as *const _))
+                }
+                Sysno::epoll_pwait2 => {
+                    int(epoll_pwait2(fd, events, room, d as *const _, e as *const _))
+                }
                 Sysno::read => size(libc::read(fd, b as *mut c_void, c)),
                 Sysno::write => size(libc::write(fd, b as *const c_void, c)),
                 Sysno::readv => size(libc::readv(fd, b as *const _, c as c_int)),
@@ -73,15 +68,24 @@ impl World for Interposed {
                 Sysno::fcntl => int(libc::fcntl(fd, b as c_int, c as c_long)),
                 Sysno::ioctl => int(libc::ioctl(fd, b as libc::c_ulong, c)),
                 Sysno::pipe2 => int(libc::pipe2(a as *mut c_int, b as c_int)),
-                Sysno::socketpair => int(libc::socketpair(fd, b as c_int, c as c_int, d as *mut c_int)),
+                Sysno::socketpair => {
+                    int(libc::socketpair(fd, b as c_int, c as c_int, d as *mut c_int))
+                }
                 Sysno::open => int(libc::open(a as *const _, b as c_int)),
                 Sysno::sendmsg => size(libc::sendmsg(fd, b as *const _, c as c_int)),
                 Sysno::recvmsg => size(libc::recvmsg(fd, b as *mut _, c as c_int)),
                 Sysno::poll => int(libc::poll(a as *mut _, b as libc::nfds_t, c as c_int)),
-                Sysno::select => int(libc::select(fd, b as *mut _, c as *mut _, d as *mut _, e as *mut _)),
-                Sysno::splice => {
-                    size(libc::splice(fd, b as *mut _, c as c_int, d as *mut _, e as size_t, f as libc::c_uint))
+                Sysno::select => {
+                    int(libc::select(fd, b as *mut _, c as *mut _, d as *mut _, e as *mut _))
                 }
+                Sysno::splice => size(libc::splice(
+                    fd,
+                    b as *mut _,
+                    c as c_int,
+                    d as *mut _,
+                    e as size_t,
+                    f as libc::c_uint,
+                )),
                 Sysno::shutdown => int(libc::shutdown(fd, b as c_int)),
                 _ => unreachable!("a call that programs do not make"),
             }
@@ -89,14 +93,6 @@ impl World for Interposed {
     }
 
     fn fork(&mut self) {
-        // SAFETY: the child makes no call but _exit.
-        unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                libc::_exit(0);
-            }
-            let mut status = 0;
-            libc::waitpid(child, &mut status, 0);
-        }
+        fork_and_reap();
     }
 }

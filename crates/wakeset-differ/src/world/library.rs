@@ -1,10 +1,10 @@
-//! Wakeset through the functions of its C library, called as C calls them.
+//! Wakeset through the functions of its C library, called as a C program calls them.
 
-use super::api::recover_from_faults;
+use super::faults::recover_from_faults;
 use super::kernel::raw;
+use super::libc_call::{fork_and_reap, int, size};
 use super::{Sysno, World};
-use libc::{c_int, c_long, c_void, epoll_event, ssize_t};
-use std::sync::Once;
+use libc::{c_int, c_long, c_void, epoll_event};
 use wakeset_c::{descriptor, epoll, eventfd, io, timer};
 
 /// The C library, in this process.
@@ -12,30 +12,34 @@ use wakeset_c::{descriptor, epoll, eventfd, io, timer};
 pub struct Library(());
 
 impl Library {
-    /// Also makes Wakeset's answer to a bad pointer EFAULT from now on, which a program of its own would not get.
+    /// Wakeset in this process, which returns EFAULT for a bad pointer from now on.
     #[allow(clippy::new_without_default, reason = "it has an effect on the process")]
     pub fn new() -> Self {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(recover_from_faults);
+        recover_from_faults();
         Self(())
     }
-}
-
-fn last_errno() -> isize {
-    // SAFETY: the thread's own.
-    -(unsafe { *libc::__errno_location() } as isize)
-}
-
-fn int(result: c_int) -> isize {
-    if result < 0 { last_errno() } else { result as isize }
 }
 
 fn of(result: Result<(), wakeset_fd::Errno>) -> isize {
     result.map_or_else(|errno| -(errno.into_raw() as isize), |()| 0)
 }
 
-fn size(result: ssize_t) -> isize {
-    if result < 0 { last_errno() } else { result }
+/// Releases the objects of a call that the library does not offer, as a program has to before it.
+fn release_for(number: Sysno, [a, _, c, ..]: [usize; 6]) {
+    let (fd, to) = (a as c_int, c as c_int);
+    match number {
+        Sysno::shutdown if wakeset_fd::pipe::is_end(fd) => {
+            descriptor::ws_release(fd);
+        }
+        Sysno::pread64 => {
+            descriptor::ws_release(fd);
+        }
+        Sysno::splice => {
+            descriptor::ws_release(fd);
+            descriptor::ws_release(to);
+        }
+        _ => {}
+    }
 }
 
 impl World for Library {
@@ -43,17 +47,25 @@ impl World for Library {
         let [a, b, c, d, e, _] = arguments;
         let fd = a as c_int;
         let (events, room) = (b as *mut epoll_event, c as c_int);
-        // SAFETY: the caller's contract. Masks are null, not there at all, or as long as glibc's.
+        // SAFETY: the caller's contract. Masks are null, inaccessible, or as long as glibc's.
         unsafe {
             match number {
                 Sysno::eventfd2 => int(eventfd::ws_eventfd(a as u32, b as c_int)),
                 Sysno::timerfd_create => int(timer::ws_timerfd_create(fd, b as c_int)),
-                Sysno::timerfd_settime => int(timer::ws_timerfd_settime(fd, b as c_int, c as *const _, d as *mut _)),
+                Sysno::timerfd_settime => {
+                    int(timer::ws_timerfd_settime(fd, b as c_int, c as *const _, d as *mut _))
+                }
                 Sysno::epoll_create1 => int(epoll::ws_epoll_create1(fd)),
-                Sysno::epoll_ctl => int(epoll::ws_epoll_ctl(fd, b as c_int, c as c_int, d as *mut _)),
+                Sysno::epoll_ctl => {
+                    int(epoll::ws_epoll_ctl(fd, b as c_int, c as c_int, d as *mut _))
+                }
                 Sysno::epoll_wait => int(epoll::ws_epoll_wait(fd, events, room, d as c_int)),
-                Sysno::epoll_pwait => int(epoll::ws_epoll_pwait(fd, events, room, d as c_int, e as *const _)),
-                Sysno::epoll_pwait2 => int(epoll::ws_epoll_pwait2(fd, events, room, d as *const _, e as *const _)),
+                Sysno::epoll_pwait => {
+                    int(epoll::ws_epoll_pwait(fd, events, room, d as c_int, e as *const _))
+                }
+                Sysno::epoll_pwait2 => {
+                    int(epoll::ws_epoll_pwait2(fd, events, room, d as *const _, e as *const _))
+                }
                 Sysno::read => size(io::ws_read(fd, b as *mut c_void, c)),
                 Sysno::write => size(io::ws_write(fd, b as *const c_void, c)),
                 Sysno::readv => size(io::ws_readv(fd, b as *const _, c as c_int)),
@@ -66,25 +78,18 @@ impl World for Library {
                 Sysno::ioctl => int(descriptor::ws_ioctl(fd, b as libc::c_ulong, c as c_long)),
                 Sysno::sendmsg => size(io::ws_sendmsg(fd, b as *const _, c as c_int)),
                 Sysno::poll => int(io::ws_poll(a as *mut _, b as libc::nfds_t, c as c_int)),
-                Sysno::select => int(io::ws_select(fd, b as *mut _, c as *mut _, d as *mut _, e as *mut _)),
-                // Those of the crate below, which the library's calls know as well.
+                Sysno::select => {
+                    int(io::ws_select(fd, b as *mut _, c as *mut _, d as *mut _, e as *mut _))
+                }
+                // Functions of the crate below; the library's calls know their objects as well.
                 Sysno::pipe2 => of(wakeset_fd::pipe2(a as *mut c_int, b as c_int)),
-                Sysno::socketpair => of(wakeset_fd::socketpair(fd, b as c_int, room, d as *mut c_int)),
-                Sysno::shutdown => {
-                    if wakeset_fd::pipe::is_end(fd) {
-                        descriptor::ws_release(fd);
-                    }
+                Sysno::socketpair => {
+                    of(wakeset_fd::socketpair(fd, b as c_int, room, d as *mut c_int))
+                }
+                _ => {
+                    release_for(number, arguments);
                     raw(number, arguments)
                 }
-                // What the library has no form of: the program says so before.
-                Sysno::pread64 | Sysno::splice => {
-                    descriptor::ws_release(fd);
-                    if number == Sysno::splice {
-                        descriptor::ws_release(room);
-                    }
-                    raw(number, arguments)
-                }
-                _ => raw(number, arguments),
             }
         }
     }
@@ -94,14 +99,6 @@ impl World for Library {
     }
 
     fn fork(&mut self) {
-        // SAFETY: the child makes no call but _exit.
-        unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                libc::_exit(0);
-            }
-            let mut status = 0;
-            libc::waitpid(child, &mut status, 0);
-        }
+        fork_and_reap();
     }
 }

@@ -1,40 +1,41 @@
-//! A side with a bug put in front of it, so that it can be shown that the comparison finds it. A checker that cannot fail proves nothing.
+//! A side with a bug put in front of it, to show that the comparison finds the bug. A checker that
+//! cannot fail proves nothing.
 
 use super::{Command, Sysno, World};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
 use std::collections::{HashMap, HashSet};
 
-/// What is wrong.
+/// A bug that can be put into a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// `EPOLLONESHOT` does not disarm.
     OneshotStays,
     /// `EPOLLET` is ignored.
     EdgeIsLevel,
-    /// A second ADD is taken for a MOD, instead of EEXIST.
+    /// A second ADD is taken for a MOD, instead of failing with EEXIST.
     AddTwice,
-    /// MOD and DEL of what is not watched say EINVAL, instead of ENOENT.
+    /// MOD and DEL of what is not watched fail with EINVAL, instead of ENOENT.
     WrongErrno,
     /// DEL succeeds, and the watch stays.
     EventAfterRemoval,
     /// The first two events of a wait come in the other order.
     OutOfOrder,
-    /// What was reported goes to the front of the ready list, not to its end.
+    /// Watches that were reported go to the front of the ready list instead of to its end.
     ReportedGoesFirst,
-    /// One wait in 256, by the data of its last event, does not return that event.
+    /// One wait in 256 does not return its last event; that event's data decides which wait.
     EventLost,
-    /// MOD leaves the data as it was.
+    /// MOD leaves the data unchanged.
     OldData,
-    /// EFAULT of a wait takes the events with it.
+    /// A wait that fails with EFAULT drops the events.
     EventsLostToFault,
     /// The commands of a batch are carried out from the last to the first.
     BatchBackwards,
-    /// A batch that is to stop at an error goes on.
+    /// A batch that should stop at an error goes on.
     BatchGoesOn,
 }
 
 impl Bug {
-    /// All of them, with the names they have on the command line.
+    /// All bugs, with their names on the command line.
     pub const NAMES: [(&str, Self); 12] = [
         ("oneshot-stays", Self::OneshotStays),
         ("edge-is-level", Self::EdgeIsLevel),
@@ -61,7 +62,7 @@ impl Bug {
     }
 }
 
-/// A side, and perhaps a bug.
+/// A side with a bug.
 #[derive(Debug)]
 pub struct Wrong<W> {
     side: W,
@@ -84,8 +85,10 @@ impl<W: World> Wrong<W> {
         let len = size_of::<epoll_event>();
         let to = libc::iovec { iov_base: (&raw mut event).cast(), iov_len: len };
         let from = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
-        // SAFETY: it writes to `event` only, and what it cannot read it says.
-        let got = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
+        // SAFETY: the call writes to `event` only, and fails if it cannot read the address.
+        let got = unsafe {
+            libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0)
+        };
         (got == len as isize).then_some(event)
     }
 
@@ -115,7 +118,7 @@ impl<W: World> Wrong<W> {
                     self.with_event(all, event)
                 }
                 (Bug::EventAfterRemoval, None) if op == EPOLL_CTL_DEL => {
-                    // A change in its place: it says the same of what is not watched, and the watch stays.
+                    // A MOD instead: it has the same errors, and the watch stays.
                     let mut change = all;
                     change[1] = EPOLL_CTL_MOD as usize;
                     let data = self.data.get(&key).copied().unwrap_or(0);
@@ -144,24 +147,29 @@ impl<W: World> Wrong<W> {
         if result == -(libc::EFAULT as isize) && self.bug == Bug::EventsLostToFault {
             let mut lost = [epoll_event { events: 0, u64: 0 }; 64];
             // SAFETY: room for 64 events.
-            unsafe { self.side.call(Sysno::epoll_wait, [all[0], lost.as_mut_ptr().addr(), 64, 0, 0, 0]) };
+            unsafe {
+                self.side.call(Sysno::epoll_wait, [all[0], lost.as_mut_ptr().addr(), 64, 0, 0, 0])
+            };
         }
         if result <= 0 {
             return result;
         }
         let n = result as usize;
-        // SAFETY: so many events have been written there.
-        let mut events: Vec<_> =
-            (0..n).map(|i| unsafe { (all[1] as *const epoll_event).add(i).read_unaligned() }).collect();
+        // SAFETY: the call has written this many events there.
+        let mut events: Vec<_> = (0..n)
+            .map(|i| unsafe { (all[1] as *const epoll_event).add(i).read_unaligned() })
+            .collect();
         match self.bug {
             Bug::OutOfOrder if n >= 2 => events.swap(0, 1),
             Bug::ReportedGoesFirst => {
                 let before = self.reported.entry(all[0]).or_default();
-                // Stable.
+                // The sort is stable.
                 events.sort_by_key(|event| !before.contains(&{ event.u64 }));
                 *before = events.iter().map(|event| event.u64).collect();
             }
-            Bug::EventLost if events.last().is_some_and(|event| event.u64 >> 8 & 0xff == 0) => return result - 1,
+            Bug::EventLost if events.last().is_some_and(|event| event.u64 >> 8 & 0xff == 0) => {
+                return result - 1;
+            }
             _ => {}
         }
         for (i, event) in events.into_iter().enumerate() {
@@ -178,7 +186,9 @@ impl<W: World> World for Wrong<W> {
         unsafe {
             match number {
                 Sysno::epoll_ctl => self.epoll_ctl(all),
-                Sysno::epoll_wait | Sysno::epoll_pwait | Sysno::epoll_pwait2 => self.wait(number, all),
+                Sysno::epoll_wait | Sysno::epoll_pwait | Sysno::epoll_pwait2 => {
+                    self.wait(number, all)
+                }
                 _ => self.side.call(number, all),
             }
         }

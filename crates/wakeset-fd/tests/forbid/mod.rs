@@ -20,7 +20,10 @@ pub fn without(calls: &[libc::c_long], errno: c_int, f: impl FnOnce() + Send) {
             // SAFETY: for this thread alone; the program outlives the calls.
             unsafe {
                 assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-                assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, address), 0);
+                assert_eq!(
+                    libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, address),
+                    0
+                );
             }
             f();
         });

@@ -1,29 +1,41 @@
-//! The two worlds: the calls every test is written over, made by the kernel and by Wakeset.
+//! The calls that the tests are written over, made by the kernel and by Wakeset.
 //!
-//! The kernel's side goes through the C library's functions, not through raw system calls, so this very
-//! program can also be run under `wakeset run`: its `kernel::` tests then judge the preload library.
+//! The kernel's side goes through the C library's functions, not through raw system calls, so this
+//! very program can also be run under `wakeset run`: its `kernel::` tests then judge the preload
+//! library.
 
 use libc::{c_int, c_uint, epoll_event, timespec};
 
-/// What went wrong, by its number.
+/// An errno.
 pub type Errno = c_int;
 
-/// A signal mask as the kernel has it: bit n-1 is signal n.
+/// A signal mask in the kernel's form: bit n-1 is signal n.
 pub type KernelSigset = u64;
 
 /// The calls of epoll(7) and eventfd(2), by descriptor number.
 ///
 /// # Safety of the unsafe ones
-/// Pointers are what the calls ask for, or an address that cannot be reached, which is EFAULT.
+/// Pointers are what the calls ask for, or inaccessible addresses, which lead to EFAULT.
 pub trait Backend: Sized + Send + Sync + 'static {
-    /// Whether a watch lives as long as the file, as epoll(7) says, even when its number has been closed.
+    /// Whether a watch lives as long as the file, as epoll(7) says, even when its number has been
+    /// closed.
     const WATCHES_FILES: bool = true;
-    /// Whether an event has all bits that hold, and not only those that have become true.
+    /// Whether an event has all bits that are true, and not only those that have become true.
     const TELLS_ALL: bool = true;
 
     fn epoll_create1(flags: c_int) -> Result<c_int, Errno>;
-    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno>;
-    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno>;
+    unsafe fn epoll_ctl(
+        set: c_int,
+        op: c_int,
+        fd: c_int,
+        event: *mut epoll_event,
+    ) -> Result<(), Errno>;
+    unsafe fn epoll_wait(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: c_int,
+    ) -> Result<c_int, Errno>;
     unsafe fn epoll_pwait2(
         set: c_int,
         events: *mut epoll_event,
@@ -37,7 +49,7 @@ pub trait Backend: Sized + Send + Sync + 'static {
     fn close(fd: c_int) -> Result<(), Errno>;
     fn dup(fd: c_int) -> Result<c_int, Errno>;
     fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno>;
-    /// fcntl's F_SETFL with O_NONBLOCK or nothing.
+    /// fcntl(2) with F_SETFL: O_NONBLOCK or no flag.
     fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno>;
 }
 
@@ -52,7 +64,7 @@ pub trait Streams: Backend {
     unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno>;
     unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Result<usize, Errno>;
     fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno>;
-    /// ioctl's FIONREAD.
+    /// ioctl(2) with FIONREAD.
     fn bytes_in(fd: c_int) -> Result<c_int, Errno>;
 }
 
@@ -63,7 +75,7 @@ fn last_errno() -> Errno {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// What a function of libc's returned, or errno.
+/// The result of a libc function, or errno.
 pub fn check(result: c_int) -> Result<c_int, Errno> {
     if result < 0 { Err(last_errno()) } else { Ok(result) }
 }
@@ -89,12 +101,22 @@ impl Backend for Kernel {
         check(unsafe { libc::epoll_create1(flags) })
     }
 
-    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno> {
+    unsafe fn epoll_ctl(
+        set: c_int,
+        op: c_int,
+        fd: c_int,
+        event: *mut epoll_event,
+    ) -> Result<(), Errno> {
         // SAFETY: the caller's contract.
         check(unsafe { libc::epoll_ctl(set, op, fd, event) }).map(drop)
     }
 
-    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno> {
+    unsafe fn epoll_wait(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: c_int,
+    ) -> Result<c_int, Errno> {
         // SAFETY: the caller's contract.
         check(unsafe { libc::epoll_wait(set, events, max, timeout) })
     }
@@ -106,7 +128,7 @@ impl Backend for Kernel {
         timeout: *const timespec,
         mask: *const KernelSigset,
     ) -> Result<c_int, Errno> {
-        // glibc's sigset_t is longer than the kernel's, and begins with it.
+        // glibc's sigset_t begins with the kernel's, and is longer.
         let mut long = [0u64; size_of::<libc::sigset_t>() / 8];
         let mut long_mask = std::ptr::null();
         if !mask.is_null() {
@@ -165,7 +187,10 @@ impl Streams for Kernel {
     fn socketpair(flags: c_int) -> Result<[c_int; 2], Errno> {
         let mut fds = [-1; 2];
         // SAFETY: room for two.
-        check(unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0, fds.as_mut_ptr()) }).map(|_| fds)
+        check(unsafe {
+            libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0, fds.as_mut_ptr())
+        })
+        .map(|_| fds)
     }
 
     unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno> {
@@ -204,12 +229,22 @@ impl Backend for Wakeset {
         number(wakeset_fd::epoll_create1(flags))
     }
 
-    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno> {
+    unsafe fn epoll_ctl(
+        set: c_int,
+        op: c_int,
+        fd: c_int,
+        event: *mut epoll_event,
+    ) -> Result<(), Errno> {
         // SAFETY: the caller's contract.
         number(unsafe { wakeset_fd::epoll_ctl(set, op, fd, event) })
     }
 
-    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno> {
+    unsafe fn epoll_wait(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: c_int,
+    ) -> Result<c_int, Errno> {
         // SAFETY: the caller's contract.
         number(unsafe { wakeset_fd::epoll_wait(set, events, max, timeout) })
     }
@@ -251,7 +286,10 @@ impl Backend for Wakeset {
     fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno> {
         let verdict = wakeset_fd::descriptor::before_dup_to(fd, to, 0);
         // SAFETY: no pointer is passed, and the tests own the descriptor that is replaced.
-        verdict.or_kernel(|| Ok(unsafe { libc::dup2(fd, to) })).map_err(|errno| errno.into_raw()).and_then(check)
+        verdict
+            .or_kernel(|| Ok(unsafe { libc::dup2(fd, to) }))
+            .map_err(|errno| errno.into_raw())
+            .and_then(check)
     }
 
     fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno> {
@@ -271,7 +309,9 @@ impl Streams for Wakeset {
         crate::faults::recover();
         let mut fds = [-1; 2];
         // SAFETY: room for two.
-        let made = unsafe { wakeset_fd::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0, fds.as_mut_ptr()) };
+        let made = unsafe {
+            wakeset_fd::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0, fds.as_mut_ptr())
+        };
         number(made).map(|()| fds)
     }
 
@@ -298,11 +338,11 @@ impl Streams for Wakeset {
 pub struct RingedWith<const FLAGS: c_int>;
 
 pub type Ringed = RingedWith<0>;
-/// Sockets are the kernel's here, and watched through an io_uring.
+/// Wakeset with sockets that stay the kernel's and are watched through an io_uring.
 pub type Polled = RingedWith<{ wakeset_fd::RING_POLL }>;
 pub type Hinted = RingedWith<{ wakeset_fd::RING_POLL | wakeset_fd::RING_HINTS }>;
 
-/// More than any test has ready at once: a wait reports no more than this.
+/// The size of the rings: more than any test has ready at once, since one wait reports no more.
 const SLOTS: usize = 1024;
 
 impl<const FLAGS: c_int> Backend for RingedWith<FLAGS> {
@@ -311,16 +351,29 @@ impl<const FLAGS: c_int> Backend for RingedWith<FLAGS> {
 
     fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
         let set = Wakeset::epoll_create1(flags)?;
-        assert_eq!(wakeset_fd::ring_setup_with(set, SLOTS, FLAGS), Ok(wakeset_fd::descriptor::is_in_process(set)));
+        assert_eq!(
+            wakeset_fd::ring_setup_with(set, SLOTS, FLAGS),
+            Ok(wakeset_fd::descriptor::is_in_process(set))
+        );
         Ok(set)
     }
 
-    unsafe fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Result<(), Errno> {
+    unsafe fn epoll_ctl(
+        set: c_int,
+        op: c_int,
+        fd: c_int,
+        event: *mut epoll_event,
+    ) -> Result<(), Errno> {
         // SAFETY: the caller's contract.
         unsafe { Wakeset::epoll_ctl(set, op, fd, event) }
     }
 
-    unsafe fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<c_int, Errno> {
+    unsafe fn epoll_wait(
+        set: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: c_int,
+    ) -> Result<c_int, Errno> {
         // SAFETY: the caller's contract.
         unsafe { Wakeset::epoll_wait(set, events, max, timeout) }
     }

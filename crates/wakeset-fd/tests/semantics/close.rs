@@ -68,7 +68,8 @@ fn a_watch_whose_number_is_closed_cannot_be_reached<B: Backend>() {
     set.add(&counter, IN, 1);
     let same = counter.dup();
     let number = counter.as_raw_fd();
-    // Replaced by another number of itself and closed there, so that no other test gets the number meanwhile.
+    // The counter is replaced by a second number of itself and closed there, so that no other test
+    // gets its number in the meantime.
     let spare = Counter::<B>::new(0);
     B::dup2(spare.as_raw_fd(), number).unwrap();
     for op in [EPOLL_CTL_MOD, EPOLL_CTL_DEL] {
@@ -76,7 +77,7 @@ fn a_watch_whose_number_is_closed_cannot_be_reached<B: Backend>() {
         assert_eq!(ctl::<B>(set.as_raw_fd(), op, same.as_raw_fd(), OUT, 2), Err(ENOENT));
     }
     assert_eq!(set.ready(), [(1, IN)]);
-    // Back under its number it can be.
+    // Back under its number, the watch can be removed.
     B::dup2(same.as_raw_fd(), number).unwrap();
     set.modify(&counter, OUT, 3);
     assert_eq!(set.ready(), [(3, OUT)]);
@@ -109,7 +110,7 @@ fn a_number_replaced_by_dup2_is_closed<B: Backend>() {
     assert_eq!(B::dup2(other.as_raw_fd(), counter.as_raw_fd()), Ok(counter.as_raw_fd()));
     assert_eq!(set.ready(), [(2, IN)]);
     assert_eq!(set.try_remove(&counter), Err(ENOENT));
-    // Onto itself it does nothing.
+    // dup2(2) onto itself does nothing.
     assert_eq!(B::dup2(other.as_raw_fd(), other.as_raw_fd()), Ok(other.as_raw_fd()));
     assert_eq!(set.ready(), [(2, IN)]);
     assert_eq!(B::dup2(-1, other.as_raw_fd()), Err(EBADF));
@@ -297,7 +298,7 @@ fn many_threads_share_one_set<B: Backend>() {
     assert_eq!(outer.ready(), []);
 }
 
-/// A new object under an old number starts from nothing.
+/// A new object under an old number has no history.
 fn numbers_are_used_again_and_again<B: Backend>() {
     let place = Counter::<B>::new(0);
     let watcher = Set::<B>::new();
@@ -321,8 +322,9 @@ fn numbers_are_used_again_and_again<B: Backend>() {
     }
 }
 
-/// What epoll(7) advises whoever keeps events: an event in the same batch makes another's descriptor go. Removed and closed, it
-/// is not reported again, also when its number is used again.
+/// The advice of epoll(7) for programs that keep events: handling one event of a batch closes the
+/// descriptor of another. Once removed and closed, that one is not reported again, not even when
+/// its number is used again.
 fn a_watch_removed_while_its_event_is_held<B: Backend>() {
     let set = Set::<B>::new();
     let mut counters: Vec<_> = (0..4).map(|_| Counter::<B>::new(1)).collect();
@@ -330,13 +332,13 @@ fn a_watch_removed_while_its_event_is_held<B: Backend>() {
         set.add(counter, IN, data as u64);
     }
     assert_eq!(set.ready(), [(0, IN), (1, IN), (2, IN), (3, IN)]);
-    // The first event's work: the last descriptor goes.
+    // The first event's handler closes the last descriptor.
     let last = counters.pop().unwrap();
     let number = last.as_raw_fd();
     set.remove(&last);
     drop(last);
     assert_eq!(set.ready(), [(0, IN), (1, IN), (2, IN)]);
-    // Another test may have the number by now, also for a file that cannot be watched.
+    // Another test may have the number by now, perhaps for a file that cannot be watched.
     let removed = set.try_remove(&number);
     assert!(matches!(removed, Err(ENOENT | EBADF | EPERM)), "{removed:?}");
 }

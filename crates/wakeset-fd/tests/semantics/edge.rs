@@ -92,14 +92,15 @@ fn a_write_is_no_edge_for_out<B: Backend>() {
 }
 
 fn a_read_is_no_edge_for_in<B: Backend>() {
-    let (set, counter) = (Set::<B>::new(), Counter::<B>::with_flags(2, EFD_NONBLOCK | libc::EFD_SEMAPHORE));
+    let (set, counter) =
+        (Set::<B>::new(), Counter::<B>::with_flags(2, EFD_NONBLOCK | libc::EFD_SEMAPHORE));
     set.add(&counter, IN | ET, 7);
     assert_eq!(set.ready(), [(7, IN)]);
     assert_eq!(counter.read(), 1);
     assert_eq!(set.ready(), []);
 }
 
-/// Either kind of change wakes the watch, and the report is all that holds at that moment.
+/// Either kind of change wakes the watch, and the report has all bits that are true at that moment.
 fn in_and_out_have_edges_of_their_own<B: Backend>() {
     let (set, counter) = (Set::<B>::new(), Counter::new(0));
     set.add(&counter, IN | OUT | ET, 7);
@@ -120,7 +121,8 @@ fn in_and_out_have_edges_of_their_own<B: Backend>() {
 }
 
 fn a_semaphore_read_is_a_writable_edge<B: Backend>() {
-    let (set, counter) = (Set::<B>::new(), Counter::<B>::with_flags(3, EFD_NONBLOCK | libc::EFD_SEMAPHORE));
+    let (set, counter) =
+        (Set::<B>::new(), Counter::<B>::with_flags(3, EFD_NONBLOCK | libc::EFD_SEMAPHORE));
     set.add(&counter, IN | OUT | ET, 7);
     assert_eq!(set.ready(), [(7, IN | OUT)]);
     counter.read();
@@ -145,9 +147,10 @@ fn a_refused_call_is_no_edge<B: Backend>() {
     assert_eq!(set.ready(), []);
 }
 
-/// Question 9 of epoll(7): until a read says EAGAIN one cannot count on another report.
+/// epoll(7), question 9: until a read fails with EAGAIN, another report is not guaranteed.
 fn draining_by_halves_gives_no_edge<B: Backend>() {
-    let (set, counter) = (Set::<B>::new(), Counter::<B>::with_flags(2, EFD_NONBLOCK | libc::EFD_SEMAPHORE));
+    let (set, counter) =
+        (Set::<B>::new(), Counter::<B>::with_flags(2, EFD_NONBLOCK | libc::EFD_SEMAPHORE));
     set.add(&counter, IN | ET, 7);
     assert_eq!(set.ready(), [(7, IN)]);
     counter.read();

@@ -2,7 +2,10 @@
 
 use crate::backend::{Backend, Errno};
 use crate::objects::{Counter, ET, Fd, IN, LONG, OUT, Set, ctl, far_number, pipe, socket_pair};
-use libc::{EBADF, EEXIST, EFAULT, EINVAL, ENOENT, EPERM, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
+use libc::{
+    EBADF, EEXIST, EFAULT, EINVAL, ENOENT, EPERM, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD,
+    epoll_event,
+};
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
@@ -36,13 +39,13 @@ fn all_three<B: Backend>(set: RawFd, fd: RawFd) -> [Result<(), Errno>; 3] {
     [EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL].map(|op| ctl::<B>(set, op, fd, IN, 1))
 }
 
-/// Where user memory ends, for a program that has not asked for more.
+/// The end of user memory, for a program that has not asked for more.
 const USER_END: usize = (1 << 47) - 4096;
 
-/// Above every limit, so that no other test's descriptor can have it.
+/// A number above every limit, which no descriptor of another test can have.
 const NEVER: RawFd = 1_900_000_000;
 
-/// Closes a descriptor; the number it had, which no other test gets to use meanwhile.
+/// Closes a descriptor and returns its number, which no other test gets in the meantime.
 fn closed<B: Backend>(fd: Fd<B>) -> RawFd {
     let far = B::dup2(fd.as_raw_fd(), far_number()).unwrap();
     drop(fd);
@@ -86,7 +89,7 @@ fn einval_for_a_set_that_is_none<B: Backend>() {
     assert_eq!(all_three::<B>(counter.as_raw_fd(), reader.as_raw_fd()), [Err(EINVAL); 3]);
     assert_eq!(all_three::<B>(reader.as_raw_fd(), counter.as_raw_fd()), [Err(EINVAL); 3]);
     assert_eq!(all_three::<B>(reader.as_raw_fd(), reader.as_raw_fd()), [Err(EINVAL); 3]);
-    // A target that cannot be watched is found first.
+    // A target that cannot be watched is noticed first.
     let file = File::open("/proc/self/exe").unwrap();
     assert_eq!(all_three::<B>(counter.as_raw_fd(), file.as_raw_fd()), [Err(EPERM); 3]);
 }
@@ -96,9 +99,10 @@ fn einval_for_an_unknown_operation<B: Backend>() {
     set.add(&counter, IN, 1);
     for op in [0, 4, -1, 1000, i32::MIN] {
         assert_eq!(set.ctl(op, &counter, IN, 2), Err(EINVAL), "{op}");
-        // The event is read before the operation is looked at.
+        // The event is read before the operation is checked.
         // SAFETY: null is EFAULT.
-        let null = unsafe { B::epoll_ctl(set.as_raw_fd(), op, counter.as_raw_fd(), ptr::null_mut()) };
+        let null =
+            unsafe { B::epoll_ctl(set.as_raw_fd(), op, counter.as_raw_fd(), ptr::null_mut()) };
         assert_eq!(null, Err(EFAULT), "{op}");
     }
     assert_eq!(set.ready(), [(1, IN)]);
@@ -154,7 +158,7 @@ fn efault_for_no_event<B: Backend>() {
         let (set, fd) = (set.as_raw_fd(), counter.as_raw_fd());
         assert_eq!(none(set, EPOLL_CTL_ADD, fd, nowhere), Err(EFAULT));
         assert_eq!(none(set, EPOLL_CTL_MOD, fd, nowhere), Err(EFAULT));
-        // Before anything else is looked at.
+        // Before anything else is checked.
         assert_eq!(none(-1, EPOLL_CTL_ADD, -1, nowhere), Err(EFAULT));
         assert_eq!(none(fd, EPOLL_CTL_ADD, fd, nowhere), Err(EFAULT));
     }
@@ -194,7 +198,12 @@ fn close_on_exec_is_set_when_asked_for<B: Backend>() {
     assert_eq!(flags_of(&cloexec.dup()), 0);
 }
 
-fn wait_into<B: Backend>(set: RawFd, events: *mut epoll_event, max: i32, timeout: i32) -> Result<i32, Errno> {
+fn wait_into<B: Backend>(
+    set: RawFd,
+    events: *mut epoll_event,
+    max: i32,
+    timeout: i32,
+) -> Result<i32, Errno> {
     // SAFETY: the tests pass room for `max` events, or an address that cannot be reached.
     unsafe { B::epoll_wait(set, events, max, timeout) }
 }
@@ -219,7 +228,7 @@ fn einval_for_too_much_room<B: Backend>() {
     let most = i32::MAX / size_of::<epoll_event>() as i32;
     assert_eq!(wait_into::<B>(set.as_raw_fd(), &mut event, most + 1, 0), Err(EINVAL));
     assert_eq!(wait_into::<B>(set.as_raw_fd(), &mut event, i32::MAX, 0), Err(EINVAL));
-    // One watch never reports more than one event, however much room there is said to be.
+    // One watch never reports more than one event, however large the buffer is said to be.
     assert_eq!(wait_into::<B>(set.as_raw_fd(), &mut event, most, 0), Ok(1));
 }
 
@@ -239,7 +248,8 @@ fn ebadf_and_einval_for_a_wait_elsewhere<B: Backend>() {
 fn efault_for_nowhere_to_report<B: Backend>() {
     let (set, counter) = (Set::<B>::new(), Counter::<B>::new(0));
     set.add(&counter, IN, 1);
-    // The kernel half of the address space is refused at once, a hole only when there is something to report.
+    // An address in the kernel's half is refused at once; a hole only when there is an event to
+    // store.
     let kernels = ptr::without_provenance_mut(usize::MAX - 4095);
     assert_eq!(wait_into::<B>(set.as_raw_fd(), kernels, 4, 0), Err(EFAULT));
     assert_eq!(wait_into::<B>(set.as_raw_fd(), ptr::null_mut(), 4, 0), Ok(0));
@@ -248,7 +258,7 @@ fn efault_for_nowhere_to_report<B: Backend>() {
     assert_eq!(wait_into::<B>(set.as_raw_fd(), ptr::null_mut(), 4, 0), Err(EFAULT));
 }
 
-/// All the room has to lie in user memory, also what no event would be stored in.
+/// The whole buffer has to lie in user memory, also the part that no event would be stored in.
 fn efault_for_room_beyond_user_memory<B: Backend>() {
     let (set, counter) = (Set::<B>::new(), Counter::<B>::new(0));
     set.add(&counter, IN, 1);
@@ -259,11 +269,22 @@ fn efault_for_room_beyond_user_memory<B: Backend>() {
     let last = ptr::without_provenance_mut(USER_END - size_of::<epoll_event>());
     for timeout in [0, LONG] {
         assert_eq!(wait_into::<B>(set.as_raw_fd(), last, 2, timeout), Err(EFAULT));
-        assert_eq!(wait_into::<B>(set.as_raw_fd(), last, i32::MAX, timeout), Err(EINVAL), "the number comes first");
-        assert_eq!(wait_into::<B>(counter.as_raw_fd(), last, 2, timeout), Err(EFAULT), "before the set is looked at");
+        assert_eq!(
+            wait_into::<B>(set.as_raw_fd(), last, i32::MAX, timeout),
+            Err(EINVAL),
+            "the number comes first"
+        );
+        assert_eq!(
+            wait_into::<B>(counter.as_raw_fd(), last, 2, timeout),
+            Err(EFAULT),
+            "before the set is looked at"
+        );
         assert_eq!(wait_into::<B>(-1, last, 2, timeout), Err(EBADF), "after the number is");
         if left < i32::MAX as usize / size_of::<epoll_event>() {
-            assert_eq!(wait_into::<B>(set.as_raw_fd(), place, left as i32 + 1, timeout), Err(EFAULT));
+            assert_eq!(
+                wait_into::<B>(set.as_raw_fd(), place, left as i32 + 1, timeout),
+                Err(EFAULT)
+            );
         }
     }
     counter.write(1);

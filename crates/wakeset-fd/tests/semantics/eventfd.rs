@@ -98,7 +98,7 @@ fn two_to_the_64_less_one_is_no_number<B: Backend>() {
     assert_eq!(counter.try_write(u64::MAX), Err(EINVAL));
     counter.write(LARGEST);
     assert_eq!(counter.try_write(u64::MAX), Err(EINVAL));
-    // On a blocking one too.
+    // On a blocking eventfd too.
     assert_eq!(Counter::<B>::blocking(1).try_write(u64::MAX), Err(EINVAL));
 }
 
@@ -146,9 +146,10 @@ fn a_read_into_more_than_user_memory_takes_nothing<B: Backend>() {
             let written = unsafe { B::write(counter.as_raw_fd(), (&raw const value).cast(), len) };
             assert_eq!(written, Err(EFAULT), "{len:#x}");
         }
-        // With room in user memory, however much, it is a read.
+        // A buffer in user memory, however large, makes it an ordinary read.
         // SAFETY: no more than 8 bytes are used.
-        assert_eq!(unsafe { B::read(counter.as_raw_fd(), (&raw mut value).cast(), 1 << 30) }, Ok(8));
+        let read = unsafe { B::read(counter.as_raw_fd(), (&raw mut value).cast(), 1 << 30) };
+        assert_eq!(read, Ok(8));
         assert_eq!(value, if flags & EFD_SEMAPHORE != 0 { 1 } else { 5 });
     }
 }
@@ -274,7 +275,7 @@ fn a_semaphore_lets_as_many_readers_go_as_were_written<B: Backend>() {
     }
 }
 
-/// Signals until the call gives in: the first may come before it sleeps.
+/// Sends signals until the call ends: the first may come before the call sleeps.
 fn interrupt<T: Send + 'static>(task: Task<T>) -> T {
     task.until_asleep();
     while !task.has_ended() {
@@ -341,7 +342,7 @@ fn nothing_is_lost_between_many_threads<B: Backend>() {
         })
         .collect();
     writers.into_iter().for_each(Task::join);
-    // Until it is empty, so that no sum is taken together with the last word.
+    // Waits until the counter is empty, so that no reader takes a sum together with the last word.
     let set = Set::<B>::new();
     set.add(&counter, IN | OUT, 0);
     while set.ready() != [(0, OUT)] {
@@ -360,7 +361,7 @@ fn nothing_is_lost_between_many_threads<B: Backend>() {
     assert_eq!(sum, 4 * 3 * WRITES);
 }
 
-/// What tells the readers to end.
+/// The value that tells the readers to end.
 const LAST_WORD: u64 = 1 << 40;
 
 fn a_semaphore_gives_each_unit_once<B: Backend>() {

@@ -2,8 +2,8 @@
 
 use crate::backend::Backend;
 use crate::objects::{
-    Counter, ERR, ET, EXCLUSIVE, HUP, IN, LARGEST, LONG, MSG, ONESHOT, OUT, PRI, RDBAND, RDHUP, RDNORM, Report, Set,
-    WAKEUP, WRNORM, socket_pair,
+    Counter, ERR, ET, EXCLUSIVE, HUP, IN, LARGEST, LONG, MSG, ONESHOT, OUT, PRI, RDBAND, RDHUP,
+    RDNORM, Report, Set, WAKEUP, WRNORM, socket_pair,
 };
 use crate::task::{Task, ended};
 use libc::{EEXIST, EINVAL, ENOENT};
@@ -44,7 +44,9 @@ fn a_bad_second_add_is_told_of_its_bits<B: Backend>() {
     let (set, counter, (socket, _other)) = (Set::<B>::new(), Counter::new(0), socket_pair());
     set.add(&counter, IN, 1);
     set.add(&socket, IN, 2);
-    for (bits, errno) in [(0, EEXIST), (EXCLUSIVE, EEXIST), (ONESHOT, EEXIST), (RDHUP | EXCLUSIVE, EINVAL)] {
+    for (bits, errno) in
+        [(0, EEXIST), (EXCLUSIVE, EEXIST), (ONESHOT, EEXIST), (RDHUP | EXCLUSIVE, EINVAL)]
+    {
         assert_eq!(set.try_add(&counter, IN | bits, 3), Err(errno), "{bits:#x}");
         assert_eq!(set.try_add(&socket, IN | bits, 3), Err(errno), "{bits:#x}");
     }
@@ -124,7 +126,7 @@ fn waiter<B: Backend>(set: &Set<B>) -> Task<Vec<Report>> {
     Task::asleep(move || set.wait(4, LONG).unwrap())
 }
 
-/// Writes until all have ended, however few each write wakes.
+/// Writes until all tasks have ended, however few of them each write wakes.
 fn write_until_ended<B: Backend>(counter: &Counter<B>, tasks: Vec<Task<Vec<Report>>>) {
     for (i, task) in tasks.into_iter().enumerate() {
         while !task.has_ended() {
@@ -169,7 +171,7 @@ fn every_event_wakes_somebody<B: Backend>() {
         .collect();
     for _ in 0..ROUNDS {
         counter.write(1);
-        // The next event comes when this one has been taken: a lost one stops the test.
+        // The next event comes when this one has been taken, so a lost event stops the test.
         let waits = Set::<B>::new();
         waits.add(&counter, IN, 0);
         let mut spins = 0u32;
@@ -190,7 +192,7 @@ fn every_event_wakes_somebody<B: Backend>() {
     assert_eq!(taken, ROUNDS);
 }
 
-/// What tells the takers to end.
+/// The value that tells the takers to end.
 const LAST_WORD: u64 = 1 << 40;
 
 fn the_others_are_always_told<B: Backend>() {
@@ -238,13 +240,16 @@ fn who_is_woken<B: Backend>(counter: &Counter<B>, sets: &[Set<B>]) -> Vec<usize>
     woken
 }
 
-/// The first of five attempts that is as `wanted`, or the last: one waiter that does not sleep yet lets the wake go by,
-/// which is right too.
+/// The first of five attempts that is as `wanted`, or the last one. A waiter that does not sleep
+/// yet lets the wake go by, which is right too.
 #[track_caller]
 fn in_one_of_five<T: PartialEq + std::fmt::Debug>(wanted: T, attempt: impl Fn() -> T) {
     let mut attempts = (0..5).map(|_| attempt());
     let last = attempts.next_back();
-    assert!(last.as_ref() == Some(&wanted) || attempts.any(|got| got == wanted), "{last:?} is not {wanted:?}");
+    assert!(
+        last.as_ref() == Some(&wanted) || attempts.any(|got| got == wanted),
+        "{last:?} is not {wanted:?}"
+    );
 }
 
 fn the_oldest_watch_is_woken_first<B: Backend>() {
@@ -285,7 +290,8 @@ fn a_waiter_that_asked_for_something_else_does_not_take_the_wake<B: Backend>() {
     assert_eq!(out.join(), [(0, OUT)]);
 }
 
-/// Who sleeps on a set around it is no waiter of the set: all exclusive watches are told.
+/// A thread that sleeps on an outer set is not a waiter of the inner set: all exclusive watches are
+/// told.
 fn a_waiter_outside_does_not_take_the_wake<B: Backend>() {
     let counter = Counter::<B>::new(0);
     let (outer, inner, other) = (Set::new(), exclusive(&counter, 0, 1), exclusive(&counter, 0, 2));

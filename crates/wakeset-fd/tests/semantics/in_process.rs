@@ -1,5 +1,6 @@
-//! That the other tests' `wakeset::` half is about Wakeset: what they use lives in user space, and only leaves it where it
-//! should. These run beside them, in the same process.
+//! Shows that the `wakeset::` half of the other tests is about Wakeset: the objects that they use
+//! live in user space, and migrate only where they should. These tests run beside the others, in
+//! the same process.
 
 use crate::backend::{Backend, Errno, Kernel, KernelSigset, Streams, Wakeset};
 use crate::objects::{Counter, ET, EXCLUSIVE, IN, ONESHOT, OUT, Set, ctl, own_pair, pipe};
@@ -57,7 +58,7 @@ fn a_second_descriptor_moves_the_object_into_the_kernel() {
     assert_eq!(same.ready(), [(1, IN)]);
 }
 
-/// What calls say of a number that is not open, also where something else is wrong with them.
+/// The errors of calls on a number that is not open, also when other arguments are wrong.
 fn said_of<B: Backend>(number: c_int, other: c_int) -> Vec<Result<(), Errno>> {
     let mut said = vec![
         B::close(number),
@@ -95,19 +96,27 @@ fn a_doorbell_looks_closed_whatever_else_is_wrong() {
     set.add(&reader, IN, 2);
     let plain = Counter::<Kernel>::new(0);
     let bell = (400..2000).find(|fd| is_hidden(*fd)).expect("the set has a doorbell");
-    assert_eq!(said_of::<Wakeset>(bell, set.as_raw_fd()), said_of::<Kernel>(-1, Set::<Kernel>::new().as_raw_fd()));
-    assert_eq!(said_of::<Wakeset>(bell, counter.as_raw_fd()), said_of::<Kernel>(-1, plain.as_raw_fd()));
+    assert_eq!(
+        said_of::<Wakeset>(bell, set.as_raw_fd()),
+        said_of::<Kernel>(-1, Set::<Kernel>::new().as_raw_fd())
+    );
+    assert_eq!(
+        said_of::<Wakeset>(bell, counter.as_raw_fd()),
+        said_of::<Kernel>(-1, plain.as_raw_fd())
+    );
     assert_eq!(said_of::<Wakeset>(bell, -1), said_of::<Kernel>(-1, -1));
-    // dup3(2) looks at its flags before it looks at numbers: the kernel is to say so.
+    // dup3(2) checks its flags before its numbers; the kernel is to return the error.
     assert!(matches!(before_dup_to(bell, 5, 1), Verdict::Kernel));
     assert!(matches!(before_dup_to(bell, 5, 0), Verdict::Done(Err(_))));
     assert!(here(&set) && here(&counter), "what was refused moved something");
 }
 
-/// The move of a set in a set costs the order of what is ready in it: not for an ADD that the kernel refuses.
+/// When a set in a set migrates, the order of what is ready in it is lost. An ADD that the kernel
+/// refuses does not cost that.
 #[test]
 fn an_add_that_fails_moves_nothing() {
-    let (outer, inner, counter) = (Set::<Wakeset>::new(), Set::<Wakeset>::new(), Counter::<Wakeset>::new(0));
+    let (outer, inner, counter) =
+        (Set::<Wakeset>::new(), Set::<Wakeset>::new(), Counter::<Wakeset>::new(0));
     outer.add(&inner, IN | ET, 1);
     inner.add(&counter, IN, 2);
     let (closed, directory) = (1000, std::fs::File::open("/").expect("/"));
@@ -121,7 +130,8 @@ fn an_add_that_fails_moves_nothing() {
     assert!(!here(&inner), "the set around it hears of the pipe from the kernel");
 }
 
-/// A pipe that carries data: two copies here would take longer than the kernel's and a system call.
+/// A pipe that carries data migrates: two copies in user space would take longer than the kernel's
+/// copies and a system call.
 #[test]
 fn a_long_write_moves_the_pipe() {
     let mut bytes = [0; 5000];
@@ -161,7 +171,7 @@ fn pipes_and_sockets_stay_in_process_in_ordinary_use() {
         assert_eq!(one.read(&mut bytes), Ok(message.len().min(50)));
         assert!(all());
     }
-    // Full, to those who do not wait.
+    // Full, for calls that do not block.
     while writer.write(b"x").is_ok() {}
     while one.write(b"x").is_ok() {}
     assert!(all());
@@ -172,8 +182,11 @@ fn pipes_and_sockets_stay_in_process_in_ordinary_use() {
 
 #[test]
 fn a_ring_is_for_sets_and_has_a_size() {
-    let (set, counter, (reader, _writer)) = (Set::<Wakeset>::new(), Counter::<Wakeset>::new(0), pipe::<Wakeset>());
-    let setup = |fd: &dyn AsRawFd, entries| wakeset_fd::ring_setup(fd.as_raw_fd(), entries).map_err(|e| e.into_raw());
+    let (set, counter, (reader, _writer)) =
+        (Set::<Wakeset>::new(), Counter::<Wakeset>::new(0), pipe::<Wakeset>());
+    let setup = |fd: &dyn AsRawFd, entries| {
+        wakeset_fd::ring_setup(fd.as_raw_fd(), entries).map_err(|e| e.into_raw())
+    };
     assert_eq!(setup(&set, 0), Err(libc::EINVAL));
     assert_eq!(setup(&set, (1 << 20) + 1), Err(libc::EINVAL));
     assert_eq!(setup(&counter, 8), Err(libc::EINVAL));
@@ -182,7 +195,8 @@ fn a_ring_is_for_sets_and_has_a_size() {
     assert_eq!(setup(&set, 8), Ok(true));
 }
 
-/// A number used again has no ring until it is given one, of the size then asked for: as many events as that come in one wait.
+/// A number used again has no ring until it is given one, of the size then asked for: as many
+/// events as that come in one wait.
 #[test]
 fn a_ring_ends_with_its_set() {
     for entries in [2, 16, 4] {

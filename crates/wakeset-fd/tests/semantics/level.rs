@@ -1,7 +1,9 @@
 //! Level-triggered watches: reported as long as the condition holds.
 
 use crate::backend::Backend;
-use crate::objects::{Counter, ET, IN, LARGEST, ONESHOT, OUT, PRI, RDBAND, RDHUP, RDNORM, Set, WAKEUP, WRBAND, WRNORM};
+use crate::objects::{
+    Counter, ET, IN, LARGEST, ONESHOT, OUT, PRI, RDBAND, RDHUP, RDNORM, Set, WAKEUP, WRBAND, WRNORM,
+};
 
 on_both!(
     reported_until_drained,
@@ -83,7 +85,7 @@ fn only_what_was_asked_for_is_reported<B: Backend>() {
     assert_eq!(set.ready(), [(7, OUT)]);
 }
 
-/// eventfd's poll says EPOLLIN and EPOLLOUT, and not their synonyms.
+/// An eventfd's poll reports EPOLLIN and EPOLLOUT, and not their synonyms.
 fn a_counter_has_no_other_bits<B: Backend>() {
     let (set, counter) = (Set::<B>::new(), Counter::new(1));
     set.add(&counter, RDNORM | WRNORM | PRI | RDBAND | WRBAND | RDHUP, 7);
@@ -140,7 +142,7 @@ fn first_come_first_reported<B: Backend>() {
     assert_eq!(set.ready(), [3, 0, 4, 1, 2].map(|data| (data, IN)));
 }
 
-/// A source tells its watches in the order of its wait queue, which takes new ones in at its head.
+/// A source tells its watches in the order of its wait queue, and a new watch goes to the head.
 fn the_newest_watch_of_one_source_is_told_first<B: Backend>() {
     let (set, counter) = (Set::<B>::new(), Counter::new(0));
     let (second, third) = (counter.dup(), counter.dup());
@@ -196,7 +198,7 @@ fn a_thousand_watches_are_all_reported<B: Backend>() {
     assert_eq!(set.wait(1001, 0).unwrap(), odd);
 }
 
-/// The input flags are no events: what comes back are events only, whatever else was in the mask.
+/// The input flags are not events: only events are reported, whatever else was in the mask.
 fn flags_are_never_reported<B: Backend>() {
     let (set, counter) = (Set::<B>::new(), Counter::new(1));
     for flags in [ET, ONESHOT, WAKEUP, ET | ONESHOT | WAKEUP, 1 << 27, 0x0fff_0000] {

@@ -1,16 +1,32 @@
-//! What epoll, eventfd and timerfd do, each statement a test whose body runs on the kernel and on Wakeset.
+//! What epoll, eventfd and timerfd do, each statement a test whose body runs on the kernel and on
+//! Wakeset.
 //!
-//! A body is generic over [`Backend`](backend::Backend); [`on_both!`] makes five tests of it, `kernel::name`,
-//! `wakeset::name`, `ringed::name`, where each set has an event ring, `polled::name`, where it watches sockets through an io_uring, and `hinted::name`, where it believes
-//! what that says. A wrong expectation fails on both, so what these tests say about Linux is what the
-//! running kernel does, and what they say about Wakeset is the same. The statements are those of
-//! epoll(7), epoll_ctl(2), epoll_wait(2), eventfd(2) and timerfd_create(2), and of the kernel where those are silent.
+//! A body is generic over [`Backend`](backend::Backend); [`on_both!`] makes five tests of it:
 //!
-//! No test passes or fails by how long something took, except that a time limit must not be over early.
-//! Some wait a little to give a wrong wake-up the chance to show; a right implementation passes
-//! however the threads are scheduled.
+//! | test | the body runs on |
+//! |---|---|
+//! | `kernel::name` | the kernel |
+//! | `wakeset::name` | Wakeset |
+//! | `ringed::name` | Wakeset, with an event ring in each set |
+//! | `polled::name` | the same, with an io_uring that watches the sockets |
+//! | `hinted::name` | the same, with the io_uring's completions believed without a poll |
+//!
+//! A wrong expectation fails on the kernel as well as on Wakeset. So what these tests say about
+//! Linux is what the running kernel does, and Wakeset does the same. The statements are those of
+//! epoll(7), epoll_ctl(2), epoll_wait(2), eventfd(2) and timerfd_create(2), and of the kernel where
+//! the manual is silent.
+//!
+//! No test passes or fails by how long something took, except that a time limit must not end early.
+//! Some tests wait a little to give a wrong wake-up the chance to show; a right implementation
+//! passes however the threads are scheduled.
+//!
+//! A topic that names the engine's crate writes `::wakeset`, because `on_both!` makes a module of
+//! that name.
+//!
+//! A topic that is too long for one file has a folder with its bodies; the topic's file lists them
+//! all.
 
-/// Lists the bodies of a topic; one that is not listed is dead code, which the compiler reports.
+/// Lists the bodies of a topic. A body that is not listed is dead code, which the compiler reports.
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {
         mod kernel {

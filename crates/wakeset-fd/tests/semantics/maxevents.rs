@@ -52,7 +52,7 @@ fn what_becomes_ready_later_gets_its_turn<B: Backend>() {
     let counters = ready_counters(&set, 3, 0);
     counters[1].drain();
     assert_eq!(data(&set, 1), [0]);
-    // The list: 1 (which no longer holds), 2, 0.
+    // The ready list: 1 (which is no longer ready), 2, 0.
     assert_eq!(data(&set, 1), [2]);
     counters[1].write(1);
     assert_eq!(data(&set, 3), [0, 2, 1]);
@@ -95,7 +95,8 @@ fn nothing_starves_beside_a_busy_source<B: Backend>() {
     for _ in 0..300 {
         let [next] = data(&set, 1)[..] else { panic!("something is always ready") };
         seen[next as usize] += 1;
-        // The busy one has a new edge all the time; the others only once they have been served.
+        // The busy counter has a new edge all the time; the others only after they have been
+        // served.
         counters[0].write(1);
         counters[next as usize].write(1);
     }

@@ -1,4 +1,4 @@
-//! EPOLL_CTL_MOD: looks again, and reports readiness that is already there.
+//! EPOLL_CTL_MOD: polls again, and reports readiness that is already there.
 
 use crate::backend::Backend;
 use crate::objects::{Counter, ET, IN, LARGEST, ONESHOT, OUT, Set};
@@ -125,10 +125,12 @@ fn data_alone_changes_what_is_queued<B: Backend>() {
     }
 }
 
-/// One unit for each look: edge-triggered and one-shot watches are armed again for what a semaphore still holds.
+/// One unit for each report: edge-triggered and oneshot watches are armed again for what a
+/// semaphore still holds.
 fn arms_the_next_unit_of_a_semaphore<B: Backend>() {
     for flags in [ET, ONESHOT, ET | ONESHOT] {
-        let (set, counter) = (Set::<B>::new(), Counter::with_flags(3, EFD_NONBLOCK | EFD_SEMAPHORE));
+        let (set, counter) =
+            (Set::<B>::new(), Counter::with_flags(3, EFD_NONBLOCK | EFD_SEMAPHORE));
         set.add(&counter, IN | flags, 0);
         for unit in 0..3 {
             assert_eq!(set.ready(), [(unit, IN)]);

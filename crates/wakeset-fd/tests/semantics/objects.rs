@@ -1,4 +1,4 @@
-//! Descriptors as the tests use them: a set, a counter, and what the kernel has beside them.
+//! Descriptors as the tests use them: sets, counters, and objects of the kernel.
 
 use crate::backend::{Backend, Errno};
 use libc::{c_int, c_uint, epoll_event, timespec};
@@ -28,14 +28,14 @@ pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// The most a counter holds.
 pub const LARGEST: u64 = u64::MAX - 1;
 
-/// A timeout in milliseconds so long that reaching it means the test has failed; it ends the wait so
-/// that a failure is an assertion and not a hang.
+/// A timeout in milliseconds so long that reaching it means the test has failed; it ends the wait
+/// so that a failure is an assertion and not a hang.
 pub const LONG: c_int = 30_000;
 
-/// Reported: the watch's data, and the bits.
+/// A reported event: the watch's data, and the bits.
 pub type Report = (u64, u32);
 
-/// What can be put into a set of world `B`; its parameter lets the compiler infer the world.
+/// A descriptor that a set of world `B` can watch. The parameter lets the compiler infer the world.
 pub trait Descriptor<B> {
     fn number(&self) -> RawFd;
 }
@@ -132,15 +132,31 @@ impl<B: Backend> Set<B> {
         Self(self.0.dup())
     }
 
-    pub fn ctl(&self, op: c_int, target: &impl Descriptor<B>, events: u32, data: u64) -> Result<(), Errno> {
+    pub fn ctl(
+        &self,
+        op: c_int,
+        target: &impl Descriptor<B>,
+        events: u32,
+        data: u64,
+    ) -> Result<(), Errno> {
         ctl::<B>(self.as_raw_fd(), op, target.number(), events, data)
     }
 
-    pub fn try_add(&self, target: &impl Descriptor<B>, events: u32, data: u64) -> Result<(), Errno> {
+    pub fn try_add(
+        &self,
+        target: &impl Descriptor<B>,
+        events: u32,
+        data: u64,
+    ) -> Result<(), Errno> {
         self.ctl(libc::EPOLL_CTL_ADD, target, events, data)
     }
 
-    pub fn try_modify(&self, target: &impl Descriptor<B>, events: u32, data: u64) -> Result<(), Errno> {
+    pub fn try_modify(
+        &self,
+        target: &impl Descriptor<B>,
+        events: u32,
+        data: u64,
+    ) -> Result<(), Errno> {
         self.ctl(libc::EPOLL_CTL_MOD, target, events, data)
     }
 
@@ -163,19 +179,26 @@ impl<B: Backend> Set<B> {
         self.try_remove(target).expect("EPOLL_CTL_DEL");
     }
 
-    /// epoll_wait with room for `max`.
+    /// epoll_wait(2) with a `maxevents` of `max`.
     pub fn wait(&self, max: usize, timeout: c_int) -> Result<Vec<Report>, Errno> {
         let mut events = vec![epoll_event { events: 0, u64: 0 }; max];
         // SAFETY: room for `max` events.
-        let n = unsafe { B::epoll_wait(self.as_raw_fd(), events.as_mut_ptr(), max as c_int, timeout) }?;
+        let n =
+            unsafe { B::epoll_wait(self.as_raw_fd(), events.as_mut_ptr(), max as c_int, timeout) }?;
         Ok(reports(&events[..n as usize]))
     }
 
-    /// epoll_pwait2 with room for 16; no timeout is for ever.
-    pub fn wait_masked(&self, timeout: Option<Duration>, mask: Option<u64>) -> Result<Vec<Report>, Errno> {
+    /// epoll_pwait2(2) with a `maxevents` of 16. `None` is no limit.
+    pub fn wait_masked(
+        &self,
+        timeout: Option<Duration>,
+        mask: Option<u64>,
+    ) -> Result<Vec<Report>, Errno> {
         let mut events = [epoll_event { events: 0, u64: 0 }; 16];
-        let timeout = timeout
-            .map(|limit| timespec { tv_sec: limit.as_secs() as libc::time_t, tv_nsec: limit.subsec_nanos().into() });
+        let timeout = timeout.map(|limit| timespec {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_nsec: limit.subsec_nanos().into(),
+        });
         // SAFETY: room for 16 events; the timeout and the mask outlive the call, or are null.
         let n = unsafe {
             B::epoll_pwait2(
@@ -195,7 +218,7 @@ impl<B: Backend> Set<B> {
         self.wait(64, 0).expect("epoll_wait")
     }
 
-    /// Waits for one event; it is an error if none comes.
+    /// Waits for one event, and fails if none comes.
     #[track_caller]
     pub fn next(&self) -> Report {
         let got = self.wait(1, LONG).expect("epoll_wait");
@@ -208,7 +231,13 @@ fn reports(events: &[epoll_event]) -> Vec<Report> {
 }
 
 /// epoll_ctl by numbers.
-pub fn ctl<B: Backend>(set: RawFd, op: c_int, fd: RawFd, events: u32, data: u64) -> Result<(), Errno> {
+pub fn ctl<B: Backend>(
+    set: RawFd,
+    op: c_int,
+    fd: RawFd,
+    events: u32,
+    data: u64,
+) -> Result<(), Errno> {
     let mut event = epoll_event { events, u64: data };
     // SAFETY: a valid event.
     unsafe { B::epoll_ctl(set, op, fd, &raw mut event) }
@@ -230,12 +259,12 @@ impl<B: Backend> AsRawFd for Counter<B> {
 }
 
 impl<B: Backend> Counter<B> {
-    /// A non-blocking one.
+    /// A non-blocking counter.
     pub fn new(initial: c_uint) -> Self {
         Self::with_flags(initial, libc::EFD_NONBLOCK)
     }
 
-    /// One whose reads and writes block.
+    /// A counter whose reads and writes block.
     pub fn blocking(initial: c_uint) -> Self {
         Self::with_flags(initial, 0)
     }
@@ -277,7 +306,7 @@ impl<B: Backend> Counter<B> {
         self.try_read().expect("read")
     }
 
-    /// Empties it, whatever is in it.
+    /// Empties the counter, whatever is in it.
     #[track_caller]
     pub fn drain(&self) {
         while self.try_read().is_ok() {}
@@ -321,7 +350,7 @@ fn descriptor_limit() -> libc::rlimit {
     }
 }
 
-/// For tests that need hundreds of descriptors, beside others that do too.
+/// Raises the limit for tests that need hundreds of descriptors at the same time.
 pub fn raise_descriptor_limit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -332,7 +361,7 @@ pub fn raise_descriptor_limit() {
     });
 }
 
-/// A number so high that no descriptor gets it unasked, and that no other test asks for.
+/// A number so high that no descriptor gets it by chance, and that no other test asks for.
 pub fn far_number() -> RawFd {
     static TAKEN: AtomicI32 = AtomicI32::new(0);
     raise_descriptor_limit();

@@ -119,7 +119,7 @@ fn two_sets_have_a_shot_each<B: Backend>() {
     }
 }
 
-/// Only a report disarms: an event that is gone before anybody looks is not one.
+/// Only a report disarms: an event that is gone before a wait polls it is not reported.
 fn a_shot_that_no_longer_holds_is_kept<B: Backend>() {
     for flags in [0, ET] {
         let (set, counter) = (Set::<B>::new(), Counter::new(0));

@@ -1,5 +1,6 @@
-//! Programs that random testing found to differ, as `wakeset-differ` prints them: by descriptor number, so that they can use closed
-//! ones and ones that stand for something else by now.
+//! Programs on which random testing found a difference, as `wakeset-differ` prints them. They are
+//! written with descriptor numbers, so that they can use numbers that are closed or that stand for
+//! another object by now.
 
 use crate::backend::{Backend, Errno};
 use crate::objects::{ET, IN, OUT, Report, ctl};
@@ -29,7 +30,7 @@ fn wait<B: Backend>(set: RawFd, room: c_int) -> Vec<Report> {
     events[..n as usize].iter().map(|event| (event.u64, event.events)).collect()
 }
 
-/// Where the order is not defined.
+/// Sorts events whose order is not defined.
 fn sorted(mut reports: Vec<Report>) -> Vec<Report> {
     reports.sort_unstable();
     reports
@@ -84,7 +85,7 @@ fn a_set_that_moved_keeps_its_edge<B: Backend>() {
     let fd4 = B::dup(fd1).unwrap();
     assert_eq!(write::<B>(fd2, 1), Ok(8));
     let fd5 = B::dup(fd3).unwrap();
-    // The counter's edge may come a second time.
+    // The counter's edge may be reported a second time.
     assert!(wait::<B>(fd0, 64).contains(&(0x1, IN)));
     close_all::<B>(&[fd0, fd1, fd2, fd3, fd4, fd5]);
 }
@@ -102,7 +103,7 @@ fn halves_with_a_closed_end<B: Backend>() {
     let hang_up = libc::EPOLLHUP as u32;
     assert_eq!(sorted(wait::<B>(fd0, 64)), [(0x1, hang_up), (0x3, OUT), (0x5, IN)]);
     assert_eq!(read::<B>(fd5), Ok(7));
-    // EBADF, unless another test has the number by now.
+    // The error is EBADF, unless another test has the number by now.
     let closed = ctl::<B>(fd0, EPOLL_CTL_MOD, fd2, IN, 0x1);
     assert!(matches!(closed, Err(libc::EBADF | libc::ENOENT | libc::EPERM)), "{closed:?}");
     assert_eq!(sorted(wait::<B>(fd0, 64)), [(0x1, hang_up)]);

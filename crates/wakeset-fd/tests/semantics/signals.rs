@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::sync::Once;
 
-/// Its handler is installed without SA_RESTART.
+/// A signal whose handler is installed without SA_RESTART.
 pub const PLAIN: libc::c_int = libc::SIGUSR1;
-/// Its handler is installed with SA_RESTART.
+/// A signal whose handler is installed with SA_RESTART.
 pub const RESTARTING: libc::c_int = libc::SIGUSR2;
-/// Nobody handles it, and by default it is ignored.
+/// A signal without a handler, which is ignored by default.
 pub const IGNORED: libc::c_int = libc::SIGURG;
 
 thread_local! {
@@ -23,7 +23,8 @@ pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for (signal, flags) in [(PLAIN, 0), (RESTARTING, libc::SA_RESTART)] {
-            // SAFETY: zeroes are a valid sigaction; the handler only touches a constant-initialised thread-local.
+            // SAFETY: zeroes are a valid sigaction; the handler only touches a constant-initialised
+            // thread-local.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = count as extern "C" fn(libc::c_int) as usize;

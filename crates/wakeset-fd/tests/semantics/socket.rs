@@ -1,11 +1,13 @@
 //! Pairs of stream sockets: socketpair(2), unix(7), send(2), recv(2).
 
 use crate::backend::{Errno, Kernel, Streams, Wakeset};
-use crate::objects::{ET, Fd, HUP, IN, ONESHOT, OUT, Pipe, RDHUP, RDNORM, Set, WRBAND, WRNORM, own_pair};
+use crate::objects::{
+    ET, Fd, HUP, IN, ONESHOT, OUT, Pipe, RDHUP, RDNORM, Set, WRBAND, WRNORM, own_pair,
+};
 use crate::task::{Task, ended};
 use libc::{
-    EAGAIN, ECONNRESET, EPIPE, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, SHUT_RD, SHUT_RDWR, SHUT_WR,
-    SOCK_NONBLOCK, c_int,
+    EAGAIN, ECONNRESET, EPIPE, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, SHUT_RD,
+    SHUT_RDWR, SHUT_WR, SOCK_NONBLOCK, c_int,
 };
 use std::os::fd::AsRawFd;
 
@@ -58,7 +60,7 @@ fn recv<B: Streams>(fd: &Fd<B>, most: usize, flags: c_int) -> Result<Vec<u8>, Er
     Ok(bytes)
 }
 
-/// Messages of `len` bytes until one would block; how many.
+/// Sends messages of `len` bytes until one would block; returns the number of messages.
 fn fill<B: Streams>(fd: &Fd<B>, len: usize) -> usize {
     let bytes = vec![7; len];
     (0..).find(|_| send(fd, &bytes, MSG_DONTWAIT) != Ok(len)).unwrap()
@@ -113,11 +115,15 @@ fn writable_means_at_most_a_quarter<B: Streams>() {
     for len in [1, 30] {
         let (set, (one, other)) = (Set::<B>::new(), nonblocking::<B>());
         set.add(&one, OUT, 1);
-        let most = (0..).find(|_| set.ready().is_empty() || send(&one, &vec![1; len], 0) != Ok(len)).unwrap();
+        let most = (0..)
+            .find(|_| set.ready().is_empty() || send(&one, &vec![1; len], 0) != Ok(len))
+            .unwrap();
         let expected = {
             let (set, (one, _other)) = (Set::<Kernel>::new(), nonblocking::<Kernel>());
             set.add(&one, OUT, 1);
-            (0..).find(|_| set.ready().is_empty() || send(&one, &vec![1; len], 0) != Ok(len)).unwrap()
+            (0..)
+                .find(|_| set.ready().is_empty() || send(&one, &vec![1; len], 0) != Ok(len))
+                .unwrap()
         };
         assert_eq!(most, expected);
         // One byte less of the first message is not one message less.
@@ -152,7 +158,7 @@ fn each_message_read_is_an_edge_to_the_writer<B: Streams>() {
     assert_eq!(set.ready(), []);
     assert_eq!(recv(&other, 1, 0), Ok(b"y".to_vec()));
     assert_eq!(set.ready(), [(1, OUT)]);
-    // Above a quarter nobody is told.
+    // Above a quarter no watch is told.
     let most = fill(&one, 1);
     assert_eq!(set.ready(), []);
     let read = (0..most).find(|_| {
@@ -178,7 +184,7 @@ fn a_wait_reports_both_directions<B: Streams>() {
     assert_eq!(set.ready(), [(1, OUT | WRNORM | WRBAND)]);
     assert_eq!(send(&other, b"x", 0), Ok(1));
     assert_eq!(set.ready(), [(1, IN | OUT | RDNORM | WRNORM | WRBAND)]);
-    // A message tells those who asked for urgent data too; there is none.
+    // A message also tells watches that ask for urgent data; there is none.
     set.modify(&one, libc::EPOLLPRI as u32 | ET, 1);
     assert_eq!(send(&other, b"x", 0), Ok(1));
     assert_eq!(set.ready(), []);
@@ -361,7 +367,8 @@ fn a_oneshot_watch_reports_once<B: Streams>() {
     assert_eq!(set.ready(), [(2, IN | OUT)]);
 }
 
-/// A loop that is woken as asyncio's is: a byte for each thing to do, which may be dropped when there is no room for it.
+/// A loop that is woken as asyncio's loop is: by a byte for each thing to do, which may be dropped
+/// when there is no room for it.
 fn threads_wake_a_loop<B: Streams>() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -389,14 +396,11 @@ fn threads_wake_a_loop<B: Streams>() {
     tasks.into_iter().for_each(Task::join);
 }
 
-/// A random walk on both worlds at once: whatever one says, the other says as well.
+/// A random walk on both worlds at once, which have to give the same results.
 #[test]
 fn both_worlds_agree() {
-    let mut seed = 0xda3e_39cb_94b9_5bdb_u64;
-    let mut random = move |n: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % n
-    };
+    let mut generator = fastrand::Rng::with_seed(1);
+    let mut random = move |n: usize| generator.usize(..n);
     struct World<B: Streams> {
         set: Set<B>,
         ends: [Fd<B>; 2],
@@ -433,18 +437,22 @@ fn both_worlds_agree() {
         }
     }
     for round in 0..300 {
-        // An edge that moves may be told of twice: then the round is over.
+        // An edge may be reported twice when it migrates; then the round is over.
         let (events, moves) = if round % 2 == 0 { (ET, 0) } else { (0, round % 4 / 2) };
-        let (mut kernel, mut wakeset) = (World::<Kernel>::new(events), World::<Wakeset>::new(events));
-        let sizes: &[usize] = [&[1, 1, 1, 1, 2, 7][..], &[1, 8, 56], &[1, 8, 57, 300, 4096]][random(3)];
+        let (mut kernel, mut wakeset) =
+            (World::<Kernel>::new(events), World::<Wakeset>::new(events));
+        let sizes: &[usize] =
+            [&[1, 1, 1, 1, 2, 7][..], &[1, 8, 56], &[1, 8, 57, 300, 4096]][random(3)];
         let mut told = Vec::new();
         for _ in 0..random(900) {
-            let (end, len, byte) = (usize::from(random(5) == 0), sizes[random(sizes.len())], random(2) as u8);
+            let (end, len, byte) =
+                (usize::from(random(5) == 0), sizes[random(sizes.len())], random(2) as u8);
             let what = match random(26) {
                 19 if moves == 0 || random(20) != 0 => 21,
                 what => what,
             };
-            let [one, other] = [kernel.step(what, end, len, byte), wakeset.step(what, end, len, byte)];
+            let [one, other] =
+                [kernel.step(what, end, len, byte), wakeset.step(what, end, len, byte)];
             told.push((what, end, len, byte));
             assert_eq!(one, other, "round {round}: {told:?}");
             if events == ET && !wakeset_fd::descriptor::is_in_process(wakeset.ends[0].as_raw_fd()) {

@@ -7,10 +7,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long a task may take before the test gives it up for lost.
+/// How long a task may take before the test fails.
 const LOST: Duration = Duration::from_secs(40);
 
-/// A running call. One that is never joined and never ends is left behind when the test process exits.
+/// A running call. A task that is never joined and never ends goes away when the test process
+/// exits.
 pub struct Task<T> {
     tid: libc::pid_t,
     thread: JoinHandle<()>,
@@ -29,15 +30,15 @@ impl<T: Send + 'static> Task<T> {
         Self { tid: tid.recv().unwrap(), thread, result }
     }
 
-    /// Starts it, and returns once it sleeps.
+    /// Starts a call, and returns once it sleeps.
     pub fn asleep(call: impl FnOnce() -> T + Send + 'static) -> Self {
         let task = Self::start(call);
         task.until_asleep();
         task
     }
 
-    /// Returns once the call sleeps (or has ended). Only a means to make the interesting case likely:
-    /// no test may rely on it, since a thread can sleep for other reasons too.
+    /// Returns once the call sleeps (or has ended). Only a means to make the interesting case
+    /// likely: no test may rely on it, since a thread can sleep for other reasons too.
     pub fn until_asleep(&self) {
         let give_up = Instant::now() + Duration::from_secs(2);
         let mut seen = 0;
@@ -51,13 +52,13 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    /// The scheduler's letter for it; none once it has ended.
+    /// The scheduler's letter for the thread; `None` once it has ended.
     fn state(&self) -> Option<char> {
         let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", self.tid)).ok()?;
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// Sends it a signal.
+    /// Sends the thread a signal.
     pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: the thread has not been joined or detached, so its handle is valid.
         unsafe { libc::pthread_kill(self.thread.as_pthread_t(), signal) };
@@ -67,7 +68,7 @@ impl<T: Send + 'static> Task<T> {
         self.thread.is_finished()
     }
 
-    /// What the call returned; its panic goes on here.
+    /// What the call returned. If the call panicked, the panic goes on here.
     #[track_caller]
     pub fn join(self) -> T {
         match self.result.recv_timeout(LOST) {
@@ -79,8 +80,8 @@ impl<T: Send + 'static> Task<T> {
     }
 }
 
-/// How many of `tasks` have ended, once at least `wanted` have and the others have had time to follow
-/// them if they were going to.
+/// How many of `tasks` have ended, counted when at least `wanted` have ended and the other tasks
+/// have had time to follow.
 #[track_caller]
 pub fn ended<T: Send + 'static>(tasks: &[Task<T>], wanted: usize) -> usize {
     let count = || tasks.iter().filter(|task| task.has_ended()).count();

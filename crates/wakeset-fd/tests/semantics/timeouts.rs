@@ -42,7 +42,7 @@ fn no_time_at_all<B: Backend>() {
     assert_eq!(set.wait_masked(Some(Duration::ZERO), None), Ok(vec![]));
 }
 
-/// Empty, with a counter in it, with a pipe in it, and with both.
+/// Four sets: an empty one, one with a counter, one with a pipe, and one with both.
 fn four_kinds<B: Backend>() -> ([Set<B>; 4], Counter<B>, Pipe<B>) {
     let (counter, pipe) = (Counter::new(0), pipe::<B>());
     let sets = std::array::from_fn(|kind| {
@@ -81,7 +81,7 @@ fn nanoseconds_are_never_short<B: Backend>() {
     }
 }
 
-/// A wait on another thread that has begun to sleep.
+/// A wait on another thread, which has begun to sleep.
 fn waiting<B: Backend>(set: &Set<B>, limit: i32) -> Task<Result<Vec<Report>, Errno>> {
     let set = set.clone();
     Task::asleep(move || set.wait(4, limit))
@@ -151,16 +151,24 @@ fn a_limit_in_the_far_future_is_a_limit<B: Backend>() {
     assert_eq!(task.join(), Ok(vec![(1, IN)]));
 }
 
-fn pwait2<B: Backend>(set: i32, max: i32, timeout: *const timespec, mask: *const KernelSigset) -> Result<i32, Errno> {
+fn pwait2<B: Backend>(
+    set: i32,
+    max: i32,
+    timeout: *const timespec,
+    mask: *const KernelSigset,
+) -> Result<i32, Errno> {
     let mut event = epoll_event { events: 0, u64: 0 };
-    // SAFETY: room for the one event a set of one watch can report; timeouts and masks are valid or cannot be reached.
+    // SAFETY: room for the one event a set of one watch can report; timeouts and masks are valid or
+    // cannot be reached.
     unsafe { B::epoll_pwait2(set, &mut event, max, timeout, mask) }
 }
 
 fn limits_that_are_no_times<B: Backend>() {
     let (set, counter) = (Set::<B>::new(), Counter::new(1));
     set.add(&counter, IN, 1);
-    for (tv_sec, tv_nsec) in [(0, 1_000_000_000), (0, -1), (-1, 0), (i64::MIN, 0), (1, i64::MAX), (-1, 999_999_999)] {
+    for (tv_sec, tv_nsec) in
+        [(0, 1_000_000_000), (0, -1), (-1, 0), (i64::MIN, 0), (1, i64::MAX), (-1, 999_999_999)]
+    {
         let limit = timespec { tv_sec, tv_nsec };
         // Even though something is ready.
         let waited = pwait2::<B>(set.as_raw_fd(), 1, &limit, ptr::null());
@@ -190,7 +198,7 @@ fn pwait2_checks_its_arguments<B: Backend>() {
     assert_eq!(pwait2::<B>(-1, 1, &none, ptr::null()), Err(EBADF));
 }
 
-/// Signals until the wait gives in: the first may come before it sleeps.
+/// Sends signals until the wait ends: the first may come before the wait sleeps.
 fn interrupt<T: Send + 'static>(task: Task<T>, signal: libc::c_int) -> T {
     while !task.has_ended() {
         task.signal(signal);
@@ -248,7 +256,8 @@ fn a_blocked_signal_does_not<B: Backend>() {
         (waited, before, signals::handled())
     });
     task.until_asleep();
-    // One that came before it blocked the signal has been handled; the last one surely comes after.
+    // A signal that came before the wait blocked it has been handled; the last one certainly comes
+    // after that.
     for _ in 0..3 {
         task.signal(PLAIN);
         task.until_asleep();
@@ -288,7 +297,7 @@ fn the_mask_holds_during_the_wait_only<B: Backend>() {
         task.until_asleep();
         assert!(!task.has_ended(), "the mask keeps the handler out");
         counter.write(1);
-        // The handler has run by the time the call is back, and the report is none the worse for it.
+        // The handler has run when the call returns, and the report is complete all the same.
         let (waited, before, after) = task.join();
         assert_eq!(waited, Ok(vec![(1, IN)]));
         assert_eq!(after, before + 1);

@@ -1,4 +1,4 @@
-//! Several threads in one set: who is woken, and what each of them gets.
+//! Several threads that wait on one set: which of them is woken, and what each of them gets.
 
 use crate::backend::Backend;
 use crate::objects::{Counter, ET, IN, LONG, ONESHOT, OUT, Report, Set};
@@ -173,7 +173,8 @@ fn a_level_that_stays_wakes_every_waiter_in_turn<B: Backend>() {
     }
 }
 
-/// One wake for two events: a source with two watches in the set, of which the first waiter takes one.
+/// One wake for two events: a source with two watches in the set, of which the first waiter takes
+/// one.
 fn leftovers_wake_the_next_waiter<B: Backend>() {
     for _ in 0..20 {
         let (outer, inner, counter) = (Set::<B>::new(), Set::<B>::new(), Counter::<B>::new(0));
@@ -188,9 +189,11 @@ fn leftovers_wake_the_next_waiter<B: Backend>() {
     }
 }
 
-/// Runs `looks` waits of no time on each of two threads; how many found nothing.
+/// Makes `looks` waits with a limit of 0 on each of two threads; returns how many found nothing.
 fn empty_looks<B: Backend>(set: &Set<B>, max: usize, looks: u32) -> u32 {
-    let look = |set: Set<B>| move || (0..looks).filter(|_| set.wait(max, 0).unwrap().is_empty()).count() as u32;
+    let look = |set: Set<B>| {
+        move || (0..looks).filter(|_| set.wait(max, 0).unwrap().is_empty()).count() as u32
+    };
     let other = Task::start(look(set.clone()));
     look(set.clone())() + other.join()
 }
@@ -209,7 +212,8 @@ fn a_wait_of_no_time_never_misses_one_of_two<B: Backend>() {
     assert_eq!(empty_looks(&set, 4, 50_000), 0);
 }
 
-/// `threads` of them, each taking one report after another until told to stop; `take` decides what to do with one.
+/// Starts `threads` threads, each of which takes one report after another until it is told to stop.
+/// `take` handles a report.
 fn takers<B: Backend>(
     set: &Set<B>,
     threads: usize,
@@ -353,7 +357,7 @@ fn no_waiter_sleeps_through_a_modify<B: Backend>() {
     });
     for turn in 1..=TURNS {
         set.modify(&counter, IN | ONESHOT, turn);
-        // A one-shot watch that reports has been taken; a wrong data would be an old report.
+        // A oneshot watch that reports has been taken; other data would be an old report.
         let mut looks = 0u32;
         while !task.has_ended() && set_is_armed(&set, &counter, &mut looks) {}
     }
@@ -404,7 +408,8 @@ fn writers_and_changers_do_not_disturb_each_other<B: Backend>() {
 }
 
 fn a_set_that_becomes_empty_goes_on_waiting<B: Backend>() {
-    let (set, removed, closed, later) = (Set::<B>::new(), Counter::new(0), Counter::new(0), Counter::new(0));
+    let (set, removed, closed, later) =
+        (Set::<B>::new(), Counter::new(0), Counter::new(0), Counter::new(0));
     set.add(&removed, IN, 1);
     set.add(&closed, IN, 2);
     let task = waiter(&set, 4);

@@ -1,9 +1,10 @@
-//! A look at a set, which waits for nothing, beside a move of what the set watches, directly or through other sets: what was written
-//! before the look began is found. Each of the mover, the writer and the looker is stopped at every step it comes to.
+//! A look at a set, which waits for nothing, beside a move of what the set watches, directly or
+//! through other sets: what was written before the look began is found. Each of the mover, the
+//! writer and the looker is stopped at every step it comes to.
 
+use crate::descriptors::{dup, own_pipe};
 use crate::trap::{Beside, Place, Progress, Thread};
 use crate::world::{ET, IN, add, epoll, eventfd, wait, write};
-use crate::{dup, own_pipe};
 use libc::c_int;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +26,8 @@ struct Shape {
     outer_kind: u32,
 }
 
-/// How long a thread may take to come to its place or end. One that takes longer is not held to anything.
+/// How long a thread may take to come to its place or end. One that takes longer is not held to
+/// anything.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,9 @@ impl Of {
         match self {
             Self::Eventfd => [eventfd(); 2],
             Self::Pipe => own_pipe(),
-            Self::Timer => [fd::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK).unwrap(); 2],
+            Self::Timer => {
+                [fd::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK).unwrap(); 2]
+            }
         }
     }
 
@@ -53,7 +57,8 @@ impl Of {
         let long_ago = libc::itimerspec { it_interval: time(0), it_value: time(1) };
         let flags = libc::TFD_TIMER_ABSTIME;
         // SAFETY: a valid time; nobody asks for the old one.
-        unsafe { fd::timerfd_settime(writer, flags, &raw const long_ago, std::ptr::null_mut()) }.unwrap();
+        unsafe { fd::timerfd_settime(writer, flags, &raw const long_ago, std::ptr::null_mut()) }
+            .unwrap();
     }
 }
 
@@ -72,7 +77,10 @@ enum Way {
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { of, depth, way, kind, outer_kind } = self;
-        write!(f, "{of:?}, {way:?}, {depth} sets, the first for {kind:#x}, the others for {outer_kind:#x}")
+        write!(
+            f,
+            "{of:?}, {way:?}, {depth} sets, the first for {kind:#x}, the others for {outer_kind:#x}"
+        )
     }
 }
 
@@ -188,7 +196,8 @@ fn look(nest: &Nest) {
     drop(wait(nest.top, 0));
 }
 
-/// One look must find something, or as many as are sure to if nothing is taken; and none the same watch twice.
+/// One look must find something, or as many as are sure to if nothing is taken; and none the same
+/// watch twice.
 fn looks(shape: Shape, top: c_int) -> Result<(), String> {
     let sure = if (shape.kind | shape.outer_kind) & ET == 0 { 2 } else { 1 };
     (1..=sure).try_for_each(|n| match wait(top, 0)[..] {
@@ -253,7 +262,8 @@ fn beside_a_mover(shape: Shape, before: bool, place: Place) -> Result<(), String
     looked
 }
 
-/// The writer stops, the mover too, the writer goes on: what it has written when it is through is found.
+/// The writer stops, the mover too, the writer goes on: what it has written when it is through is
+/// found.
 fn behind_a_writer(shape: Shape, place: Place, place_of_mover: Place) -> Result<(), String> {
     let nest = Nest::new(shape);
     let (source, writer) = (nest.source, nest.writer);
@@ -289,7 +299,8 @@ fn a_pump(place: Option<Place>) -> Result<Vec<&'static str>, String> {
     add(set, counter, IN, 1);
     let mut writer = fd::shared_ring::Writer::new(set, 8).unwrap();
     assert!(write(counter, 1));
-    let pump = Thread::start(place, move || assert_eq!(writer.pump(), Ok(1), "the pump finds nothing"));
+    let pump =
+        Thread::start(place, move || assert_eq!(writer.pump(), Ok(1), "the pump finds nothing"));
     if pump.until_stopped() == Progress::Stopped {
         let moved = pump.beside(move || dup(counter).unwrap());
         pump.release();
@@ -317,7 +328,11 @@ pub fn a_look_beside_a_move_finds_what_was_written() {
             if let Err(error) = result {
                 failures.push(format!("{shape}: {what} stopped at {at}: {error}"));
                 println!("{}", failures.last().unwrap());
-                assert!(failures.len() < 20, "{courses} courses, too many failures:\n{}", failures.join("\n"));
+                assert!(
+                    failures.len() < 20,
+                    "{courses} courses, too many failures:\n{}",
+                    failures.join("\n")
+                );
             }
         };
         let moves = places(shape, write_it, move_it);
@@ -338,5 +353,10 @@ pub fn a_look_beside_a_move_finds_what_was_written() {
         }
     }
     println!("a look beside a move: {courses} courses, {:.1?}", began.elapsed());
-    assert!(failures.is_empty(), "of {courses} courses, {}:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "of {courses} courses, {}:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }

@@ -1,7 +1,10 @@
-//! What a stalled thread stands in: a set with two eventfds, by number, and an account of what was written, read and reported.
+//! What a stalled thread stands in: a set with two eventfds, by number, and an account of what was
+//! written, read and reported.
 
 use crate::trap::{LIMIT, Progress, Thread};
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLONESHOT, c_int, epoll_event};
+use libc::{
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLONESHOT, c_int, epoll_event,
+};
 use std::collections::HashMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
@@ -36,7 +39,8 @@ pub struct World {
     data: AtomicU64,
     next_data: AtomicU64,
     written: AtomicU64,
-    /// Writes under way: one that goes on after a close goes to whatever its number stands for by then.
+    /// Writes under way: one that goes on after a close goes to whatever its number stands for by
+    /// then.
     writing: AtomicU64,
     may_be_late: AtomicBool,
     read: AtomicU64,
@@ -212,7 +216,12 @@ impl World {
     }
 
     /// The same, unless there is no need.
-    pub fn hear_unless(&self, data: u64, before: u64, needless: impl Fn() -> bool) -> Result<(), String> {
+    pub fn hear_unless(
+        &self,
+        data: u64,
+        before: u64,
+        needless: impl Fn() -> bool,
+    ) -> Result<(), String> {
         let end = Instant::now() + LIMIT;
         while self.of(data) <= before && !needless() {
             if Instant::now() > end {
@@ -249,7 +258,8 @@ impl World {
         self.armed_with(data);
     }
 
-    /// Closes `a`. The number is given away at once, so that a late thread meets another object under it.
+    /// Closes `a`. The number is given away at once, so that a late thread meets another object
+    /// under it.
     pub fn close_a(&self) {
         self.armed_with(0);
         self.may_be_late.store(self.writing.load(SeqCst) > 0, SeqCst);
@@ -276,9 +286,17 @@ impl World {
         self.hear(B, before).map_err(|error| format!("afterwards: {error}"))?;
         let _ = read(self.b);
         if self.a() < 0 {
-            // Whoever still works on what was closed must not take the number's next object for it: nothing watches that.
-            let heard =
-                || self.reports.lock().unwrap().iter().filter(|(data, _)| **data < B).map(|(_, n)| n).sum::<u64>();
+            // Whoever still works on what was closed must not take the number's next object for it:
+            // nothing watches that.
+            let heard = || {
+                self.reports
+                    .lock()
+                    .unwrap()
+                    .iter()
+                    .filter(|(data, _)| **data < B)
+                    .map(|(_, n)| n)
+                    .sum::<u64>()
+            };
             let before = heard();
             if read(self.successor.load(SeqCst)).is_some() && !self.may_be_late.load(SeqCst) {
                 return Err("the next object of a closed number was written to".into());

@@ -1,4 +1,4 @@
-//! A heap in memory from mmap(2), behind a lock that keeps signal handlers out.
+//! A heap in memory from mmap(2), with a lock that keeps signal handlers out.
 
 use core::cell::UnsafeCell;
 use syscalls::{Sysno, syscall};
@@ -6,9 +6,9 @@ use talc::base::Talc;
 use talc::base::binning::Binning;
 use talc::source::Source;
 use talc::sync::TalcLock;
-use wakeset_fd::section;
+use wakeset_fd::signal_guard;
 
-/// How much is mapped at a time, at least. Pages are touched only when used.
+/// How many bytes are mapped at a time, at least. A page is not touched before it is used.
 const CHUNK: usize = 256 << 10;
 
 #[cfg_attr(not(debug_assertions), global_allocator)]
@@ -20,23 +20,29 @@ pub(super) struct Mapped;
 
 // SAFETY: `acquire` touches the heap it is given and nothing else.
 unsafe impl Source for Mapped {
-    fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: core::alloc::Layout) -> Result<(), ()> {
-        let size = (layout.size() + layout.align()).saturating_mul(2).max(CHUNK).next_multiple_of(4096);
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    fn acquire<B: Binning>(
+        talc: &mut Talc<Self, B>,
+        layout: core::alloc::Layout,
+    ) -> Result<(), ()> {
+        let size =
+            (layout.size() + layout.align()).saturating_mul(2).max(CHUNK).next_multiple_of(4096);
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a fresh private mapping at an address of the kernel's choice.
-        let base = unsafe { syscall!(Sysno::mmap, 0, size, protection, flags, -1_isize, 0) }.map_err(drop)?;
-        // SAFETY: nobody else knows this memory.
+        let base = unsafe { syscall!(Sysno::mmap, 0, size, protection, flags, -1_isize, 0) }
+            .map_err(drop)?;
+        // SAFETY: no other thread knows this memory.
         unsafe { talc.claim(base as *mut u8, size) }.map(drop).ok_or(())
     }
 }
 
-/// [`section::SectionLock`] as the allocator wants it.
-pub(super) struct HeapLock(section::SectionLock);
+/// [`signal_guard::SignalSafeLock`] with the interface that the allocator asks for.
+pub(super) struct HeapLock(signal_guard::SignalSafeLock);
 
 // SAFETY: a lock that one thread holds at a time.
 unsafe impl lock_api::RawMutex for HeapLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "what the trait asks for")]
-    const INIT: Self = Self(section::SectionLock::new());
+    const INIT: Self = Self(signal_guard::SignalSafeLock::new());
     type GuardMarker = lock_api::GuardNoSend;
 
     fn lock(&self) {
@@ -60,14 +66,14 @@ struct Held(UnsafeCell<Option<Guard>>);
 unsafe impl Sync for Held {}
 static HELD: Held = Held(UnsafeCell::new(None));
 
-/// Locks the heap across a fork.
+/// Before a fork: locks the heap, so that no thread is in the middle of a change.
 pub(crate) fn hold() {
     let guard = HEAP.lock();
     // SAFETY: see `Held`.
     unsafe { *HELD.0.get() = Some(guard) };
 }
 
-/// Unlocks it, in the parent and in the child.
+/// After a fork, in the parent and in the child: unlocks the heap.
 ///
 /// # Safety
 /// This thread, or the one it was forked from, has called [`hold`].

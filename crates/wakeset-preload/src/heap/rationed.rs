@@ -1,4 +1,5 @@
-//! A heap that can be told to refuse, in debug builds only: for tests of what happens where there is no memory of ours.
+//! A heap that can be told to refuse, in debug builds only: for tests of what happens when the
+//! library's memory has run out.
 //!
 //! | `WAKESET_ALLOCATIONS` | what is refused |
 //! |---|---|
@@ -20,11 +21,11 @@ static RATIONED: Rationed = Rationed;
 
 /// Allocations that will still be granted.
 static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
-/// One is refused, and then there is memory again.
+/// Whether only one allocation is refused, and there is memory again afterwards.
 static ONE_REFUSAL: AtomicBool = AtomicBool::new(false);
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// Asks the environment.
+/// Before main: reads `WAKESET_ALLOCATIONS`.
 pub(crate) fn start() {
     // SAFETY: a C string; the environment is only read.
     let value = unsafe { libc::getenv(c"WAKESET_ALLOCATIONS".as_ptr()) };
@@ -52,7 +53,7 @@ fn is_refused() -> bool {
     refused
 }
 
-// SAFETY: hands everything on to the heap, or refuses it.
+// SAFETY: passes every request on to the heap, or refuses it.
 unsafe impl GlobalAlloc for Rationed {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_refused() {

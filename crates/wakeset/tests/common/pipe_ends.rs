@@ -4,22 +4,22 @@ use wakeset::{Events, Pipe, Room, Source, WaitQueue};
 
 pub struct Both {
     pub pipe: Pipe,
-    pub life: u32,
+    pub generation: u32,
     pub queue: WaitQueue,
 }
 
 impl Both {
     pub fn new() -> Self {
         let pipe = Pipe::new();
-        let life = pipe.next_life();
-        pipe.unseal(life, Room::Pages);
-        Self { pipe, life, queue: WaitQueue::new() }
+        let generation = pipe.next_generation();
+        pipe.unseal(generation, Room::Pages);
+        Self { pipe, generation, queue: WaitQueue::new() }
     }
 }
 
 impl Source for Both {
     fn poll(&self) -> Events {
-        match self.pipe.look(self.life) {
+        match self.pipe.look(self.generation) {
             Some(look) if look.len != 0 => Events::IN,
             _ => Events::empty(),
         }

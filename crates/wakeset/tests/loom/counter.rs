@@ -6,12 +6,15 @@ fn shared(initial: u64, flags: CounterFlags) -> Arc<Counter> {
     Arc::new(Counter::new(initial, flags))
 }
 
-/// Catches a read, write or seal that loses or doubles what another adds or takes at the same moment.
+/// Catches a read, write or seal that loses or doubles what another adds or takes at the same
+/// moment.
 #[test]
 fn what_is_written_is_read_or_sealed_once() {
     explore(3, || {
         let counter = shared(1, CounterFlags::NONBLOCK);
-        let writer = run(&counter, |counter| [2, 4].into_iter().filter(|n| counter.write(*n).is_ok()).sum::<u64>());
+        let writer = run(&counter, |counter| {
+            [2, 4].into_iter().filter(|n| counter.write(*n).is_ok()).sum::<u64>()
+        });
         let reader = run(&counter, |counter| counter.read().unwrap_or(0));
         let sealed = counter.seal().unwrap();
         let (written, read) = (writer.join().unwrap(), reader.join().unwrap());

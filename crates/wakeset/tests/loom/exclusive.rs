@@ -28,8 +28,8 @@ fn a_change_goes_on_to_the_set_where_somebody_sleeps() {
     });
 }
 
-/// Catches a wake spent on a watch that is already on its list, or on a waiter that leaves by itself at that moment: with two changes
-/// nobody sleeps who could have had one.
+/// Catches a wake spent on a watch that is already on its list, or on a waiter that leaves by
+/// itself at that moment: with two changes nobody sleeps who could have had one.
 #[test]
 fn two_changes_reach_two_sets() {
     explore(2, || {

@@ -1,22 +1,23 @@
-//! Loom models of the engine: every interleaving of a few threads, within a bound on preemptions, and every value a load
-//! may return under the C++20 memory model.
+//! Loom models of the engine: every interleaving of a few threads, within a bound on preemptions,
+//! and every value a load may return under the C++20 memory model.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p wakeset --test loom`; `README.md` beside this file has the table of models
-//! and mutants. A model whose waiter sleeps for ever ends in loom's "deadlock".
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p wakeset --test loom`; `README.md` beside this
+//! file has the table of models and mutants. A model whose waiter sleeps for ever ends in loom's
+//! "deadlock".
 #![cfg(loom)]
 #![allow(missing_docs)]
 
 use loom::thread;
 use std::sync::Arc;
 use wakeset::{
-    Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError, Source, Timeout,
-    Told, explore,
+    Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError,
+    Removal, Source, Timeout, explore,
 };
 
 mod counter;
-mod escape;
 mod exclusive;
-mod hand;
+mod lease;
+mod migrate;
 mod nesting;
 mod pipe;
 mod ready_lists;
@@ -76,12 +77,13 @@ fn run<T: Send + Sync + 'static, R: 'static>(
     thread::spawn(move || f(&shared))
 }
 
-/// The set, the only one of its engine, works as if nothing had happened: what it holds can be told apart, and memory is used
-/// once at a time and comes back.
+/// The set, the only one of its engine, works as if nothing had happened: what it holds can be told
+/// apart, and memory is used once at a time and comes back.
 fn works_as_new(engine: &Engine, set: &EventPoll) {
     let counters = [open(engine), open(engine), open(engine)];
     for (i, counter) in counters.iter().enumerate() {
-        set.add(10 + i as i32, counter, Event::new(Events::IN | Events::ET, 10 + i as u64)).unwrap();
+        set.add(10 + i as i32, counter, Event::new(Events::IN | Events::ET, 10 + i as u64))
+            .unwrap();
     }
     for counter in &counters {
         counter.write(1).unwrap();

@@ -52,7 +52,8 @@ fn an_outer_edge_is_not_lost_to_an_inner_harvest() {
     });
 }
 
-/// Catches a wake that meets the inner watch queued and does not tell the outer set, whose edge is used up.
+/// Catches a wake that meets the inner watch queued and does not tell the outer set, whose edge is
+/// used up.
 #[test]
 fn each_inner_change_is_an_outer_edge() {
     explore(3, || {

@@ -11,14 +11,14 @@ use pipe_ends::Both;
 
 impl Both {
     fn write(&self, bytes: &[u8]) -> Result<(), Error> {
-        self.pipe.try_write(self.life, bytes)?;
+        self.pipe.try_write(self.generation, bytes)?;
         self.queue.wake_published(Events::IN);
         Ok(())
     }
 
     fn read(&self, most: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
-        self.pipe.try_read(self.life, most, |part| {
+        self.pipe.try_read(self.generation, most, |part| {
             bytes.extend_from_slice(part);
             true
         })?;
@@ -31,7 +31,7 @@ impl Both {
 
     fn seal(&self) -> Vec<u8> {
         let mut left = Vec::new();
-        self.pipe.seal(self.life, |piece| match piece {
+        self.pipe.seal(self.generation, |piece| match piece {
             Piece::Run(byte, n) => left.extend((0..n).map(|_| byte)),
             Piece::Bytes { bytes, .. } => left.extend_from_slice(bytes),
         });
@@ -44,13 +44,15 @@ fn shared() -> Arc<Both> {
     Arc::new(Both::new())
 }
 
-/// Catches a byte lost, doubled or out of order between writes, a read and a seal. One write fits into the word, one does not.
+/// Catches a byte lost, doubled or out of order between writes, a read and a seal. One write fits
+/// into the word, one does not.
 #[test]
 fn what_is_written_is_read_or_sealed_once() {
     explore(3, || {
         let pipe = shared();
         let writer = run(&pipe, |pipe| {
-            let written = [&b"a"[..], b"bc"].into_iter().take_while(|bytes| pipe.write(bytes).is_ok());
+            let written =
+                [&b"a"[..], b"bc"].into_iter().take_while(|bytes| pipe.write(bytes).is_ok());
             written.flatten().copied().collect::<Vec<_>>()
         });
         let reader = run(&pipe, |pipe| pipe.read(2).unwrap_or_default());
@@ -60,13 +62,14 @@ fn what_is_written_is_read_or_sealed_once() {
     });
 }
 
-/// Catches a write in a node that is seen before its bytes, and one of two parts that another comes between: the atomic writes of
-/// `PIPE_BUF`. Here a node has room for 8 bytes.
+/// Catches a write in a node that is seen before its bytes, and one of two parts that another comes
+/// between: the atomic writes of `PIPE_BUF`. Here a node has room for 8 bytes.
 #[test]
 fn writes_come_out_in_one_piece() {
     explore(3, || {
         let pipe = shared();
-        let writers = [b"aaaaaaaaAA", b"bbbbbbbbBB"].map(|bytes| run(&pipe, move |pipe| pipe.write(&bytes[..10])));
+        let writers = [b"aaaaaaaaAA", b"bbbbbbbbBB"]
+            .map(|bytes| run(&pipe, move |pipe| pipe.write(&bytes[..10])));
         let mut read = pipe.read(20).unwrap_or_default();
         let written = writers.map(|writer| writer.join().unwrap());
         // There are three nodes, and each write needs two.
@@ -80,7 +83,8 @@ fn writes_come_out_in_one_piece() {
     });
 }
 
-/// Catches a node that is used again while its bytes are still being read, and bytes that two readers take.
+/// Catches a node that is used again while its bytes are still being read, and bytes that two
+/// readers take.
 #[test]
 fn two_readers_share_what_is_there() {
     explore(2, || {
@@ -134,7 +138,8 @@ fn a_seal_ends_a_blocked_read() {
     });
 }
 
-/// Catches an edge lost between a harvest and a write: a self-pipe's loop reads all there is and waits for the next edge.
+/// Catches an edge lost between a harvest and a write: a self-pipe's loop reads all there is and
+/// waits for the next edge.
 #[test]
 fn an_edge_is_not_lost_to_a_loop_that_drains() {
     explore(2, || {
@@ -187,7 +192,7 @@ impl There {
 
 impl Source for Biased {
     fn poll(&self) -> Events {
-        let Some(look) = self.here.pipe.look(self.here.life) else { return Events::empty() };
+        let Some(look) = self.here.pipe.look(self.here.generation) else { return Events::empty() };
         let len = match look.sealed && self.place.load(SeqCst) == THERE {
             true => self.there.lock().unwrap().bytes.len(),
             false => look.len as usize,
@@ -215,7 +220,7 @@ impl Biased {
         self.place.store(MOVING, SeqCst);
         let bytes = self.here.seal();
         self.there.lock().unwrap().write(&bytes);
-        self.here.queue.hand_over(|_| {
+        self.here.queue.detach_watches(|_| {
             let mut there = self.there.lock().unwrap();
             there.watched = true;
             there.edge |= !there.bytes.is_empty();
@@ -230,7 +235,8 @@ fn what_is_written_is_there_once_moved() {
     explore(3, || {
         let engine = Engine::new();
         let set = EventPoll::new(&engine).unwrap();
-        let biased = Biased { here: Both::new(), place: AtomicU32::new(HERE), there: Mutex::default() };
+        let biased =
+            Biased { here: Both::new(), place: AtomicU32::new(HERE), there: Mutex::default() };
         let biased = Description::new(&engine, biased);
         set.add(1, &biased, Event::new(Events::IN | Events::ET, 1)).unwrap();
         let scene = Arc::new((set, biased));

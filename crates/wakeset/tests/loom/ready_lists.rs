@@ -1,12 +1,12 @@
 //! The ready lists that exist for the benchmark only: they too wake who sleeps, and lose nothing.
 
 use super::*;
-use wakeset::{ReadyList, RwLock, SpinLock};
+use wakeset::ReadyList;
 
-fn a_sleeper_is_woken<R: ReadyList>() {
-    explore(3, || {
+fn a_sleeper_is_woken(list: ReadyList) {
+    explore(3, move || {
         let engine = Engine::new();
-        let set = EventPoll::<R>::with_ready_list(&engine).unwrap();
+        let set = EventPoll::with_ready_list(&engine, list).unwrap();
         let counter = open(&engine);
         set.add(1, &counter, Event::new(Events::IN | Events::ET, 1)).unwrap();
         let producer = run(&Arc::new(counter.clone()), |counter| counter.write(1).unwrap());
@@ -19,11 +19,11 @@ fn a_sleeper_is_woken<R: ReadyList>() {
 /// Catches a spinlock that is not given back, or a push that nobody is told of.
 #[test]
 fn a_sleeper_is_woken_with_the_spinlock() {
-    a_sleeper_is_woken::<SpinLock>();
+    a_sleeper_is_woken(ReadyList::Spinlock);
 }
 
 /// The same for the read-write lock.
 #[test]
 fn a_sleeper_is_woken_with_the_rwlock() {
-    a_sleeper_is_woken::<RwLock>();
+    a_sleeper_is_woken(ReadyList::Rwlock);
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Catches a late wake that marks the next life of the watch's memory, a watch freed twice, and one freed while it is
-/// on the list.
+/// Catches a late wake that marks the next life of the watch's memory, a watch freed twice, and one
+/// freed while it is on the list.
 #[test]
 fn a_late_wake_does_not_reach_the_next_watch() {
     explore(3, || {
@@ -51,8 +51,8 @@ fn nothing_is_reported_after_a_removal() {
     });
 }
 
-/// A world whose counter is not a [`Description`], so that it can be closed while another thread writes, as a
-/// descriptor table does.
+/// A world whose counter is not a [`Description`], so that it can be closed while another thread
+/// writes, as a descriptor table does.
 struct Table {
     world: Arc<World>,
     counter: Counter,
@@ -60,7 +60,10 @@ struct Table {
 
 impl Table {
     fn new() -> Arc<Self> {
-        let table = Arc::new(Self { world: World::new(), counter: Counter::new(0, CounterFlags::NONBLOCK) });
+        let table = Arc::new(Self {
+            world: World::new(),
+            counter: Counter::new(0, CounterFlags::NONBLOCK),
+        });
         let source: *const dyn Source = &table.counter;
         // SAFETY: each model closes the counter's queue before the table goes.
         unsafe { table.world.set.add_source(1, source, Event::new(Events::IN, 1)) }.unwrap();
@@ -112,8 +115,8 @@ fn a_source_closes_while_its_watch_is_removed() {
     });
 }
 
-/// Catches a late push into the memory of a closed set that makes a later set report or lose something, or that loses the
-/// watch for good.
+/// Catches a late push into the memory of a closed set that makes a later set report or lose
+/// something, or that loses the watch for good.
 #[test]
 fn a_late_push_does_not_hurt_the_next_set() {
     explore(3, || {

@@ -69,7 +69,10 @@ impl Source for Flag {
 fn a_source_without_a_total_order_loses_nothing() {
     explore(3, || {
         let world = World::new();
-        let flag = Description::new(&world.engine, Flag { up: AtomicBool::new(false), queue: WaitQueue::new() });
+        let flag = Description::new(
+            &world.engine,
+            Flag { up: AtomicBool::new(false), queue: WaitQueue::new() },
+        );
         world.set.add(1, &flag, Event::new(Events::IN | Events::ET, 1)).unwrap();
         flag.queue.wake(Events::IN);
         // Queued, and not ready: the harvest is about to drop it.
@@ -91,7 +94,8 @@ fn a_level_shows_while_another_harvests_it() {
     });
 }
 
-/// Catches an add that polls before it is in the wait queue: a change in between is seen by neither.
+/// Catches an add that polls before it is in the wait queue: a change in between is seen by
+/// neither.
 #[test]
 fn an_add_sees_a_wake_or_is_seen() {
     explore(3, || {
@@ -116,8 +120,8 @@ fn a_change_of_interest_sees_a_wake_or_is_seen() {
     });
 }
 
-/// Catches a change of interest that has the watch in its hands and hides it from a waiter that does not want to wait,
-/// in the very thread whose write has completed.
+/// Catches a change of interest that has the watch in its hands and hides it from a waiter that
+/// does not want to wait, in the very thread whose write has completed.
 #[test]
 fn a_change_of_interest_hides_nothing() {
     explore(3, || {
@@ -142,7 +146,8 @@ fn oneshot_reports_once_per_arm() {
         });
         let harvester = run(&world, |world| world.take());
         let mine = world.take();
-        let reports = usize::from(mine.is_some()) + usize::from(harvester.join().unwrap().is_some());
+        let reports =
+            usize::from(mine.is_some()) + usize::from(harvester.join().unwrap().is_some());
         writer.join().unwrap();
         let reports = reports + usize::from(world.take().is_some());
         assert_eq!((reports, world.take()), (1, None));
@@ -168,8 +173,8 @@ fn a_rearm_is_not_lost() {
     });
 }
 
-/// Catches a producer that takes another's mark for the deed: the first has marked the watch and is stopped before it pushes it,
-/// and the second's own wait finds nothing.
+/// Catches a producer that takes another's mark for the deed: the first has marked the watch and is
+/// stopped before it pushes it, and the second's own wait finds nothing.
 #[test]
 fn a_second_producer_sees_its_own_change() {
     explore(3, || {
@@ -181,8 +186,8 @@ fn a_second_producer_sees_its_own_change() {
     });
 }
 
-/// Catches the late end of one wake that is taken for the end of the next: a third producer then relies on a mark whose owner is
-/// stopped before it pushes.
+/// Catches the late end of one wake that is taken for the end of the next: a third producer then
+/// relies on a mark whose owner is stopped before it pushes.
 #[test]
 fn a_late_end_of_a_wake_does_not_end_the_next() {
     explore(2, || {
@@ -206,7 +211,8 @@ fn a_late_end_of_a_wake_does_not_end_the_next() {
     });
 }
 
-/// Catches a ONESHOT watch that is reported out of a stopped producer's hands and again when that one goes on.
+/// Catches a ONESHOT watch that is reported out of a stopped producer's hands and again when that
+/// one goes on.
 #[test]
 fn what_is_in_hand_is_reported_once_per_arm() {
     explore(2, || {
@@ -250,7 +256,8 @@ fn a_change_of_interest_reports_what_is_in_hand() {
     });
 }
 
-/// Catches a watch that is put behind the slot in the queue itself, and that a wake misses which does not look there.
+/// Catches a watch that is put behind the slot in the queue itself, and that a wake misses which
+/// does not look there.
 #[test]
 fn an_add_to_a_longer_queue_sees_a_wake_or_is_seen() {
     explore(3, || {
@@ -264,7 +271,8 @@ fn an_add_to_a_longer_queue_sees_a_wake_or_is_seen() {
     });
 }
 
-/// Catches a batch whose add polls before it is in the wait queue, or whose change of interest tells nobody.
+/// Catches a batch whose add polls before it is in the wait queue, or whose change of interest
+/// tells nobody.
 #[test]
 fn a_batch_sees_a_wake_or_is_seen() {
     explore(2, || {

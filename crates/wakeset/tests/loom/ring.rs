@@ -87,7 +87,11 @@ fn a_shot_armed_anew_is_not_spent_by_who_saw_the_last() {
         world.set.modify(1, &world.counter, Event::new(Events::IN | Events::ONESHOT, 2)).unwrap();
         writer.join().unwrap();
         let reports = [taker.join().unwrap(), pop(&world.set), pop(&world.set)];
-        assert_eq!(reports.into_iter().filter(|report| *report == Some(2)).count(), 1, "{reports:?}");
+        assert_eq!(
+            reports.into_iter().filter(|report| *report == Some(2)).count(),
+            1,
+            "{reports:?}"
+        );
     });
 }
 
@@ -102,7 +106,11 @@ fn a_change_of_interest_is_seen_in_the_ring() {
         let mine = pop(&world.set);
         assert_ne!(mine, Some(1), "the old interest after the change");
         let reports = [taker.join().unwrap(), mine, pop(&world.set)];
-        assert_eq!(reports.into_iter().filter(|report| *report == Some(2)).count(), 1, "{reports:?}");
+        assert_eq!(
+            reports.into_iter().filter(|report| *report == Some(2)).count(),
+            1,
+            "{reports:?}"
+        );
     });
 }
 
@@ -143,7 +151,8 @@ impl Source for Mortal {
     }
 }
 
-/// Catches a removal that returns while a taker is about to poll the source, or a taker that does not see it.
+/// Catches a removal that returns while a taker is about to poll the source, or a taker that does
+/// not see it.
 fn removed_while_taken(flags: Events) {
     explore(3, move || {
         let world = World::new();
@@ -250,13 +259,15 @@ mod shared {
             let (world, _other) = with_two(Events::IN | Events::ET);
             let mut writer = RingWriter::new(&world.set, slots).unwrap();
             let mut reader = writer.reader();
-            let taken = thread::spawn(move || [take_waiting(&mut reader), take_waiting(&mut reader)]);
+            let taken =
+                thread::spawn(move || [take_waiting(&mut reader), take_waiting(&mut reader)]);
             pump(&mut writer, 2);
             assert_eq!(taken.join().unwrap(), [1, 2]);
         });
     }
 
-    /// Catches a slot that is read before it is written, and one side that sleeps though the other has moved on.
+    /// Catches a slot that is read before it is written, and one side that sleeps though the other
+    /// has moved on.
     #[test]
     fn each_event_comes_once_and_whole() {
         two_events_come(2);
@@ -268,7 +279,8 @@ mod shared {
         two_events_come(1);
     }
 
-    /// Catches a level that is written again before it has been taken, and one that is not afterwards.
+    /// Catches a level that is written again before it has been taken, and one that is not
+    /// afterwards.
     #[test]
     fn a_level_comes_again_once_it_has_been_taken() {
         explore(3, || {

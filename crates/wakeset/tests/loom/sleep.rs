@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Catches a waiter that looks at the ready list before it counts itself in, or a waker that looks at the count before
-/// it pushes: either sleeps for ever.
+/// Catches a waiter that looks at the ready list before it counts itself in, or a waker that looks
+/// at the count before it pushes: either sleeps for ever.
 #[test]
 fn a_sleeper_is_woken() {
     explore(3, || {
@@ -14,7 +14,8 @@ fn a_sleeper_is_woken() {
     });
 }
 
-/// Catches a second producer that relies on the first one's mark and leaves before the waiter can see its change.
+/// Catches a second producer that relies on the first one's mark and leaves before the waiter can
+/// see its change.
 #[test]
 fn two_producers_reach_one_waiter() {
     explore(2, || {
@@ -31,14 +32,16 @@ fn two_producers_reach_one_waiter() {
     });
 }
 
-/// Catches a wake that two events share although two waiters sleep: one of them would sleep for ever.
+/// Catches a wake that two events share although two waiters sleep: one of them would sleep for
+/// ever.
 #[test]
 fn two_events_wake_two_waiters() {
     explore(2, || {
         let world = World::watching(Events::IN | Events::ET);
         let other = open(&world.engine);
         world.set.add(2, &other, Event::new(Events::IN | Events::ET, 2)).unwrap();
-        let waiters = [0, 1].map(|_| run(&world, |world| wait(&world.set, Timeout::Never).unwrap()));
+        let waiters =
+            [0, 1].map(|_| run(&world, |world| wait(&world.set, Timeout::Never).unwrap()));
         world.counter.write(1).unwrap();
         other.write(1).unwrap();
         assert_eq!(waiters.map(|waiter| waiter.join().unwrap()).into_iter().sum::<u64>(), 1 + 2);
@@ -57,7 +60,8 @@ fn an_add_of_a_ready_source_wakes_a_sleeper() {
     });
 }
 
-/// Catches a harvester that leaves something on the list without waking the next waiter: here, what is level-triggered.
+/// Catches a harvester that leaves something on the list without waking the next waiter: here, what
+/// is level-triggered.
 #[test]
 fn what_one_waiter_leaves_wakes_the_next() {
     explore(2, || {
@@ -78,7 +82,8 @@ fn a_batch_of_ready_sources_wakes_two_sleepers() {
         other.write(1).unwrap();
         let waiters = [0, 1].map(|_| run(&world, |world| wait(&world.set, Timeout::Never)));
         let ready = |data| Event::new(Events::IN | Events::ET, data);
-        let mut changes = [Change::add(1, &world.counter, ready(1)), Change::add(2, &other, ready(2))];
+        let mut changes =
+            [Change::add(1, &world.counter, ready(1)), Change::add(2, &other, ready(2))];
         assert_eq!(world.set.apply(&mut changes, OnError::GoOn), 2);
         let mut got = waiters.map(|waiter| waiter.join().unwrap());
         got.sort_unstable();

@@ -1,5 +1,5 @@
-//! Timers: setting one against sleeping, planning and leaving. The clock stands still until somebody sleeps to a deadline before
-//! `FAR`, which then is the time.
+//! Timers: setting one against sleeping, planning and leaving. The clock stands still until
+//! somebody sleeps to a deadline before `FAR`, which then is the time.
 
 use super::*;
 use std::time::Duration;
@@ -47,7 +47,8 @@ fn a_sleeper_hears_of_a_timer() {
     });
 }
 
-/// Catches the same where it sleeps to a later deadline, and one that is told and sleeps on to that.
+/// Catches the same where it sleeps to a later deadline, and one that is told and sleeps on to
+/// that.
 #[test]
 fn a_sleeper_hears_of_an_earlier_time() {
     explore(3, || {
@@ -59,7 +60,8 @@ fn a_sleeper_hears_of_an_earlier_time() {
     });
 }
 
-/// Catches a plan made from a time that is not the timer's any more: whoever set it has relied on the plan before.
+/// Catches a plan made from a time that is not the timer's any more: whoever set it has relied on
+/// the plan before.
 #[test]
 fn a_plan_is_not_later_than_its_timer() {
     explore(3, || {
@@ -78,14 +80,16 @@ fn a_plan_is_not_later_than_its_timer() {
     });
 }
 
-/// Catches a waiter that sleeps without a deadline of its own because another minds it, and sleeps on when that one is gone.
+/// Catches a waiter that sleeps without a deadline of its own because another minds it, and sleeps
+/// on when that one is gone.
 #[test]
 fn who_leaves_hands_the_time_over() {
     explore(2, || {
         let world = Timers::watching(Events::IN | Events::ONESHOT);
         world.set(0, 10);
         world.set(1, 20);
-        let waiters = [0, 1].map(|_| run(&world, |world| wait(&world.set, Timeout::Never).unwrap()));
+        let waiters =
+            [0, 1].map(|_| run(&world, |world| wait(&world.set, Timeout::Never).unwrap()));
         assert_eq!(waiters.map(|waiter| waiter.join().unwrap()).into_iter().sum::<u64>(), 1);
     });
 }
@@ -117,7 +121,8 @@ fn a_deadline_is_minded_whoever_finds_it() {
     });
 }
 
-/// Catches a setting that is in neither home: it says that it was made, and the state that moves does not have it.
+/// Catches a setting that is in neither home: it says that it was made, and the state that moves
+/// does not have it.
 #[test]
 fn what_is_set_is_sealed() {
     explore(3, || {
@@ -149,7 +154,27 @@ fn a_sleeper_outside_hears_of_a_timer_inside() {
     });
 }
 
-/// Catches a timer that is set while it is on the inner set's list, and is not planned because something else there holds.
+/// Catches a change of an inner set that makes its deadline earlier and does not plan it outside.
+#[test]
+fn a_sleeper_outside_hears_of_a_timer_added_inside() {
+    explore(2, || {
+        set_model_clock(1);
+        let engine = Engine::new();
+        let outer = EventPoll::new(&engine).unwrap();
+        let inner = Description::new(&engine, EventPoll::new(&engine).unwrap());
+        let timer = Description::new(&engine, Timer::new(TimerFlags::NONBLOCK));
+        timer.set_at(Duration::from_nanos(10), Duration::ZERO).unwrap();
+        outer.add(1, &inner, Event::new(Events::IN | Events::ET, 1)).unwrap();
+        let world = Arc::new((outer, inner, timer));
+        let waiter = run(&world, |world| wait(&world.0, Timeout::Never));
+        world.1.add(2, &world.2, Event::new(Events::IN, 2)).unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(1));
+        assert_eq!(now(), 10);
+    });
+}
+
+/// Catches a timer that is set while it is on the inner set's list, and is not planned because
+/// something else there holds.
 #[test]
 fn a_sleeper_outside_hears_of_a_timer_set_again() {
     explore(2, || {

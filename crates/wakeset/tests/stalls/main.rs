@@ -1,16 +1,21 @@
-//! A thread stopped at any step of the wake path stops no other, and when it goes on nothing is lost.
+//! A thread stopped at any step of the wake path stops no other, and when it goes on nothing is
+//! lost.
 //!
-//! `RUSTFLAGS="--cfg wakeset_steps" cargo test -p wakeset --test stalls`, or `ci/stalls`. In that build the engine reaches named
-//! steps (`src/steps.rs`). Each scenario runs once to see which steps its thread comes to. Then, for each arrival at each step, with each
-//! kind of watch and for each operation of the list, a fresh world: the thread is stopped there, another thread performs the
-//! operation, which must end; the first goes on, and what was written must have been reported, once for each edge at most.
+//! `RUSTFLAGS="--cfg wakeset_steps" cargo test -p wakeset --test stalls`, or `ci/stalls`. In that
+//! build the engine reaches named steps (`src/steps.rs`). Each scenario runs once to see which
+//! steps its thread comes to. Then, for each arrival at each step, with each kind of watch and for
+//! each operation of the list, a fresh world: the thread is stopped there, another thread performs
+//! the operation, which must end; the first goes on, and what was written must have been reported,
+//! once for each edge at most.
 //!
-//! A thread that is stopped while it holds a lock keeps those waiting who take it. That happens off the wake path only. The test
-//! follows who holds and who waits for which lock: an operation that does not end has to wait for one that the stopped thread
-//! holds (or that somebody holds who waits so), and it must be one of those that the operation is known to take.
+//! A thread that is stopped while it holds a lock keeps those waiting who take it. That happens off
+//! the wake path only. The test follows who holds and who waits for which lock: an operation that
+//! does not end has to wait for one that the stopped thread holds (or that somebody holds who waits
+//! so), and it must be one of those that the operation is known to take.
 #![cfg(wakeset_steps)]
 #![allow(missing_docs)]
 
+mod check;
 mod operations;
 mod pipes;
 mod scenarios;
@@ -25,7 +30,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use trap::{Beside, LIMIT, Place, Progress, Thread};
-use wakeset::{Events, LockFree, ReadyList, RwLock, SpinLock, Timeout};
+use wakeset::{Events, ReadyList, Timeout};
 use world::World;
 
 const LEVEL: Events = Events::IN;
@@ -42,14 +47,18 @@ const ARRIVALS: usize = 3;
 const SIDE_BY_SIDE: usize = 4;
 
 /// A scenario under way: its thread has been started.
-struct Course<R: ReadyList> {
-    world: Arc<World<R>>,
+struct Course {
+    world: Arc<World>,
     thread: Thread,
 }
 
-impl<R: ReadyList> Course<R> {
-    fn start(scenario: &Scenario<R>, kind: Events, place: Option<Place>) -> Self {
-        let world = World::new(kind);
+impl Course {
+    fn start(scenario: &Scenario, kind: Events, place: Option<Place>) -> Self {
+        Self::start_on(ReadyList::LockFree, scenario, kind, place)
+    }
+
+    fn start_on(list: ReadyList, scenario: &Scenario, kind: Events, place: Option<Place>) -> Self {
+        let world = World::new(list, kind);
         (scenario.prepare)(&world);
         let (act, acting) = (scenario.act, Arc::clone(&world));
         let thread = Thread::start(place, move || act(&acting));
@@ -57,7 +66,7 @@ impl<R: ReadyList> Course<R> {
     }
 
     /// Returns when the thread is stopped or at its end, having woken it if need be.
-    fn until_stopped(&self, scenario: &Scenario<R>) -> Progress {
+    fn until_stopped(&self, scenario: &Scenario) -> Progress {
         let end = Instant::now() + LIMIT;
         if let Some(nudge) = scenario.nudge {
             while self.thread.until_at_rest() == Progress::Asleep && Instant::now() < end {
@@ -71,7 +80,7 @@ impl<R: ReadyList> Course<R> {
     }
 
     /// Lets the thread go on to its end.
-    fn finish(self, scenario: &Scenario<R>) -> Result<Arc<World<R>>, String> {
+    fn finish(self, scenario: &Scenario) -> Result<Arc<World>, String> {
         self.thread.release();
         self.until_stopped(scenario);
         self.thread.join().map_err(|error| format!("the stopped thread: {error}"))?;
@@ -80,7 +89,7 @@ impl<R: ReadyList> Course<R> {
 }
 
 /// The steps a scenario's thread comes to, with how often.
-fn record<R: ReadyList>(scenario: &Scenario<R>, kind: Events) -> BTreeMap<&'static str, usize> {
+fn record(scenario: &Scenario, kind: Events) -> BTreeMap<&'static str, usize> {
     let course = Course::start(scenario, kind, None);
     assert_eq!(course.until_stopped(scenario), Progress::Ended, "{}", scenario.name);
     let mut counts = BTreeMap::new();
@@ -94,7 +103,10 @@ fn record<R: ReadyList>(scenario: &Scenario<R>, kind: Events) -> BTreeMap<&'stat
 
 fn places(counts: &BTreeMap<&'static str, usize>) -> Vec<Place> {
     let arrivals = |n: usize| (1..=n.min(ARRIVALS)).chain((n > ARRIVALS).then_some(n));
-    counts.iter().flat_map(|(&step, &n)| arrivals(n).map(move |arrival| Place { step, arrival })).collect()
+    counts
+        .iter()
+        .flat_map(|(&step, &n)| arrivals(n).map(move |arrival| Place { step, arrival }))
+        .collect()
 }
 
 /// What came of one operation beside one stopped thread.
@@ -107,7 +119,7 @@ enum Outcome {
     Failed(String),
 }
 
-fn attempt<R: ReadyList>(scenario: &Scenario<R>, kind: Events, place: Place, operation: &Operation<R>) -> Outcome {
+fn attempt(scenario: &Scenario, kind: Events, place: Place, operation: &Operation) -> Outcome {
     let course = Course::start(scenario, kind, Some(place));
     match course.until_stopped(scenario) {
         Progress::Stopped => {}
@@ -127,7 +139,9 @@ fn attempt<R: ReadyList>(scenario: &Scenario<R>, kind: Events, place: Place, ope
         Beside::Waits(late) => (true, late.join()),
     };
     match done.and(finished).and_then(|world| world.check()) {
-        Ok(()) if waits && !may_wait => Outcome::Failed("waits for a lock that it does not take".into()),
+        Ok(()) if waits && !may_wait => {
+            Outcome::Failed("waits for a lock that it does not take".into())
+        }
         Ok(()) if waits => Outcome::Waits,
         Ok(()) => Outcome::Passed,
         Err(error) => Outcome::Failed(error),
@@ -145,14 +159,16 @@ struct Findings {
 }
 
 /// Every operation beside every stop of one scenario.
-fn explore<R: ReadyList>(scenario: &Scenario<R>, kinds: &[Events], found: &Mutex<Findings>) {
+fn explore(scenario: &Scenario, kinds: &[Events], found: &Mutex<Findings>) {
     let operations = operations();
     for (i, &kind) in kinds.iter().enumerate() {
         if scenario.large && i > 0 {
             continue;
         }
         for place in places(&record(scenario, kind)) {
-            for operation in operations.iter().filter(|operation| !(operation.closes_set && scenario.waits)) {
+            for operation in
+                operations.iter().filter(|operation| !(operation.closes_set && scenario.waits))
+            {
                 let outcome = attempt(scenario, kind, place, operation);
                 if matches!(outcome, Outcome::Missed) {
                     continue;
@@ -178,7 +194,7 @@ fn explore<R: ReadyList>(scenario: &Scenario<R>, kinds: &[Events], found: &Mutex
     }
 }
 
-fn explore_all(scenarios: &[Scenario<LockFree>], kinds: &[Events]) -> Findings {
+fn explore_all(scenarios: &[Scenario], kinds: &[Events]) -> Findings {
     let found = Mutex::default();
     // Most of the time goes by while one thread wakes another.
     let next = AtomicUsize::new(0);
@@ -196,35 +212,46 @@ fn explore_all(scenarios: &[Scenario<LockFree>], kinds: &[Events]) -> Findings {
     for (operation, places) in &found.waiting {
         println!("{operation} waits at {} of them", places.len());
     }
-    assert!(found.failures.is_empty(), "of {} courses:\n{}", found.courses, found.failures.join("\n"));
+    assert!(
+        found.failures.is_empty(),
+        "of {} courses:\n{}",
+        found.courses,
+        found.failures.join("\n")
+    );
     found
 }
 
 #[test]
 fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     let wakes = explore_all(&wakes(), &KINDS);
-    assert!(wakes.waiting.is_empty(), "a thread stopped in a wake stops others: {:?}", wakes.waiting);
+    assert!(
+        wakes.waiting.is_empty(),
+        "a thread stopped in a wake stops others: {:?}",
+        wakes.waiting
+    );
     let changes = explore_all(&changes(), &[EDGE, LEVEL]);
     let takes = explore_all(&takes(), &[EDGE, LEVEL, ONCE]);
     let turnstile = explore_all(&locks(), &[EDGE, LEVEL]);
-    wakeset::steps::set_real_time(true);
+    wakeset::set_real_time(true);
     let in_kernel = explore_all(&locks(), &[EDGE, LEVEL]);
-    wakeset::steps::set_real_time(false);
+    wakeset::set_real_time(false);
     let mut stopped_at = pipes::explore();
     for found in [wakes, changes, takes, turnstile, in_kernel] {
         stopped_at.extend(found.stopped_at);
     }
-    let unreached: Vec<_> =
-        wakeset::steps::ALL.iter().filter(|step| !stopped_at.contains(*step) && !step.starts_with("locked_")).collect();
+    let unreached: Vec<_> = wakeset::steps::ALL
+        .iter()
+        .filter(|step| !stopped_at.contains(*step) && !step.starts_with("locked_"))
+        .collect();
     assert!(unreached.is_empty(), "unreached steps: {unreached:?}");
 }
 
-/// The two lists that are there to be measured, built as Linux built its own, do what the lock-free one is there to avoid: a
-/// thread stopped with the list's lock in its hands stops every other that comes to the same set. (And so this shows that the
-/// test above can fail.)
-fn a_stopped_writer_stops_a_harvest<R: ReadyList>(step: &'static str) -> bool {
-    let scenario = wakes::<R>().swap_remove(0);
-    let course = Course::start(&scenario, EDGE, Some(Place { step, arrival: 1 }));
+/// The two lists that are there to be measured, built as Linux built its own, do what the lock-free
+/// one is there to avoid: a thread stopped with the list's lock in its hands stops every other that
+/// comes to the same set. (And so this shows that the test above can fail.)
+fn a_stopped_writer_stops_a_harvest(list: ReadyList, step: &'static str) -> bool {
+    let scenario = wakes().swap_remove(0);
+    let course = Course::start_on(list, &scenario, EDGE, Some(Place { step, arrival: 1 }));
     assert_eq!(course.thread.until_stopped(), Progress::Stopped, "{step}");
     course.world.b.write(1).ok();
     let world = Arc::clone(&course.world);
@@ -238,9 +265,9 @@ fn a_stopped_writer_stops_a_harvest<R: ReadyList>(step: &'static str) -> bool {
     !ended
 }
 
-fn a_stopped_writer_stops_a_writer<R: ReadyList>(step: &'static str) -> bool {
-    let scenario = wakes::<R>().swap_remove(0);
-    let course = Course::start(&scenario, EDGE, Some(Place { step, arrival: 1 }));
+fn a_stopped_writer_stops_a_writer(list: ReadyList, step: &'static str) -> bool {
+    let scenario = wakes().swap_remove(0);
+    let course = Course::start_on(list, &scenario, EDGE, Some(Place { step, arrival: 1 }));
     assert_eq!(course.thread.until_stopped(), Progress::Stopped, "{step}");
     let world = Arc::clone(&course.world);
     let writer = Thread::start(None, move || world.b.write(1).unwrap());
@@ -254,22 +281,25 @@ fn a_stopped_writer_stops_a_writer<R: ReadyList>(step: &'static str) -> bool {
 #[test]
 fn the_spin_lock_stops_writers_and_harvests() {
     for step in ["locked_before_mark", "locked_marked", "locked_pushed"] {
-        assert!(a_stopped_writer_stops_a_writer::<SpinLock>(step), "{step}");
+        assert!(a_stopped_writer_stops_a_writer(ReadyList::Spinlock, step), "{step}");
     }
 }
 
 #[test]
 fn the_read_write_lock_stops_harvests() {
     for step in ["locked_before_mark", "locked_marked", "locked_pushed"] {
-        assert!(a_stopped_writer_stops_a_harvest::<RwLock>(step), "{step}");
-        assert!(!a_stopped_writer_stops_a_writer::<RwLock>(step), "wakers share it: {step}");
+        assert!(a_stopped_writer_stops_a_harvest(ReadyList::Rwlock, step), "{step}");
+        assert!(
+            !a_stopped_writer_stops_a_writer(ReadyList::Rwlock, step),
+            "wakers share it: {step}"
+        );
     }
 }
 
 #[test]
 fn the_lock_free_list_stops_nobody() {
     for step in ["marked", "push_linked", "pushed"] {
-        assert!(!a_stopped_writer_stops_a_harvest::<LockFree>(step), "{step}");
-        assert!(!a_stopped_writer_stops_a_writer::<LockFree>(step), "{step}");
+        assert!(!a_stopped_writer_stops_a_harvest(ReadyList::LockFree, step), "{step}");
+        assert!(!a_stopped_writer_stops_a_writer(ReadyList::LockFree, step), "{step}");
     }
 }

@@ -4,55 +4,56 @@ use crate::trap::{Progress, Thread};
 use crate::world::{A, B, B_DATA, World, add, counter};
 use std::ops::Range;
 use std::sync::Arc;
-use wakeset::{Error, Event, EventPoll, Events, ReadyList, Source, Timeout};
+use wakeset::{Error, Event, EventPoll, Events, Source, Timeout};
 
 /// The memory in which the locks are that an operation takes, given what the stopped thread holds.
-type Locks<R> = fn(&World<R>, &[usize]) -> Vec<Range<usize>>;
+type Locks = fn(&World, &[usize]) -> Vec<Range<usize>>;
 
-pub struct Operation<R: ReadyList> {
+pub struct Operation {
     pub name: &'static str,
     /// To be called in a thread of its own.
-    pub run: fn(&Arc<World<R>>) -> Result<(), String>,
+    pub run: fn(&Arc<World>) -> Result<(), String>,
     /// It waits for who holds one of them.
-    pub locks: Locks<R>,
+    pub locks: Locks,
     pub closes_set: bool,
 }
 
-const fn operation<R: ReadyList>(
+const fn operation(
     name: &'static str,
-    locks: Locks<R>,
-    run: fn(&Arc<World<R>>) -> Result<(), String>,
-) -> Operation<R> {
+    locks: Locks,
+    run: fn(&Arc<World>) -> Result<(), String>,
+) -> Operation {
     Operation { name, run, locks, closes_set: false }
 }
 
-fn no_lock<R: ReadyList>(_: &World<R>, _: &[usize]) -> Vec<Range<usize>> {
+fn no_lock(_: &World, _: &[usize]) -> Vec<Range<usize>> {
     vec![]
 }
 
-fn of_set<R: ReadyList>(world: &World<R>, _: &[usize]) -> Vec<Range<usize>> {
+fn of_set(world: &World, _: &[usize]) -> Vec<Range<usize>> {
     vec![world.in_set(), world.in_outer()]
 }
 
-/// An add to a set takes the nesting lock as well if a set watches it. The close of what was added waits for who takes from the ring.
-fn of_add<R: ReadyList>(world: &World<R>, held: &[usize]) -> Vec<Range<usize>> {
+/// An add to a set takes the nesting lock as well if a set watches it. The close of what was added
+/// waits for who takes from the ring.
+fn of_add(world: &World, held: &[usize]) -> Vec<Range<usize>> {
     let mut locks = of_set(world, held);
     locks.extend([world.in_nesting(), world.in_ring()]);
     locks
 }
 
-/// What puts a watch on a source or takes it off takes the lock of its wait queue too, for a few instructions; and so does
-/// counting paths.
-fn of_watch<R: ReadyList>(world: &World<R>, held: &[usize]) -> Vec<Range<usize>> {
+/// What puts a watch on a source or takes it off takes the lock of its wait queue too, for a few
+/// instructions; and so does counting paths.
+fn of_watch(world: &World, held: &[usize]) -> Vec<Range<usize>> {
     let mut locks = of_add(world, held);
-    locks.extend([&world.a, &world.b].map(World::<R>::in_counter));
+    locks.extend([&world.a, &world.b].map(World::in_counter));
     locks
 }
 
 /// A close takes the scan locks of all sets that watch what is closed, one after the other.
-fn of_close<R: ReadyList>(world: &World<R>, held: &[usize]) -> Vec<Range<usize>> {
+fn of_close(world: &World, held: &[usize]) -> Vec<Range<usize>> {
     let mut locks = of_set(world, held);
-    locks.extend([&world.a, &world.b, &world.c].map(World::<R>::in_counter));
+    locks.extend([&world.a, &world.b, &world.c].map(World::in_counter));
     locks.push(world.in_ring());
     locks.extend(world.elsewhere(held));
     locks
@@ -63,18 +64,22 @@ fn expect(what: &str, holds: bool) -> Result<(), String> {
 }
 
 /// A new set in which a new counter is watched, written to and reported.
-fn use_new_objects<R: ReadyList>(world: &World<R>) -> Result<(), String> {
-    let set = EventPoll::<R>::with_ready_list(&world.engine).map_err(|error| error.to_string())?;
+fn use_new_objects(world: &World) -> Result<(), String> {
+    let set =
+        EventPoll::with_ready_list(&world.engine, world.list).map_err(|error| error.to_string())?;
     let fresh = counter();
     add(&set, A, &fresh, Events::IN | Events::ET, 7);
     fresh.write(1).unwrap();
     let mut events = [Event::default(); 4];
     let n = set.wait(&mut events, Timeout::Now);
     fresh.wait_queue().close();
-    expect("a new set does not report a new counter, and it alone", n == Ok(1) && events[0].data == 7)
+    expect(
+        "a new set does not report a new counter, and it alone",
+        n == Ok(1) && events[0].data == 7,
+    )
 }
 
-pub fn operations<R: ReadyList>() -> Vec<Operation<R>> {
+pub fn operations() -> Vec<Operation> {
     vec![
         operation("write to the same source", no_lock, |world| {
             world.write_a(1);
@@ -87,17 +92,23 @@ pub fn operations<R: ReadyList>() -> Vec<Operation<R>> {
             world.read_a();
             Ok(())
         }),
-        operation("new sets and sources", no_lock, |world| (0..4).try_for_each(|_| use_new_objects(world))),
+        operation("new sets and sources", no_lock, |world| {
+            (0..4).try_for_each(|_| use_new_objects(world))
+        }),
         operation(
             "add of the same source elsewhere",
-            |world, _| vec![World::<R>::in_counter(&world.a)],
+            |world, _| vec![World::in_counter(&world.a)],
             |world| {
-                let set = EventPoll::<R>::with_ready_list(&world.engine).map_err(|error| error.to_string())?;
+                let set = EventPoll::with_ready_list(&world.engine, world.list)
+                    .map_err(|error| error.to_string())?;
                 add(&set, A, &world.a, Events::IN, 7);
                 let holds = world.a.value() > Some(0);
                 let n = set.wait(&mut [Event::default(); 4], Timeout::Now).unwrap();
                 // The value may change between the two.
-                expect("a new watch does not report what holds", !holds || n == 1 || world.a.value() == Some(0))
+                expect(
+                    "a new watch does not report what holds",
+                    !holds || n == 1 || world.a.value() == Some(0),
+                )
             },
         ),
         operation("wait of no time", of_set, |world| {
@@ -122,11 +133,15 @@ pub fn operations<R: ReadyList>() -> Vec<Operation<R>> {
             world.b.write(1).unwrap();
             world.hear(B_DATA, before)
         }),
-        operation("write to another source, and the take from the ring that hears of it", of_set, |world| {
-            let before = world.reports.of(B_DATA);
-            world.b.write(1).unwrap();
-            world.take_until(B_DATA, before)
-        }),
+        operation(
+            "write to another source, and the take from the ring that hears of it",
+            of_set,
+            |world| {
+                let before = world.reports.of(B_DATA);
+                world.b.write(1).unwrap();
+                world.take_until(B_DATA, before)
+            },
+        ),
         operation("a wait that sleeps, a write to another source that wakes it", of_set, |world| {
             world.start_worker();
             let before = world.reports.of(B_DATA);
@@ -168,7 +183,8 @@ pub fn operations<R: ReadyList>() -> Vec<Operation<R>> {
         }),
         operation("removal and add of another watch", of_watch, |world| {
             let set = world.set();
-            set.remove_source(B, Arc::as_ptr(&world.b).cast()).map_err(|error| error.to_string())?;
+            set.remove_source(B, Arc::as_ptr(&world.b).cast())
+                .map_err(|error| error.to_string())?;
             add(&set, B, &world.b, Events::IN, B_DATA);
             Ok(())
         }),
@@ -188,7 +204,7 @@ pub fn operations<R: ReadyList>() -> Vec<Operation<R>> {
             })
         },
         operation("wait on a set around it", of_watch, |world| {
-            let outer = Arc::new(EventPoll::<R>::with_ready_list(&world.engine).unwrap());
+            let outer = Arc::new(EventPoll::with_ready_list(&world.engine, world.list).unwrap());
             let set = world.set();
             add(&outer, 60, &set, Events::IN, 1);
             world.b.write(1).unwrap();

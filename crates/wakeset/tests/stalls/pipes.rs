@@ -1,4 +1,5 @@
-//! The same for a pipe: who is stopped in a write stops nobody; in a read of different bytes, or a seal, those who read or seal.
+//! The same for a pipe: who is stopped in a write stops nobody; in a read of different bytes, or a
+//! seal, those who read or seal.
 
 use crate::trap::{Beside, Place, Progress, Thread};
 use std::collections::BTreeSet;
@@ -22,12 +23,13 @@ impl World {
         let set = EventPoll::new(&Engine::new()).unwrap();
         let both = Arc::new(Both::new());
         // SAFETY: the world closes the queue before it goes.
-        unsafe { set.add_source(5, &*both as &dyn Source, Event::new(Events::IN | Events::ET, 1)) }.unwrap();
+        unsafe { set.add_source(5, &*both as &dyn Source, Event::new(Events::IN | Events::ET, 1)) }
+            .unwrap();
         Arc::new(Self { set, both, written: Mutex::default(), read: Mutex::default() })
     }
 
     fn write(&self, bytes: &[u8]) {
-        if self.both.pipe.try_write(self.both.life, bytes).is_ok() {
+        if self.both.pipe.try_write(self.both.generation, bytes).is_ok() {
             self.written.lock().unwrap().extend_from_slice(bytes);
             self.both.queue.wake_published(Events::IN);
         }
@@ -35,7 +37,7 @@ impl World {
 
     fn read(&self) {
         let mut bytes = Vec::new();
-        let _ = self.both.pipe.try_read(self.both.life, 100, |part| {
+        let _ = self.both.pipe.try_read(self.both.generation, 100, |part| {
             bytes.extend_from_slice(part);
             true
         });
@@ -44,7 +46,7 @@ impl World {
 
     fn seal(&self) {
         let mut left = Vec::new();
-        self.both.pipe.seal(self.both.life, |piece| match piece {
+        self.both.pipe.seal(self.both.generation, |piece| match piece {
             Piece::Run(byte, n) => left.extend((0..n).map(|_| byte)),
             Piece::Bytes { bytes, .. } => left.extend_from_slice(bytes),
         });
@@ -59,7 +61,7 @@ impl World {
     /// It works as if nothing had been, and no byte is missing.
     fn check(&self) -> Result<(), String> {
         while self.look() != 0 {}
-        if self.both.pipe.look(self.both.life).is_some_and(|look| !look.sealed) {
+        if self.both.pipe.look(self.both.generation).is_some_and(|look| !look.sealed) {
             self.write(b"z");
             if self.look() != 1 {
                 return Err("one more write is not reported".into());
@@ -88,7 +90,12 @@ type Do = fn(&World);
 const SCENARIOS: [(&str, Do, Do, bool); 6] = [
     ("a write of one byte", |_| {}, |world| world.write(b"a"), false),
     ("a write of several", |world| world.write(b"a"), |world| world.write(b"abc"), false),
-    ("a write of several to others", |world| world.write(b"xy"), |world| world.write(b"abc"), false),
+    (
+        "a write of several to others",
+        |world| world.write(b"xy"),
+        |world| world.write(b"abc"),
+        false,
+    ),
     ("a read of a run", |world| world.write(b"aa"), World::read, false),
     ("a read of different bytes", |world| world.write(b"abc"), World::read, true),
     ("a seal", |world| world.write(b"abc"), World::seal, true),
@@ -158,7 +165,9 @@ pub fn explore() -> BTreeSet<&'static str> {
         for step in steps {
             for (j, (operation, ..)) in OPERATIONS.iter().enumerate() {
                 let Some(result) = attempt(i, Place { step, arrival: 1 }, j) else { continue };
-                result.unwrap_or_else(|error| panic!("{name}, stopped at {step}: {operation}: {error}"));
+                result.unwrap_or_else(|error| {
+                    panic!("{name}, stopped at {step}: {operation}: {error}")
+                });
                 stopped_at.insert(step);
                 courses += 1;
             }

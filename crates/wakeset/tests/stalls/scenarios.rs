@@ -4,45 +4,46 @@ use crate::trap::{Place, Progress, Thread};
 use crate::world::{A, B, C, C_DATA, FULL, World, add, address, counter, is_exclusive, try_add};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
-use wakeset::{Error, Event, EventPoll, Events, LockFree, ReadyList, Source, Timeout, WaitQueue};
+use wakeset::{Error, Event, EventPoll, Events, Source, Timeout, WaitQueue};
 
-type Do<R> = fn(&Arc<World<R>>);
+type Do = fn(&Arc<World>);
 
-pub struct Scenario<R: ReadyList> {
+pub struct Scenario {
     pub name: &'static str,
     /// What is there before the thread begins.
-    pub prepare: Do<R>,
+    pub prepare: Do,
     /// What it does.
-    pub act: Do<R>,
+    pub act: Do,
     /// What wakes it, if it sleeps; whether there was need for that.
-    pub nudge: Option<fn(&World<R>) -> bool>,
-    /// It waits on the set, which must not be closed then: who waits in a closed set waits for ever, in Linux too.
+    pub nudge: Option<fn(&World) -> bool>,
+    /// It waits on the set, which must not be closed then: who waits in a closed set waits for
+    /// ever, in Linux too.
     pub waits: bool,
     /// Costly: not with every kind of watch.
     pub large: bool,
 }
 
-const fn scenario<R: ReadyList>(name: &'static str, prepare: Do<R>, act: Do<R>) -> Scenario<R> {
+const fn scenario(name: &'static str, prepare: Do, act: Do) -> Scenario {
     Scenario { name, prepare, act, nudge: None, waits: false, large: false }
 }
 
-fn nothing<R: ReadyList>(_: &Arc<World<R>>) {}
+fn nothing(_: &Arc<World>) {}
 
-fn look<R: ReadyList>(world: &Arc<World<R>>) {
+fn look(world: &Arc<World>) {
     world.wait(&world.set(), Timeout::Now);
 }
 
-fn write<R: ReadyList>(world: &Arc<World<R>>) {
+fn write(world: &Arc<World>) {
     world.write_a(1);
 }
 
 /// Makes `C` ready, which is level-triggered and so remains until somebody has handled it.
-fn nudge_by_c<R: ReadyList>(world: &World<R>) -> bool {
+fn nudge_by_c(world: &World) -> bool {
     world.c.value() == Some(0) && world.c.write(1).is_ok()
 }
 
 /// Leaves a thread stopped at `step` of a write to `A`.
-fn stall_a_writer<R: ReadyList>(world: &Arc<World<R>>, step: &'static str) -> Thread {
+fn stall_a_writer(world: &Arc<World>, step: &'static str) -> Thread {
     let other = Arc::clone(world);
     let writer = Thread::start(Some(Place { step, arrival: 1 }), move || {
         other.write_a(1);
@@ -51,15 +52,15 @@ fn stall_a_writer<R: ReadyList>(world: &Arc<World<R>>, step: &'static str) -> Th
     writer
 }
 
-fn nest<R: ReadyList>(world: &Arc<World<R>>, events: Events) {
-    let outer = Arc::new(EventPoll::with_ready_list(&world.engine).unwrap());
+fn nest(world: &Arc<World>, events: Events) {
+    let outer = Arc::new(EventPoll::with_ready_list(&world.engine, world.list).unwrap());
     add(&outer, 50, &world.set(), events, 1);
     *world.outer.lock().unwrap() = Some(outer);
 }
 
-fn watch_from_others<R: ReadyList>(world: &Arc<World<R>>, n: usize) {
+fn watch_from_others(world: &Arc<World>, n: usize) {
     for i in 0..n {
-        let other = EventPoll::with_ready_list(&world.engine).unwrap();
+        let other = EventPoll::with_ready_list(&world.engine, world.list).unwrap();
         let exclusive = if is_exclusive(i) { Events::EXCLUSIVE } else { Events::empty() };
         add(&other, A, &world.a, Events::IN | exclusive, 2000 + i as u64);
         world.others.lock().unwrap().push(other);
@@ -67,7 +68,7 @@ fn watch_from_others<R: ReadyList>(world: &Arc<World<R>>, n: usize) {
 }
 
 /// Those who change a source: the wake path proper.
-pub fn wakes<R: ReadyList>() -> Vec<Scenario<R>> {
+pub fn wakes() -> Vec<Scenario> {
     vec![
         scenario("a write", nothing, write),
         scenario("a write, and a waiter sleeps", World::start_worker, write),
@@ -103,7 +104,11 @@ pub fn wakes<R: ReadyList>() -> Vec<Scenario<R>> {
         },
         Scenario {
             large: true,
-            ..scenario("a write, and forty more sets watch", |world| watch_from_others(world, 40), write)
+            ..scenario(
+                "a write, and forty more sets watch",
+                |world| watch_from_others(world, 40),
+                write,
+            )
         },
         scenario(
             "a write, and a reader is blocked",
@@ -143,7 +148,7 @@ pub fn wakes<R: ReadyList>() -> Vec<Scenario<R>> {
     ]
 }
 
-fn prepare_marked<R: ReadyList>(world: &Arc<World<R>>) {
+fn prepare_marked(world: &Arc<World>) {
     world.start_worker();
     let writer = stall_a_writer(world, "marked");
     world.extras.lock().unwrap().push(writer);
@@ -155,8 +160,9 @@ fn fits(result: Result<(), Error>) -> bool {
     matches!(result, Ok(()) | Err(Error::Closed | Error::NotWatched))
 }
 
-/// The other side: harvests, changes of the interest list, closes. These hold locks at times; wakes must go on.
-pub fn changes() -> Vec<Scenario<LockFree>> {
+/// The other side: harvests, changes of the interest list, closes. These hold locks at times; wakes
+/// must go on.
+pub fn changes() -> Vec<Scenario> {
     vec![
         scenario(
             "a wait of no time",
@@ -246,7 +252,8 @@ pub fn changes() -> Vec<Scenario<LockFree>> {
             },
             |world| {
                 let set = world.set();
-                let modified = set.modify_source(C, address(&world.c), Event::new(Events::IN, C_DATA));
+                let modified =
+                    set.modify_source(C, address(&world.c), Event::new(Events::IN, C_DATA));
                 let removed = set.remove_source(C, address(&world.c));
                 assert!(fits(modified) && fits(removed));
             },
@@ -263,14 +270,14 @@ pub fn changes() -> Vec<Scenario<LockFree>> {
             "the life of a set",
             |world| {
                 // So that the pool has something to give.
-                let earlier = EventPoll::<LockFree>::with_ready_list(&world.engine).unwrap();
+                let earlier = EventPoll::new(&world.engine).unwrap();
                 add(&earlier, B, &world.b, Events::IN, 1);
             },
             |world| {
                 let fresh = counter();
                 let source = counter();
                 {
-                    let sets = [(); 2].map(|()| EventPoll::<LockFree>::with_ready_list(&world.engine).unwrap());
+                    let sets = [(); 2].map(|()| EventPoll::new(&world.engine).unwrap());
                     for set in &sets {
                         assert!(fits(try_add(set, A, &world.a, Events::IN, 1)));
                         add(set, C, &fresh, Events::IN, 2);
@@ -285,7 +292,7 @@ pub fn changes() -> Vec<Scenario<LockFree>> {
         ),
         scenario("a set into a set, and out", find_nesting_lock, |world| {
             let set = world.set();
-            let outer = Arc::new(EventPoll::<LockFree>::with_ready_list(&world.engine).unwrap());
+            let outer = Arc::new(EventPoll::new(&world.engine).unwrap());
             assert!(fits(try_add(&outer, 50, &set, Events::IN, 1)));
             // Or it would last as long as this thread.
             drop(set);
@@ -294,8 +301,8 @@ pub fn changes() -> Vec<Scenario<LockFree>> {
 }
 
 /// Those who take from the ring, or change what is in it.
-pub fn takes() -> Vec<Scenario<LockFree>> {
-    fn fill(world: &Arc<World<LockFree>>) {
+pub fn takes() -> Vec<Scenario> {
+    fn fill(world: &Arc<World>) {
         // One that holds, one that does not any more, and one that stays.
         world.b.write(1).unwrap();
         world.b.try_read().unwrap();
@@ -305,7 +312,7 @@ pub fn takes() -> Vec<Scenario<LockFree>> {
         world.set().make_ring(4).unwrap();
     }
     /// The ring has the watch on `A`.
-    fn fill_with_a(world: &Arc<World<LockFree>>) {
+    fn fill_with_a(world: &Arc<World>) {
         let set = world.set();
         world.c.write(1).unwrap();
         add(&set, C, &world.c, Events::IN | Events::ET, C_DATA);
@@ -314,7 +321,7 @@ pub fn takes() -> Vec<Scenario<LockFree>> {
         assert_eq!(world.reports.of(C_DATA), 1);
     }
     /// The ring has the watch on `C`.
-    fn fill_with_c(world: &Arc<World<LockFree>>) {
+    fn fill_with_c(world: &Arc<World>) {
         let set = world.set();
         world.write_a(1);
         world.c.write(1).unwrap();
@@ -337,18 +344,23 @@ pub fn takes() -> Vec<Scenario<LockFree>> {
         scenario("a wait that finds events in the ring", fill_with_a, look),
         scenario("a change of interest in the ring", fill_with_c, |world| {
             let set = world.set();
-            let modified = set.modify_source(C, address(&world.c), Event::new(Events::IN | Events::ET, C_DATA));
+            let modified = set.modify_source(
+                C,
+                address(&world.c),
+                Event::new(Events::IN | Events::ET, C_DATA),
+            );
             let removed = set.remove_source(C, address(&world.c));
             assert!(fits(modified) && fits(removed));
         }),
     ]
 }
 
-/// A source that is looked at under a set's scan lock, and meanwhile brings another thread to that lock.
+/// A source that is looked at under a set's scan lock, and meanwhile brings another thread to that
+/// lock.
 struct Popular {
     queue: WaitQueue,
-    world: Weak<World<LockFree>>,
-    set: Arc<EventPoll<LockFree>>,
+    world: Weak<World>,
+    set: Arc<EventPoll>,
     came: AtomicBool,
 }
 
@@ -371,7 +383,7 @@ impl Source for Popular {
 }
 
 /// Both sides of a lock for which somebody sleeps.
-pub fn locks() -> Vec<Scenario<LockFree>> {
+pub fn locks() -> Vec<Scenario> {
     vec![
         Scenario {
             nudge: Some(World::let_holder_go),
@@ -411,9 +423,9 @@ pub fn locks() -> Vec<Scenario<LockFree>> {
 }
 
 /// The lock that is taken first by who puts a set into a set.
-fn find_nesting_lock(world: &Arc<World<LockFree>>) {
+fn find_nesting_lock(world: &Arc<World>) {
     let other = Arc::clone(world);
-    let sets = [(); 2].map(|()| Arc::new(EventPoll::<LockFree>::with_ready_list(&world.engine).unwrap()));
+    let sets = [(); 2].map(|()| Arc::new(EventPoll::new(&world.engine).unwrap()));
     let adder = {
         let [outer, inner] = sets.clone();
         Thread::start(Some(Place { step: "add_before_state", arrival: 1 }), move || {

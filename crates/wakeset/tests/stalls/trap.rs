@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use wakeset::steps::{self, Point};
 
-/// How long a call may take before it counts as kept from going on. Only a failing test waits that long.
+/// How long a call may take before it counts as kept from going on. Only a failing test waits that
+/// long.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
 /// Where to stop: at the `arrival`th time (from 1 on) that the thread comes to `step`.
@@ -61,14 +62,17 @@ impl Trap {
     }
 
     fn within(&self, limit: Duration, what: impl Fn(&State) -> bool) -> bool {
-        let (_state, timeout) = self.changed.wait_timeout_while(self.lock(), limit, |state| !what(state)).unwrap();
+        let (_state, timeout) =
+            self.changed.wait_timeout_while(self.lock(), limit, |state| !what(state)).unwrap();
         !timeout.timed_out()
     }
 
     /// Whether it sleeps at this moment, rather than runs or would if it had a processor.
     fn sleeps(&self) -> bool {
         let stat = self.stat.get().and_then(|stat| std::fs::read_to_string(stat).ok());
-        stat.is_some_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
+        stat.is_some_and(|stat| {
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+        })
     }
 
     fn reach(&self, point: Point) {
@@ -171,7 +175,12 @@ impl Thread {
     pub fn start(place: Option<Place>, f: impl FnOnce() + Send + 'static) -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| steps::set_hook(reach));
-        let trap = Arc::new(Trap { place, stat: OnceLock::new(), state: Mutex::default(), changed: Condvar::new() });
+        let trap = Arc::new(Trap {
+            place,
+            stat: OnceLock::new(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let mut traps = TRAPS.lock().unwrap();
         if traps.len() == traps.capacity() {
             traps.retain(|trap| trap.strong_count() > 0);
@@ -188,7 +197,9 @@ impl Thread {
             own.change(|state| state.ended = true);
             result.map_err(|panic| match panic.downcast::<String>() {
                 Ok(text) => *text,
-                Err(panic) => panic.downcast_ref::<&str>().map_or_else(|| "panicked".into(), ToString::to_string),
+                Err(panic) => panic
+                    .downcast_ref::<&str>()
+                    .map_or_else(|| "panicked".into(), ToString::to_string),
             })
         });
         Self { trap, thread }
@@ -247,10 +258,12 @@ impl Thread {
         self.trap.lock().log.clone()
     }
 
-    /// Makes a call while this thread stands still. It has to end in time, unless it comes to wait for a lock that is kept from it.
+    /// Makes a call while this thread stands still. It has to end in time, unless it comes to wait
+    /// for a lock that is kept from it.
     pub fn beside(&self, call: impl FnOnce() + Send + 'static) -> Beside {
-        // How often to look whether a call that lasts waits for such a lock, and how often it is seen asleep until it is enough
-        // that somebody waits for one: the call may need that thread.
+        // How often to look whether a call that lasts waits for such a lock, and how often it is
+        // seen asleep until it is enough that somebody waits for one: the call may need
+        // that thread.
         const LOOK: Duration = Duration::from_millis(1);
         const NEEDED: u32 = 20;
         let other = Self::start(None, call);
@@ -263,8 +276,11 @@ impl Thread {
         while begin.elapsed() < LIMIT {
             let waits = |state: &State| state.waits_for.is_some_and(|lock| held.contains(&lock));
             let state = other.trap.lock();
-            let (state, _) =
-                other.trap.changed.wait_timeout_while(state, LOOK, |state| !state.ended && !waits(state)).unwrap();
+            let (state, _) = other
+                .trap
+                .changed
+                .wait_timeout_while(state, LOOK, |state| !state.ended && !waits(state))
+                .unwrap();
             if state.ended {
                 break;
             }
@@ -279,13 +295,15 @@ impl Thread {
         Beside::Ended(other.join())
     }
 
-    /// Whether any thread waits for this one, directly or for another that does, and whether `other` does.
+    /// Whether any thread waits for this one, directly or for another that does, and whether
+    /// `other` does.
     fn kept_waiting(&self, other: &Self) -> (bool, bool) {
         let mut held = self.held();
         let mut waiting: Vec<_> = TRAPS.lock().unwrap().iter().filter_map(Weak::upgrade).collect();
         let (mut any, mut its_own) = (false, false);
         loop {
-            let kept = |trap: &Arc<Trap>| trap.lock().waits_for.is_some_and(|lock| held.contains(&lock));
+            let kept =
+                |trap: &Arc<Trap>| trap.lock().waits_for.is_some_and(|lock| held.contains(&lock));
             let Some(i) = waiting.iter().position(kept) else { return (any, its_own) };
             let trap = waiting.swap_remove(i);
             any = true;

@@ -1,13 +1,17 @@
-//! What a stalled thread stands in: a set with two counters, and an account of what was written, read and reported.
+//! What a stalled thread stands in: a set with two counters, and an account of what was written,
+//! read and reported.
 
-use crate::trap::{LIMIT, Progress, Thread};
+use crate::trap::{LIMIT, Thread};
 use std::collections::HashMap;
 use std::mem::size_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use wakeset::{Counter, CounterFlags, Engine, Error, Event, EventPoll, Events, ReadyList, SetCore, Source, Timeout};
+use wakeset::{
+    Counter, CounterFlags, Engine, Error, Event, EventPoll, Events, ReadyList, SetCore, Source,
+    Timeout,
+};
 
 /// The descriptor numbers of the watches.
 pub const A: i32 = 5;
@@ -33,7 +37,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    fn note(&self, data: u64) {
+    pub fn note(&self, data: u64) {
         *self.counts.lock().unwrap().entry(data).or_default() += 1;
         self.changed.notify_all();
     }
@@ -43,51 +47,56 @@ impl Reports {
     }
 
     /// Of all the data that the watch on `A` ever had.
-    fn of_a(&self) -> u64 {
+    pub fn of_a(&self) -> u64 {
         self.counts.lock().unwrap().iter().filter(|(data, _)| **data < B_DATA).map(|(_, n)| n).sum()
     }
 
-    fn until(&self, data: u64, more_than: u64, limit: Duration) {
+    pub fn until(&self, data: u64, more_than: u64, limit: Duration) {
         let counts = self.counts.lock().unwrap();
-        let few = |counts: &mut HashMap<u64, u64>| counts.get(&data).copied().unwrap_or(0) <= more_than;
+        let few =
+            |counts: &mut HashMap<u64, u64>| counts.get(&data).copied().unwrap_or(0) <= more_than;
         drop(self.changed.wait_timeout_while(counts, limit, few).unwrap());
     }
 }
 
-pub struct World<R: ReadyList> {
+pub struct World {
+    /// The ready list of its sets.
+    pub list: ReadyList,
     pub engine: Engine,
     pub a: Shared,
     pub b: Shared,
     pub c: Shared,
-    stop: Shared,
-    set: Mutex<Option<Arc<EventPoll<R>>>>,
+    pub stop: Shared,
+    pub set: Mutex<Option<Arc<EventPoll>>>,
     /// What the watch on `A` asks for.
     pub kind: Events,
     /// The data of the watch on `A`; `None` without one.
-    data: Mutex<Option<u64>>,
-    next_data: AtomicU64,
+    pub data: Mutex<Option<u64>>,
+    pub next_data: AtomicU64,
     pub reports: Reports,
-    written: AtomicU64,
-    read: AtomicU64,
-    /// How many edges `A` has had: writes, reads where `OUT` is asked for, and changes of interest.
+    pub written: AtomicU64,
+    pub read: AtomicU64,
+    /// How many edges `A` has had: writes, reads where `OUT` is asked for, and changes of
+    /// interest.
     pub edges: AtomicU64,
     /// Reports of the present data from before the last read.
-    stale: AtomicU64,
-    workers: Mutex<Vec<Thread>>,
+    pub stale: AtomicU64,
+    pub workers: Mutex<Vec<Thread>>,
     /// Threads that stand still or sleep till the end.
     pub extras: Mutex<Vec<Thread>>,
     /// A thread that stands still with a lock in its hands until another has come for it.
     pub holder: Mutex<Option<Thread>>,
-    pub others: Mutex<Vec<EventPoll<R>>>,
-    pub outer: Mutex<Option<Arc<EventPoll<R>>>>,
+    pub others: Mutex<Vec<EventPoll>>,
+    pub outer: Mutex<Option<Arc<EventPoll>>>,
     /// What rings for a waiter that sleeps elsewhere.
-    bell: (Mutex<bool>, Condvar),
+    pub bell: (Mutex<bool>, Condvar),
     /// The nesting lock, where known.
     pub nesting: AtomicU64,
-    /// A second thread stands still in a wake: what it has in its hands may be reported more than once.
+    /// A second thread stands still in a wake: what it has in its hands may be reported more than
+    /// once.
     pub called_for: AtomicBool,
-    closed_a: AtomicBool,
-    closed_b: AtomicBool,
+    pub closed_a: AtomicBool,
+    pub closed_b: AtomicBool,
 }
 
 pub fn counter() -> Shared {
@@ -96,19 +105,26 @@ pub fn counter() -> Shared {
 
 /// # Panics
 /// If the set refuses.
-pub fn add<R: ReadyList, S: Source + 'static>(set: &EventPoll<R>, fd: i32, source: &Arc<S>, events: Events, data: u64) {
+pub fn add<S: Source + 'static>(
+    set: &EventPoll,
+    fd: i32,
+    source: &Arc<S>,
+    events: Events,
+    data: u64,
+) {
     try_add(set, fd, source, events, data).unwrap();
 }
 
-pub fn try_add<R: ReadyList, S: Source + 'static>(
-    set: &EventPoll<R>,
+pub fn try_add<S: Source + 'static>(
+    set: &EventPoll,
     fd: i32,
     source: &Arc<S>,
     events: Events,
     data: u64,
 ) -> Result<(), Error> {
     let source: &dyn Source = &**source;
-    // SAFETY: the world holds its sources until its sets are closed, and closes those that go earlier.
+    // SAFETY: the world holds its sources until its sets are closed, and closes those that go
+    // earlier.
     unsafe { set.add_source(fd, source, Event::new(events, data)) }
 }
 
@@ -116,16 +132,17 @@ pub fn address<S>(source: &Arc<S>) -> *const () {
     Arc::as_ptr(source).cast()
 }
 
-impl<R: ReadyList> World<R> {
-    pub fn new(kind: Events) -> Arc<Self> {
+impl World {
+    pub fn new(list: ReadyList, kind: Events) -> Arc<Self> {
         let engine = Engine::new();
-        let set = Arc::new(EventPoll::with_ready_list(&engine).unwrap());
+        let set = Arc::new(EventPoll::with_ready_list(&engine, list).unwrap());
         let (a, b, c, stop) = (counter(), counter(), counter(), counter());
         add(&set, A, &a, kind, 1);
         add(&set, B, &b, Events::IN, B_DATA);
         add(&set, STOP, &stop, Events::IN, STOP_DATA);
         let edge = u64::from(kind.contains(Events::OUT));
         Arc::new(Self {
+            list,
             engine,
             a,
             b,
@@ -155,7 +172,7 @@ impl<R: ReadyList> World<R> {
 
     /// # Panics
     /// If it has been closed.
-    pub fn set(&self) -> Arc<EventPoll<R>> {
+    pub fn set(&self) -> Arc<EventPoll> {
         self.set.lock().unwrap().clone().expect("the set is open")
     }
 
@@ -165,7 +182,7 @@ impl<R: ReadyList> World<R> {
 
     // Where the locks of these are.
 
-    fn of_core(set: Option<&Arc<EventPoll<R>>>) -> Range<usize> {
+    fn of_core(set: Option<&Arc<EventPoll>>) -> Range<usize> {
         let core = set.map_or(0, |set| std::ptr::from_ref(set.as_core()).addr());
         core..core + size_of::<SetCore>()
     }
@@ -182,10 +199,10 @@ impl<R: ReadyList> World<R> {
         address(counter).addr()..address(counter).addr() + size_of::<Counter>()
     }
 
-    /// The sections of the set's ring: who takes from it holds one.
+    /// The pins of the set's ring: a taker holds one.
     pub fn in_ring(&self) -> Range<usize> {
         let set = self.set.lock().unwrap();
-        set.as_ref().and_then(|set| set.ring()).map_or(0..0, |ring| ring.sections())
+        set.as_ref().and_then(|set| set.ring()).map_or(0..0, |ring| ring.pins())
     }
 
     pub fn in_nesting(&self) -> Range<usize> {
@@ -247,7 +264,7 @@ impl<R: ReadyList> World<R> {
     }
 
     /// One wait, noted.
-    pub fn wait(&self, set: &EventPoll<R>, timeout: Timeout) -> usize {
+    pub fn wait(&self, set: &EventPoll, timeout: Timeout) -> usize {
         let mut events = [Event::default(); 16];
         let n = set.wait(&mut events, timeout).unwrap();
         for event in &events[..n] {
@@ -257,7 +274,7 @@ impl<R: ReadyList> World<R> {
     }
 
     /// One look at the set's ring, made if there is none, noted.
-    pub fn take(&self, set: &EventPoll<R>, room: usize) -> usize {
+    pub fn take(&self, set: &EventPoll, room: usize) -> usize {
         let mut events = vec![Event::default(); room];
         let n = set.make_ring(4).unwrap().take(&mut events);
         for event in &events[..n] {
@@ -266,7 +283,8 @@ impl<R: ReadyList> World<R> {
         n
     }
 
-    /// Makes sure that `data` is reported once more than `before`, to who takes from the ring or to another.
+    /// Makes sure that `data` is reported once more than `before`, to who takes from the ring or to
+    /// another.
     pub fn take_until(&self, data: u64, before: u64) -> Result<(), String> {
         let end = Instant::now() + LIMIT;
         while self.reports.of(data) <= before {
@@ -281,7 +299,7 @@ impl<R: ReadyList> World<R> {
     }
 
     /// What a thread of an event loop does with the set until it is told `last`.
-    fn work(&self, set: &EventPoll<R>, inner: Option<&EventPoll<R>>, last: u64) {
+    fn work(&self, set: &EventPoll, inner: Option<&EventPoll>, last: u64) {
         loop {
             let mut events = [Event::default(); 16];
             let mut n = set.wait(&mut events, Timeout::Never).unwrap();
@@ -305,7 +323,8 @@ impl<R: ReadyList> World<R> {
         }
     }
 
-    /// Starts a thread that waits on the set (with an outer one: on that) and handles events; it sleeps when this returns.
+    /// Starts a thread that waits on the set (with an outer one: on that) and handles events; it
+    /// sleeps when this returns.
     pub fn start_worker(self: &Arc<Self>) {
         let world = Arc::clone(self);
         let set = self.set();
@@ -335,7 +354,8 @@ impl<R: ReadyList> World<R> {
         Ok(())
     }
 
-    /// Makes sure that `A` is reported with `data` once more than `before`, unless somebody reads it empty.
+    /// Makes sure that `A` is reported with `data` once more than `before`, unless somebody reads
+    /// it empty.
     pub fn hear_a(&self, data: u64, before: u64) -> Result<(), String> {
         self.hear_unless(data, before, || self.a.value() == Some(0))
     }
@@ -345,7 +365,12 @@ impl<R: ReadyList> World<R> {
         self.hear_unless(data, before, || false)
     }
 
-    fn hear_unless(&self, data: u64, before: u64, needless: impl Fn() -> bool) -> Result<(), String> {
+    fn hear_unless(
+        &self,
+        data: u64,
+        before: u64,
+        needless: impl Fn() -> bool,
+    ) -> Result<(), String> {
         // Others may be faster than this thread, and it sleeps then.
         const LOOK: Duration = Duration::from_millis(20);
         let end = Instant::now() + LIMIT;
@@ -370,21 +395,21 @@ impl<R: ReadyList> World<R> {
             let world = unsafe { &*(world as *const Self) };
             world.ring();
         };
-        self.set().set_bell(Some((ring, std::ptr::from_ref(self).addr())));
+        self.set().set_doorbell(Some((ring, std::ptr::from_ref(self).addr())));
     }
 
-    fn ring(&self) {
+    pub fn ring(&self) {
         *self.bell.0.lock().unwrap() = true;
         self.bell.1.notify_all();
     }
 
     pub fn sleep_elsewhere(&self) {
         let set = self.set();
-        set.enter_elsewhere();
+        set.enter_remote();
         if !set.may_be_ready() {
             drop(self.bell.1.wait_while(self.bell.0.lock().unwrap(), |rung| !*rung).unwrap());
         }
-        set.leave_elsewhere();
+        set.leave_remote();
         self.wait(&set, Timeout::Now);
     }
 
@@ -448,126 +473,8 @@ impl<R: ReadyList> World<R> {
 
     // At the end.
 
-    fn drain_set(&self, set: &EventPoll<R>) {
-        let set_aside = self.stop.value();
-        assert_eq!(set_aside, Some(0));
-        // Level-triggered ones come again each time; twice the watches there are is all.
-        for _ in 0..4 {
-            if self.wait(set, Timeout::Now) == 0 {
-                break;
-            }
-        }
-    }
-
-    /// What must hold when all threads have gone on and come to their end.
-    pub fn check(&self) -> Result<(), String> {
-        self.let_holder_go();
-        self.stop_workers()?;
-        // An edge that somebody else was told of before the waiter looked, or its removal, is nothing to ring the bell for.
-        let told = |data| !self.is_level() && self.reports.of(data) > self.stale.load(SeqCst);
-        if self.data().is_none_or(told) || self.a.value() == Some(0) {
-            self.ring();
-        }
-        for extra in std::mem::take(&mut *self.extras.lock().unwrap()) {
-            extra.release();
-            // Others may have been faster, and left nothing to read or no room to write. Else it must end by itself.
-            while extra.until_at_rest() == Progress::Asleep {
-                match self.a.value() {
-                    Some(0) => {
-                        self.write_a(1);
-                    }
-                    Some(FULL) => self.read_a(),
-                    _ => break,
-                }
-            }
-            extra.join()?;
-        }
-        let (written, read, left) = (self.written.load(SeqCst), self.read.load(SeqCst), self.a.value().unwrap());
-        if written.wrapping_sub(read) != left {
-            return Err(format!("{written} written, {read} read, {left} left"));
-        }
-        let Some(set) = self.set.lock().unwrap().clone() else { return Ok(()) };
-        self.check_others(left)?;
-        self.check_b(&set)?;
-        let Some(data) = self.data() else {
-            // Removed or closed: silence from here on.
-            let before = self.reports.of_a();
-            if !self.closed_a.load(SeqCst) {
-                self.write_a(1);
-                self.drain_set(&set);
-            }
-            return if self.reports.of_a() == before { Ok(()) } else { Err("a removed watch was reported".into()) };
-        };
-        self.drain_set(&set);
-        let (level, once) = (self.is_level(), self.kind.contains(Events::ONESHOT));
-        let of_data = self.reports.of(data);
-        let heard = of_data > if once { 0 } else { self.stale.load(SeqCst) };
-        if left > 0 && !heard {
-            return Err(format!("what was written was not reported ({of_data} reports)"));
-        }
-        if once && of_data > 1 {
-            return Err(format!("{of_data} reports of a one-shot watch"));
-        }
-        let (all, edges) = (self.reports.of_a(), self.edges.load(SeqCst));
-        // SEMANTICS.md, Known differences 9.
-        if !level && all > edges && !self.called_for.load(SeqCst) {
-            return Err(format!("{all} reports of {edges} edges"));
-        }
-        self.check_again(&set, data)
-    }
-
-    fn is_level(&self) -> bool {
+    pub fn is_level(&self) -> bool {
         !self.kind.intersects(Events::ET | Events::ONESHOT)
-    }
-
-    /// The watch works as if nothing had been: one more change, one more report.
-    fn check_again(&self, set: &EventPoll<R>, data: u64) -> Result<(), String> {
-        self.read_a();
-        self.drain_set(set);
-        let mut data = data;
-        if self.kind.contains(Events::ONESHOT) {
-            self.modify_a().unwrap();
-            data = self.data().unwrap();
-        }
-        let before = self.reports.of(data);
-        self.write_a(1);
-        let writable = u64::from(self.kind.contains(Events::OUT) && self.is_level());
-        let n = self.wait(set, Timeout::Now);
-        if self.reports.of(data) != before + 1 {
-            return Err(format!("one more write had {} reports, in {n} events", self.reports.of(data) - before));
-        }
-        self.read_a();
-        self.drain_set(set);
-        let silent = self.reports.of(data) == before + 1 || self.kind.contains(Events::OUT) || writable != 0;
-        if silent { Ok(()) } else { Err("a watch that was drained is reported".into()) }
-    }
-
-    fn check_b(&self, set: &EventPoll<R>) -> Result<(), String> {
-        let closed = self.closed_b.load(SeqCst);
-        let before = self.reports.of(B_DATA);
-        self.b.write(1).unwrap();
-        self.wait(set, Timeout::Now);
-        let after = self.reports.of(B_DATA);
-        let _ = self.b.try_read();
-        match (closed, after > before) {
-            (false, false) => Err("another counter of the set is not reported any more".into()),
-            (true, true) => Err("a closed counter was reported".into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Other sets that watch `A`, not exclusively and level-triggered: they report what holds.
-    fn check_others(&self, left: u64) -> Result<(), String> {
-        let holds = left > 0 && !self.closed_a.load(SeqCst);
-        for (i, other) in self.others.lock().unwrap().iter().enumerate() {
-            let mut events = [Event::default(); 4];
-            let n = other.wait(&mut events, Timeout::Now).unwrap();
-            let exclusive = is_exclusive(i);
-            if (n > 0) != holds && !(exclusive && n == 0) {
-                return Err(format!("set {i} beside this one says {n} events with {left} to read"));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -576,7 +483,7 @@ pub fn is_exclusive(i: usize) -> bool {
     i % 3 == 1
 }
 
-impl<R: ReadyList> Drop for World<R> {
+impl Drop for World {
     fn drop(&mut self) {
         // Sources go after the sets that watch them.
         for source in [&self.a, &self.b, &self.c, &self.stop] {

@@ -1,0 +1,71 @@
+//! A program run both ways, and what differs.
+
+use std::time::Duration;
+
+use super::compile::{Build, compile};
+use super::run::{Outcome, Runner, TIME_LIMIT, run, unexpected};
+
+/// Compiles a program, runs it both ways and compares.
+pub fn compare(source: &str, build: Build, arguments: &[&str]) {
+    compare_within(source, build, arguments, TIME_LIMIT);
+}
+
+pub fn compare_within(source: &str, build: Build, arguments: &[&str], limit: Duration) {
+    let name = match build {
+        Build::Plain => source.to_string(),
+        Build::Fortified => format!("{source}_fortified"),
+        Build::Sanitized => format!("{source}_sanitized"),
+    };
+    let Some(program) = compile(source, build, &name) else {
+        return;
+    };
+    let kernel = run(&program, arguments, Runner::Kernel, limit);
+    assert!(
+        kernel.status.success(),
+        "{name} has a wrong expectation, plain, {}:\n{}{}",
+        kernel.status,
+        unexpected(&kernel),
+        kernel.stderr,
+    );
+    let wakeset = run(&program, arguments, Runner::Wakeset, limit);
+    let difference = difference(&kernel, &wakeset);
+    assert!(
+        difference.is_empty() && wakeset.status == kernel.status,
+        "{name} under `wakeset run`, {}:\n{difference}{}",
+        wakeset.status,
+        wakeset.stderr,
+    );
+}
+
+/// What differs, line by line, with the heading that it stands under. Empty if nothing does.
+pub fn difference(kernel: &Outcome, wakeset: &Outcome) -> String {
+    const MOST: usize = 20;
+    let (left, right): (Vec<_>, Vec<_>) = (kernel.lines().collect(), wakeset.lines().collect());
+    let mut heading = "";
+    let mut report = String::new();
+    let mut count = 0;
+    for i in 0..left.len().max(right.len()) {
+        let (kernel, wakeset) = (left.get(i), right.get(i));
+        if let Some(line) = kernel.filter(|line| line.starts_with("-- ")) {
+            heading = line;
+        }
+        if kernel == wakeset {
+            continue;
+        }
+        count += 1;
+        if count <= MOST {
+            let text =
+                |line: Option<&&str>| line.map_or("(no line)".to_string(), |l| l.to_string());
+            report += &format!(
+                "line {}, {heading}\n  kernel:  {}\n  wakeset: {}\n",
+                i + 1,
+                text(kernel),
+                text(wakeset)
+            );
+        }
+    }
+    if count > MOST {
+        report += &format!("and {} lines more\n", count - MOST);
+    }
+    report
+}

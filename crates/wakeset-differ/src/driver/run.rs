@@ -1,0 +1,222 @@
+//! Runs pairs of workers, one for the kernel and one for another side, and compares their words.
+
+use super::setup::Setup;
+use super::worker::{self, BLOCK, Word};
+use crate::outcome::Coverage;
+use crate::program::Profile;
+use crate::world::Side;
+use std::io::{self, Read};
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The kernel and another side, and the programs they run.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// The side that is compared with the kernel.
+    pub side: Side,
+    /// What the programs may use.
+    pub profile: Profile,
+}
+
+impl Pair {
+    /// The kernel and this side.
+    pub fn new(side: Side) -> Self {
+        Self { side, profile: worker::profile_of(side) }
+    }
+}
+
+/// How much to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extent {
+    /// The least number of operations.
+    pub operations: Option<u64>,
+    /// The longest time.
+    pub time: Option<Duration>,
+    /// How many pairs of workers run at a time.
+    pub jobs: u32,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Operations that were compared.
+    pub operations: u64,
+    /// Calls that were not made, on either side.
+    pub skipped: u64,
+    /// Programs.
+    pub programs: u64,
+    /// How long the run took.
+    pub time: Duration,
+    /// What was covered, counted by the kernel's side.
+    pub coverage: Coverage,
+    /// Where workers differed.
+    pub diverging: Vec<Divergence>,
+}
+
+/// Where two workers differed.
+#[derive(Clone, Copy, Debug)]
+pub struct Divergence {
+    /// The seed of the first program that the workers ran.
+    pub start: u64,
+    /// How many programs they had run without a difference.
+    pub agreed: u64,
+}
+
+/// Blocks that a pair of workers runs before it is replaced: enough for what accumulates to show,
+/// and few enough to end in time.
+const BLOCKS: u64 = 16;
+/// About how many operations a program has.
+const OPERATIONS: u64 = 150;
+
+/// Runs the programs of the seeds from `first` on, until there are enough or something differs.
+///
+/// # Errors
+/// If a worker could not be started.
+pub fn run(setup: &Setup, pair: Pair, first: u64, extent: Extent) -> io::Result<Summary> {
+    let jobs = Jobs {
+        setup,
+        pair,
+        first,
+        extent,
+        began: Instant::now(),
+        next: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    };
+    let summaries: Vec<io::Result<Summary>> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..extent.jobs.max(1)).map(|_| scope.spawn(|| jobs.work())).collect();
+        threads
+            .into_iter()
+            .map(|job| job.join().unwrap_or_else(|_| Err(io::Error::other("a job panicked"))))
+            .collect()
+    });
+    let mut total = Summary::default();
+    for summary in summaries {
+        total.add(summary?);
+    }
+    total.time = jobs.began.elapsed();
+    Ok(total)
+}
+
+impl Summary {
+    fn add(&mut self, other: Summary) {
+        self.operations += other.operations;
+        self.skipped += other.skipped;
+        self.programs += other.programs;
+        self.coverage.add(other.coverage);
+        self.diverging.extend(other.diverging);
+    }
+}
+
+/// What the threads of a run share. Each of them looks after one pair of workers at a time.
+struct Jobs<'a> {
+    setup: &'a Setup,
+    pair: Pair,
+    first: u64,
+    extent: Extent,
+    began: Instant,
+    /// Blocks that have been given out.
+    next: AtomicU64,
+    /// Operations that have been compared.
+    done: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Jobs<'_> {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+            || self.extent.operations.is_some_and(|n| self.done.load(Ordering::Relaxed) >= n)
+            || self.extent.time.is_some_and(|time| self.began.elapsed() >= time)
+    }
+
+    fn work(&self) -> io::Result<Summary> {
+        let mut summary = Summary::default();
+        while !self.is_over() {
+            let done = self.done.load(Ordering::Relaxed);
+            let left = self.extent.operations.map_or(u64::MAX, |n| n.saturating_sub(done));
+            let blocks = (left / (OPERATIONS * BLOCK)).clamp(1, BLOCKS);
+            let block = self.next.fetch_add(blocks, Ordering::Relaxed);
+            self.compare(self.first.wrapping_add(block * BLOCK), blocks, &mut summary)?;
+            if !summary.diverging.is_empty() {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok(summary)
+    }
+
+    /// Runs one pair of workers to its end, or up to the first block on which they differ.
+    fn compare(&self, start: u64, blocks: u64, summary: &mut Summary) -> io::Result<()> {
+        let Pair { side, profile } = self.pair;
+        let worker =
+            |side, counts| Running::start(self.setup, side, profile, start, blocks, BLOCK, counts);
+        let mut kernel = worker(Side::Kernel, true)?;
+        let mut other = worker(side, false)?;
+        for block in 0..blocks {
+            let (expected, got) = (kernel.next(), other.next());
+            let Some(expected) = expected.filter(|_| expected == got) else {
+                // A worker that has ended before its time is a difference too.
+                summary.diverging.push(Divergence { start, agreed: block * BLOCK });
+                return Ok(());
+            };
+            summary.operations += expected.operations;
+            summary.skipped += expected.skipped;
+            summary.programs += BLOCK;
+            self.done.fetch_add(expected.operations, Ordering::Relaxed);
+        }
+        let mut counts = String::new();
+        kernel.stdout.read_to_string(&mut counts)?;
+        if let Ok(coverage) = serde_json::from_str(&counts) {
+            summary.coverage.add(coverage);
+        }
+        Ok(())
+    }
+}
+
+/// A worker that runs blocks.
+pub(super) struct Running {
+    child: Child,
+    stdout: ChildStdout,
+}
+
+impl Running {
+    /// A worker for `blocks` blocks of `len` programs each, of the seeds from `start` on. With
+    /// `counts` it writes its [`Coverage`] after the last block.
+    pub fn start(
+        setup: &Setup,
+        side: Side,
+        profile: Profile,
+        start: u64,
+        blocks: u64,
+        len: u64,
+        counts: bool,
+    ) -> io::Result<Self> {
+        let arguments = [("--first", start), ("--blocks", blocks), ("--len", len)];
+        let mut arguments: Vec<_> =
+            arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if counts {
+            arguments.push("--count".to_string());
+        }
+        let mut child = setup
+            .command(side, profile, &arguments)?
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+        Ok(Self { child, stdout })
+    }
+
+    /// The word of the next block; `None` if the worker has ended.
+    pub fn next(&mut self) -> Option<Word> {
+        let mut bytes = [0; Word::LEN];
+        self.stdout.read_exact(&mut bytes).ok().map(|()| Word::from_bytes(bytes))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

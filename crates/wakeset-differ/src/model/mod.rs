@@ -1,0 +1,185 @@
+//! What is known of a program's descriptors from its outcomes so far. It is the same on every side,
+//! and it is as much as it takes to say what the next outcome may not depend on (SEMANTICS.md,
+//! Known differences), and not to make a call that would sleep for ever.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `mod` | which number stands for which description |
+//! | `description` | one description, one watch |
+//! | `value` | what counters, timers and streams hold, and so which calls would sleep |
+//! | `watch` | what each set watches |
+//! | `order` | how much of the order of a set's events is defined |
+//! | `rearm` | which watches may report an edge twice on one side, and so have to be armed anew |
+//! | `migrate` | which objects have migrated into the kernel |
+
+mod description;
+mod migrate;
+mod order;
+mod rearm;
+mod value;
+mod watch;
+
+pub use description::Kind;
+use description::{Description, NONE};
+pub use order::{Gathering, Order};
+pub use rearm::Rearm;
+
+/// Numbers that are followed; the objects of programs get no higher ones.
+const NUMBERS: usize = 400;
+/// Descriptions that may be open at once.
+const DESCRIPTIONS: usize = 64;
+
+/// What is known of a program's descriptors.
+#[derive(Debug)]
+pub struct Model {
+    /// By number: its description, or [`NONE`].
+    numbers: [u8; NUMBERS],
+    /// The open numbers, in the order in which they were opened.
+    open: Vec<i32>,
+    descriptions: Vec<Description>,
+    /// The descriptions in use, a bit each.
+    live: u64,
+    /// Watches that are to be armed anew, with the depth of their sets.
+    rearm: Vec<(u32, Rearm)>,
+    /// Whether objects may migrate.
+    migrations: bool,
+    /// Whether there has been a timer since nothing was open.
+    timers: bool,
+}
+
+/// The places of the bits of a mask that are set.
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (next < 64).then_some(next as usize)
+    })
+}
+
+impl Model {
+    /// A model with nothing open. `migrations`: whether objects may migrate into the kernel, which
+    /// the engine by itself does not know.
+    pub fn new(migrations: bool) -> Self {
+        Self {
+            migrations,
+            timers: false,
+            numbers: [NONE; NUMBERS],
+            open: Vec::new(),
+            descriptions: vec![Description::none(); DESCRIPTIONS],
+            live: 0,
+            rearm: Vec::new(),
+        }
+    }
+
+    /// The description that a number stands for.
+    fn at(&self, number: i32) -> Option<usize> {
+        let description = *self.numbers.get(usize::try_from(number).ok()?)?;
+        (description != NONE).then_some(usize::from(description))
+    }
+
+    fn is_set(&self, description: usize) -> bool {
+        self.descriptions[description].kind == Kind::Set
+    }
+
+    /// The number that was opened first of those that are open.
+    pub fn first_open(&self) -> Option<i32> {
+        self.open.first().copied()
+    }
+
+    /// Whether a number is open.
+    pub fn is_open(&self, number: i32) -> bool {
+        self.at(number).is_some()
+    }
+
+    /// What a number stands for.
+    pub fn kind(&self, number: i32) -> Option<Kind> {
+        Some(self.descriptions[self.at(number)?].kind)
+    }
+
+    /// Whether `n` more descriptions can be followed.
+    pub fn has_room(&self, n: u32) -> bool {
+        self.live.count_zeros() >= n
+    }
+
+    fn give_number(&mut self, number: i32, description: usize) {
+        self.numbers[number as usize] = description as u8;
+        self.descriptions[description].refs += 1;
+        self.open.push(number);
+    }
+
+    /// There is a new description at `number`.
+    pub fn made(&mut self, number: i32, kind: Kind) {
+        let free = self.live.trailing_ones() as usize;
+        self.live |= 1 << free;
+        // The allocation is used again.
+        let watches = std::mem::take(&mut self.descriptions[free].watches);
+        self.descriptions[free] = Description { kind, watches, ..Description::none() };
+        self.give_number(number, free);
+    }
+
+    /// There are two new descriptions, the ends of a stream.
+    pub fn made_streams(&mut self, numbers: [i32; 2]) {
+        numbers.iter().for_each(|number| self.made(*number, Kind::Stream));
+        if let [Some(one), Some(other)] = numbers.map(|number| self.at(number)) {
+            self.descriptions[one].other = other as u8;
+            self.descriptions[other].other = one as u8;
+        }
+    }
+
+    /// There is a new eventfd at `number`.
+    pub fn made_counter(&mut self, number: i32, initial: u32, flags: i32) {
+        self.made(number, Kind::Counter);
+        if let Some(counter) = self.at(number) {
+            let counter = &mut self.descriptions[counter];
+            counter.value = u64::from(initial);
+            counter.nonblocking = flags & libc::EFD_NONBLOCK != 0;
+            counter.semaphore = flags & libc::EFD_SEMAPHORE != 0;
+        }
+    }
+
+    /// There is a new timerfd at `number`.
+    pub fn made_timer(&mut self, number: i32, flags: i32) {
+        self.made(number, Kind::Timer);
+        self.timers = true;
+        self.set_nonblocking(number, flags & libc::TFD_NONBLOCK != 0);
+    }
+
+    /// `new` is another number of what `old` stands for, and stands for nothing else any more.
+    pub fn duplicated(&mut self, old: i32, new: i32) {
+        self.closed(new);
+        if let Some(description) = self.at(old) {
+            self.give_number(new, description);
+        }
+    }
+
+    /// A number has been closed.
+    pub fn closed(&mut self, number: i32) {
+        let Some(closed) = self.at(number) else { return };
+        self.numbers[number as usize] = NONE;
+        self.open.retain(|open| *open != number);
+        self.timers &= !self.open.is_empty();
+        self.descriptions[closed].refs -= 1;
+        if self.descriptions[closed].refs > 0 {
+            return;
+        }
+        if self.descriptions[closed].kind == Kind::Stream {
+            // Closing one end makes the other one migrate first; the watches on the closed end are
+            // gone by then.
+            self.forget_watches_on(closed);
+            self.migrate_one(Some(closed));
+            if let Some(other) = self.other(closed) {
+                self.descriptions[other].other = NONE;
+            }
+        }
+        self.live &= !(1 << closed);
+        self.descriptions[closed].watches.clear();
+        self.forget_watches_on(closed);
+    }
+
+    /// The other end of a stream.
+    fn other(&self, stream: usize) -> Option<usize> {
+        let other = self.descriptions[stream].other;
+        (self.descriptions[stream].kind == Kind::Stream && other != NONE)
+            .then_some(usize::from(other))
+    }
+}

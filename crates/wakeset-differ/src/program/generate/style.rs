@@ -1,0 +1,141 @@
+//! What one program uses: each has a random part of all calls, kinds of objects and flags, so that
+//! what it uses meets often. A program of everything at once finds less (swarm testing).
+
+use crate::program::Profile;
+use crate::program::choices::Choices;
+use libc::{EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLWAKEUP};
+
+/// The calls, in the order of [`Style::weights`].
+#[derive(Clone, Copy)]
+pub(super) enum Call {
+    Write,
+    Read,
+    Wait,
+    Ctl,
+    Make,
+    Close,
+    Duplicate,
+    Nonblocking,
+    Poll,
+    Vector,
+    Splice,
+    Shutdown,
+    Fork,
+    SetTimer,
+    Ring,
+}
+
+const CALLS: [Call; 15] = [
+    Call::Write,
+    Call::Read,
+    Call::Wait,
+    Call::Ctl,
+    Call::Make,
+    Call::Close,
+    Call::Duplicate,
+    Call::Nonblocking,
+    Call::Poll,
+    Call::Vector,
+    Call::Splice,
+    Call::Shutdown,
+    Call::Fork,
+    Call::SetTimer,
+    Call::Ring,
+];
+
+type Weights = [u32; CALLS.len()];
+
+/// What a program uses.
+pub(super) struct Style {
+    pub profile: Profile,
+    weights: Weights,
+    total: u32,
+    /// Event masks to choose from.
+    pub masks: [u32; 4],
+    /// One in this many arguments is odd; 0 for none.
+    pub odd: u32,
+    /// Sets watch sets.
+    pub sets: bool,
+    pub timers: bool,
+    pub rings: bool,
+    /// Pipes, sockets and directories.
+    pub kernel: bool,
+    /// Waits with a `maxevents` of 1 to 4.
+    pub small_buffers: bool,
+    /// Waits with a limit above 0.
+    pub sleeps: bool,
+}
+
+impl Style {
+    pub fn choose(choices: &mut impl Choices, profile: Profile) -> Self {
+        let everything = profile == Profile::Everything;
+        let swarm = choices.bits();
+        let has = |bit: u32| swarm & 1 << bit != 0;
+        let weights = weights(everything, swarm);
+        Self {
+            profile,
+            weights,
+            total: weights.iter().sum(),
+            masks: masks(choices),
+            odd: if has(10) { 12 } else { 0 },
+            sets: has(11),
+            timers: has(13) && has(14),
+            rings: has(15),
+            kernel: everything && has(2),
+            small_buffers: has(12),
+            sleeps: swarm >> 40 & 0x1ff == 0,
+        }
+    }
+
+    /// A call, each as often as its weight says.
+    pub fn call(&self, choices: &mut impl Choices) -> Call {
+        let mut at = choices.below(self.total);
+        for (weight, call) in self.weights.iter().zip(CALLS) {
+            if at < *weight {
+                return call;
+            }
+            at -= weight;
+        }
+        Call::Write
+    }
+}
+
+fn weights(everything: bool, swarm: u64) -> Weights {
+    let has = |bit: u32| swarm & 1 << bit != 0;
+    // Calls that make objects migrate.
+    let migrations = everything && has(0) && has(1);
+    let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut set = |used: bool, call: Call, weight: u32| {
+        if used {
+            weights[call as usize] = weight;
+        }
+    };
+    set(has(13) && has(14), Call::SetTimer, 16);
+    set(has(15), Call::Ring, 1);
+    set(has(3), Call::Make, 5);
+    set(has(3), Call::Close, 5);
+    set(has(4), Call::Wait, 12);
+    set(!everything && has(0) || migrations && has(5), Call::Duplicate, 3);
+    set(has(6), Call::Nonblocking, 2);
+    set(migrations && has(7), Call::Poll, 2);
+    set(migrations && has(8), Call::Vector, 2);
+    set(migrations && has(9), Call::Splice, 1);
+    set(everything && has(2), Call::Shutdown, 1);
+    set(migrations && swarm >> 32 & 0x1f == 0, Call::Fork, 1);
+    weights
+}
+
+fn masks(choices: &mut impl Choices) -> [u32; 4] {
+    let flags = [
+        0,
+        0,
+        EPOLLET,
+        EPOLLONESHOT,
+        EPOLLEXCLUSIVE,
+        EPOLLWAKEUP,
+        EPOLLET | EPOLLONESHOT,
+        EPOLLEXCLUSIVE | EPOLLET,
+    ];
+    let basic = [EPOLLIN, EPOLLIN, EPOLLOUT, EPOLLIN | EPOLLOUT];
+    std::array::from_fn(|_| (choices.one_of(&flags) | choices.one_of(&basic)) as u32)
+}

@@ -1,0 +1,236 @@
+//! What happens to descriptors as such: close, duplication, inheritance, passing.
+
+use crate::migrate;
+use crate::set::doorbell;
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::process::is_foreign;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::step_lock;
+use crate::sys::user;
+use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::{self, Errno};
+use crate::table::lifecycle;
+use crate::table::object::Host;
+use crate::table::slot;
+use crate::table::{self, Entry};
+use core::ffi::{c_int, c_uint};
+use libc::{cmsghdr, msghdr};
+use wakeset::mutated;
+
+/// close(2) as far as it concerns in-process objects: forgets the object, so that the kernel may
+/// close the number.
+pub fn close(fd: c_int) -> Verdict<()> {
+    match table::get(fd) {
+        Entry::Kernel => {
+            if lifecycle::has_closes() && !is_foreign() {
+                lifecycle::before_close(fd);
+            }
+            return Kernel;
+        }
+        // To the program the number is closed.
+        Entry::Doorbell => return Done(Err(Errno::EBADF)),
+        // A number of the child's own table. Nothing can be moved by it: it may be another file
+        // here.
+        _ if is_foreign() => return Kernel,
+        _ => {}
+    }
+    forget(fd);
+    Kernel
+}
+
+/// Ends the in-process object of a number that is about to be closed.
+fn forget(fd: c_int) {
+    let _guard = SignalGuard::enter();
+    let object = match table::get(fd) {
+        Entry::Object(object) => object,
+        Entry::Kernel => return lifecycle::before_close(fd),
+        Entry::Doorbell => return,
+    };
+    if object.object().begin_close() {
+        if !mutated!("pipe_closed_in_secret") {
+            migrate::fd(fd, Stat::Closed);
+        }
+        return;
+    }
+    // Vacant first: from here on calls with this number go to the kernel object, which is closed
+    // next.
+    if !table::vacate(fd, object) {
+        return;
+    }
+    count(Stat::Closed, 1);
+    step_lock!(Locked, &table::CLOSES);
+    slot::end(object.object());
+    step_lock!(Unlocked, &table::CLOSES);
+}
+
+/// close_range(2) as far as it concerns in-process objects.
+///
+/// `Done` when it had to go around descriptors of ours that the program does not know.
+pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
+    const UNSHARE: c_int = 2;
+    const CLOEXEC: c_int = 4;
+    if first > last || flags & !(UNSHARE | CLOEXEC) != 0 {
+        return Kernel;
+    }
+    if flags & UNSHARE != 0 {
+        // This thread gets a descriptor table of its own: numbers no longer mean one thing.
+        migrate::everything_for_good(Stat::MovedUnmodelled);
+        return Kernel;
+    }
+    if flags & CLOEXEC != 0 || is_foreign() {
+        return Kernel;
+    }
+    let ours = 0..table::numbers().end.max(lifecycle::numbers_end());
+    let begin = c_int::try_from(first).unwrap_or(c_int::MAX).max(ours.start);
+    let end = c_int::try_from(last).unwrap_or(c_int::MAX).saturating_add(1).min(ours.end);
+    let mut next = first;
+    let mut around = false;
+    for fd in begin..end {
+        forget(fd);
+        if matches!(table::get(fd), Entry::Doorbell) {
+            around = true;
+            let fd = fd as c_uint;
+            if fd > next
+                && let Err(error) = sys::raw!(close_range, next, fd - 1, flags)
+            {
+                return Done(Err(error));
+            }
+            next = fd + 1;
+        }
+    }
+    if !around {
+        return Kernel;
+    }
+    if next > last || next == 0 {
+        return Done(Ok(()));
+    }
+    Done(sys::raw!(close_range, next, last, flags).map(drop))
+}
+
+/// Whether it is a set that can never migrate.
+fn is_fixed_set(entry: Entry) -> bool {
+    match entry {
+        Entry::Object(object) => object.object().as_host().is_some_and(Host::is_fixed),
+        Entry::Kernel | Entry::Doorbell => false,
+    }
+}
+
+/// Before a descriptor is duplicated: a description with two descriptors lives in the kernel.
+pub fn before_dup(fd: c_int) -> Verdict<c_int> {
+    match table::get(fd) {
+        Entry::Doorbell => return Done(Err(Errno::EBADF)),
+        // The other number would tell of its kernel half only.
+        entry if is_fixed_set(entry) => return Done(Err(Errno::EBUSY)),
+        Entry::Kernel => return Kernel,
+        _ if is_foreign() => return Kernel,
+        _ => {}
+    }
+    migrate::fd(fd, Stat::MovedUnmodelled);
+    Kernel
+}
+
+/// Before dup2(2) or dup3(2) from `old` to `new` with `flags`: the object at `new` is closed by it.
+pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
+    if flags & !libc::O_CLOEXEC != 0 {
+        // EINVAL, before anything is looked up.
+        return Kernel;
+    }
+    if matches!(table::get(old), Entry::Doorbell) {
+        return Done(Err(Errno::EBADF));
+    }
+    let valid = old != new && sys::fcntl(old, libc::F_GETFD, 0).is_ok();
+    if !valid {
+        // An error, or nothing to do.
+        return Kernel;
+    }
+    if is_fixed_set(table::get(old)) {
+        return Done(Err(Errno::EBUSY));
+    }
+    if is_foreign() {
+        // As for close(2).
+        return Kernel;
+    }
+    migrate::fd(old, Stat::MovedUnmodelled);
+    doorbell::make_way(old, new);
+    lifecycle::before_close(new);
+    if is_fixed_set(table::get(new)) {
+        forget(new);
+    }
+    // Into the kernel, which closes it if it comes to that, and not if the call fails.
+    migrate::fd(new, Stat::MovedUnmodelled);
+    Kernel
+}
+
+/// Before an exec: migrates what the new program inherits.
+pub fn before_exec(reason: Stat) {
+    before_new_program(reason, |_| false);
+}
+
+/// Before an exec or a spawn: migrates what the new program inherits, or is `given` all the same.
+pub fn before_new_program(reason: Stat, given: impl Fn(c_int) -> bool) {
+    if is_foreign() {
+        // The numbers of a vfork(2) child are not ours; everything moved before it began.
+        return;
+    }
+    for fd in table::numbers() {
+        let inherited =
+            || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
+        if table::get(fd).is_object() && (given(fd) || inherited()) {
+            migrate::fd(fd, reason);
+        }
+    }
+}
+
+/// Before sendmsg(2): migrates what it passes to another process (`SCM_RIGHTS`).
+///
+/// # Safety
+/// `message` is null or as for sendmsg(2).
+pub unsafe fn before_sendmsg(message: *const msghdr) {
+    // SAFETY: any bits are a msghdr.
+    let Some(message) = (unsafe { user::load(message) }) else { return };
+    let control = message.msg_control.cast_const();
+    if control.is_null() {
+        return;
+    }
+    let align = |len: usize| len.next_multiple_of(size_of::<usize>());
+    let head_len = align(size_of::<cmsghdr>());
+    let mut offset = 0;
+    while message.msg_controllen.saturating_sub(offset) >= size_of::<cmsghdr>() {
+        // SAFETY: any bits are a cmsghdr.
+        let Some(head) =
+            (unsafe { user::load(control.wrapping_byte_add(offset).cast::<cmsghdr>()) })
+        else {
+            return;
+        };
+        let len = head.cmsg_len;
+        if len < size_of::<cmsghdr>() || len > message.msg_controllen - offset {
+            return;
+        }
+        if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+            for i in 0..(len.saturating_sub(head_len)) / size_of::<c_int>() {
+                let place =
+                    control.wrapping_byte_add(offset + head_len).cast::<c_int>().wrapping_add(i);
+                // SAFETY: any bits are a number.
+                let Some(fd) = (unsafe { user::load(place) }) else { return };
+                migrate::fd(fd, Stat::MovedPassedOver);
+            }
+        }
+        offset += align(len);
+    }
+}
+
+/// Whether a number is a doorbell of ours, which the program must take for closed.
+pub fn is_hidden(fd: c_int) -> bool {
+    matches!(table::get(fd), Entry::Doorbell)
+}
+
+/// Whether any number may stand for an object of ours.
+pub fn any() -> bool {
+    !table::numbers().is_empty()
+}
+
+/// Whether a number stands for an in-process object.
+pub fn is_in_process(fd: c_int) -> bool {
+    table::get(fd).is_object()
+}

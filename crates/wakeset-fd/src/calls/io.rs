@@ -1,0 +1,118 @@
+//! read(2) and write(2) on a number, whatever object it stands for.
+
+use crate::migrate;
+use crate::objects::counter::{self, FdCounter};
+use crate::objects::pipe::{self, FdPipe};
+use crate::objects::timer::{self, FdTimer};
+use crate::stats::Stat;
+use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::{self, Errno};
+use crate::table::{self, Entry};
+use core::ffi::c_int;
+
+/// write(2) as far as it concerns in-process objects.
+///
+/// # Safety
+/// As write(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
+#[inline]
+pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> {
+    match table::get(fd) {
+        Entry::Kernel => Kernel,
+        // SAFETY: the same contract.
+        Entry::Object(_) | Entry::Doorbell => unsafe { write_here(fd, buffer, len) },
+    }
+}
+
+/// [`write()`] on a number of ours, apart from what most calls are about.
+///
+/// # Safety
+/// As [`write()`].
+#[inline(never)]
+unsafe fn write_here(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> {
+    loop {
+        let object = match table::get(fd) {
+            Entry::Object(object) => object,
+            Entry::Doorbell => return Done(Err(Errno::EBADF)),
+            Entry::Kernel => return Kernel,
+        };
+        let verdict = if let Some(counter) = object.downcast::<FdCounter>() {
+            if len < 8 {
+                // EINVAL or EFAULT, whatever the state is: the kernel knows which comes first.
+                return Kernel;
+            }
+            // SAFETY: the same contract.
+            unsafe { counter::write(fd, counter, buffer, len) }
+        } else if let Some(end) = object.downcast::<FdPipe>() {
+            // SAFETY: the same contract.
+            unsafe { pipe::write(fd, end, buffer, len, true) }
+        } else {
+            // A timer and a set take no writes, as the kernel says.
+            return Kernel;
+        };
+        if let Some(verdict) = verdict {
+            return verdict;
+        }
+    }
+}
+
+/// read(2) as far as it concerns in-process objects.
+///
+/// # Safety
+/// As read(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
+#[inline]
+pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
+    match table::get(fd) {
+        Entry::Kernel => Kernel,
+        // SAFETY: the same contract.
+        Entry::Object(_) | Entry::Doorbell => unsafe { read_here(fd, buffer, len) },
+    }
+}
+
+/// [`read()`] on a number of ours, apart from what most calls are about.
+///
+/// # Safety
+/// As [`read()`].
+#[inline(never)]
+unsafe fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
+    loop {
+        let object = match table::get(fd) {
+            Entry::Object(object) => object,
+            Entry::Doorbell => return Done(Err(Errno::EBADF)),
+            Entry::Kernel => return Kernel,
+        };
+        let verdict = if let Some(end) = object.downcast::<FdPipe>() {
+            // SAFETY: the same contract.
+            unsafe { pipe::read(fd, end, buffer, len, true) }
+        } else if len < 8 {
+            // EINVAL or EFAULT, whatever the state is: the kernel knows which comes first.
+            return Kernel;
+        } else if let Some(counter) = object.downcast::<FdCounter>() {
+            if !sys::is_plausible(buffer, len) {
+                migrate::fd(fd, Stat::MovedOddArgument);
+                return Kernel;
+            }
+            // SAFETY: the same contract.
+            unsafe { counter::read(fd, counter, buffer) }
+        } else if let Some(timer) = object.downcast::<FdTimer>() {
+            if !sys::is_plausible(buffer, len) {
+                migrate::fd(fd, Stat::MovedOddArgument);
+                return Kernel;
+            }
+            // SAFETY: the same contract.
+            unsafe { timer::read(fd, timer, buffer) }
+        } else {
+            return Kernel;
+        };
+        if let Some(verdict) = verdict {
+            return verdict;
+        }
+    }
+}
+
+/// Takes note of a change of `O_NONBLOCK` that the kernel object has made: fcntl(`F_SETFL`),
+/// ioctl(`FIONBIO`).
+pub fn note_nonblocking(fd: c_int, nonblocking: bool) {
+    if let Entry::Object(object) = table::get(fd) {
+        object.object().set_nonblocking(nonblocking);
+    }
+}

@@ -1,0 +1,147 @@
+//! What is known of each number: whether it is a listening socket, and where its counts are.
+//!
+//! What a number stands for is asked once, with getsockopt(2), and remembered until a hooked call
+//! gives the number away. Calls that are not hooked may do so too. A listener that is taken for
+//! something else is left to the kernel. Something else that is taken for a listener is found out
+//! when it is to be watched as one ([`confirm`]).
+
+use crate::stats::{ADDRESS_BYTES, ListenerStat, count};
+use crate::sys;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use wakeset_group::listener;
+
+/// As many numbers as the table of objects has.
+const NUMBERS: usize = 1 << 20;
+
+/// What each number is: one of the three constants, or a listener with an index in the page of
+/// counts.
+static KINDS: [AtomicU8; NUMBERS] = [const { AtomicU8::new(UNKNOWN) }; NUMBERS];
+const UNKNOWN: u8 = 0;
+const OTHER: u8 = 1;
+const LISTENER: u8 = 2;
+/// From here on: a listener, and its index.
+const COUNTED: u8 = 3;
+/// One above the highest number of which something is known.
+static END: AtomicU32 = AtomicU32::new(0);
+
+/// Counts up when a number may no longer be the listener that it was.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+fn kind(fd: c_int) -> Option<&'static AtomicU8> {
+    KINDS.get(fd as u32 as usize)
+}
+
+fn remember(fd: c_int, now: u8) {
+    if let Some(kind) = kind(fd) {
+        END.fetch_max(fd as u32 + 1, Ordering::Relaxed);
+        kind.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether a number is a listening socket, as far as is known.
+pub fn is_listener(fd: c_int) -> bool {
+    let Some(kind) = kind(fd) else { return false };
+    match kind.load(Ordering::Relaxed) {
+        UNKNOWN => {}
+        now => return now >= LISTENER,
+    }
+    match listener::is_listening(fd) {
+        Ok(listening) => remember(fd, if listening { LISTENER } else { OTHER }),
+        Err(sys::Errno::ENOTSOCK) => remember(fd, OTHER),
+        // Closed: what will come under this number is not known.
+        Err(_) => return false,
+    }
+    kind.load(Ordering::Relaxed) >= LISTENER
+}
+
+/// Returns whether a number is a listening socket now, and not only was when that was remembered.
+pub(crate) fn confirm(fd: c_int) -> bool {
+    is_listener(fd) && {
+        forget(fd);
+        is_listener(fd)
+    }
+}
+
+/// Forgets what is known of a number, which is, or is about to be, something else.
+#[inline]
+pub fn forget(fd: c_int) {
+    if let Some(kind) = kind(fd)
+        && kind.load(Ordering::Relaxed) != UNKNOWN
+        && kind.swap(UNKNOWN, Ordering::Relaxed) >= LISTENER
+    {
+        GENERATION.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Forgets that a number is a listener: it is about to be connected, and will be none.
+#[inline]
+pub fn forget_listener(fd: c_int) {
+    if kind(fd).is_some_and(|kind| kind.load(Ordering::Relaxed) >= LISTENER) {
+        forget(fd);
+    }
+}
+
+/// [`forget`] for all numbers from `first` to `last`.
+pub fn forget_range(first: u32, last: u32) {
+    for fd in first..last.saturating_add(1).min(END.load(Ordering::Relaxed)) {
+        forget(fd as c_int);
+    }
+}
+
+/// A number that changes whenever a number may no longer be the listener that it was.
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Remembers that a number has come from accept(2): a connection does not listen.
+pub fn note_connection(fd: c_int) {
+    remember(fd, OTHER);
+}
+
+/// Counts for a listener, if the process counts. Other numbers are ignored.
+#[inline]
+pub fn count(fd: c_int, stat: ListenerStat) {
+    if count::is_on() {
+        count_for(fd, stat);
+    }
+}
+
+#[cold]
+fn count_for(fd: c_int, stat: ListenerStat) {
+    if !is_listener(fd) {
+        return;
+    }
+    let Some(kind) = kind(fd) else { return };
+    forget_indices_of_older_pages();
+    let known = kind.load(Ordering::Relaxed).checked_sub(COUNTED).map(usize::from);
+    let index = count::count_listener(stat, |page| {
+        known.or_else(|| {
+            let mut address = [0_u8; ADDRESS_BYTES];
+            let mut len = address.len() as libc::socklen_t;
+            sys::raw!(getsockname, fd, address.as_mut_ptr(), &raw mut len).ok()?;
+            page.index_of_listener(address.get(..len as usize)?)
+        })
+    });
+    if let (None, Some(index)) = (known, index) {
+        kind.store(COUNTED + index as u8, Ordering::Relaxed);
+    }
+}
+
+/// The page that the known indices are of.
+static INDEXED_PAGE: AtomicU32 = AtomicU32::new(0);
+
+fn forget_indices_of_older_pages() {
+    let page = count::page_generation();
+    if INDEXED_PAGE.load(Ordering::Relaxed) == page {
+        return;
+    }
+    for kind in KINDS.iter().take(END.load(Ordering::Relaxed) as usize) {
+        let now = kind.load(Ordering::Relaxed);
+        if now >= COUNTED {
+            // Unless the number has become something else meanwhile.
+            let _ = kind.compare_exchange(now, LISTENER, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+    INDEXED_PAGE.store(page, Ordering::Relaxed);
+}

@@ -1,0 +1,156 @@
+//! epoll_ctl(2) in the kernel half of a set, where a listener may join the rotation.
+
+use super::super as listeners;
+use super::{MOST, Member, Rotation};
+use crate::kernel_half::KernelEpoll;
+use crate::sys::{self, Errno};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, epoll_event};
+use wakeset::{Event, Events};
+
+/// Returns whether a watch for these events can be made exclusive without a difference to what it
+/// reports.
+fn can_join(events: Events) -> bool {
+    let allowed =
+        Events::IN | Events::ERR | Events::HUP | Events::WAKEUP | Events::ET | Events::EXCLUSIVE;
+    events.contains(Events::IN) && events.intersection(allowed) == events
+}
+
+/// One call of epoll_ctl(2).
+struct Ctl<'a, S> {
+    rotation: &'a Rotation,
+    set: &'a S,
+    op: c_int,
+    fd: c_int,
+    event: *const epoll_event,
+    asked: Event,
+}
+
+impl Rotation {
+    /// epoll_ctl(2) on a kernel descriptor in the kernel half of `set`.
+    pub(crate) fn epoll_ctl(
+        &self,
+        set: &impl KernelEpoll,
+        op: c_int,
+        fd: c_int,
+        event: *const epoll_event,
+        asked: Event,
+    ) -> Result<(), Errno> {
+        let ctl = Ctl { rotation: self, set, op, fd, event, asked };
+        if !(self.any() || op == EPOLL_CTL_ADD && ctl.may_join()) {
+            return ctl.call();
+        }
+        self.with(|members| {
+            if set.is_in_kernel() {
+                return ctl.call();
+            }
+            match op {
+                EPOLL_CTL_ADD => ctl.add(members),
+                EPOLL_CTL_MOD => ctl.modify(members),
+                EPOLL_CTL_DEL => ctl.remove(members),
+                _ => ctl.call(),
+            }
+        })
+    }
+}
+
+impl<S: KernelEpoll> Ctl<'_, S> {
+    /// The call as the program made it.
+    fn call(&self) -> Result<(), Errno> {
+        sys::epoll_ctl(self.set.number(), self.op, self.fd, self.event)
+    }
+
+    fn may_join(&self) -> bool {
+        let allowed = can_join(self.asked.events)
+            && listeners::order().is_some()
+            && listeners::confirm(self.fd);
+        allowed && !self.rotation.has_twins.load(Ordering::Relaxed)
+    }
+
+    /// The watch as a member that is not yet in the kernel.
+    fn member(&self, inode: Option<u64>) -> Member {
+        Member {
+            fd: self.fd,
+            events: self.asked.events.bits() & !(EPOLLEXCLUSIVE as u32),
+            data: self.asked.data,
+            asked_exclusive: self.asked.events.contains(Events::EXCLUSIVE),
+            inode,
+            ..Member::NONE
+        }
+    }
+
+    fn known<'m>(&self, members: &'m mut [Member; MOST]) -> Option<&'m mut Member> {
+        members.iter_mut().find(|member| member.fd == self.fd)
+    }
+
+    fn add(&self, members: &mut [Member; MOST]) -> Result<(), Errno> {
+        let inode = listeners::inode(self.fd);
+        self.separate_twins(members, inode);
+        let known = members.iter().position(|member| member.fd == self.fd);
+        let slot = known
+            .or_else(|| members.iter().position(|member| !member.is_some()))
+            .filter(|_| self.may_join());
+        let Some(slot) = slot.and_then(|slot| members.get_mut(slot)) else {
+            let result = self.call();
+            if let (Ok(()), Some(stale)) = (result, self.known(members)) {
+                *stale = Member::NONE;
+            }
+            return result;
+        };
+        let mut member = self.member(inode);
+        listeners::note_in_turn(self.fd);
+        match member.add(self.set.number(), true) {
+            Ok(()) => {
+                *slot = member;
+                Ok(())
+            }
+            // Before Linux 4.5, or an error that the kernel will name again.
+            Err(Errno::EINVAL) => self.call(),
+            result => result,
+        }
+    }
+
+    /// If a member is the same listener under another number, both are reported, so none may be
+    /// passed over for the other: the member's watch becomes plain, and no more listeners join.
+    fn separate_twins(&self, members: &mut [Member; MOST], inode: Option<u64>) {
+        let is_twin = |member: &&mut Member| {
+            member.is_some() && member.fd != self.fd && member.inode == inode
+        };
+        if inode.is_some() && members.iter_mut().any(|member| is_twin(&member)) {
+            self.rotation.has_twins.store(true, Ordering::Relaxed);
+            members.iter_mut().filter(is_twin).for_each(|member| member.make_plain(self.set));
+        }
+    }
+
+    fn modify(&self, members: &mut [Member; MOST]) -> Result<(), Errno> {
+        let Some(known) = self.known(members) else { return self.call() };
+        if known.asked_exclusive || self.asked.events.contains(Events::EXCLUSIVE) {
+            return self.call();
+        }
+        if !known.remove(self.set.number()) {
+            *known = Member::NONE;
+            return self.call();
+        }
+        *known = self.member(known.inode);
+        let stays = self.may_join();
+        match known.add(self.set.number(), stays) {
+            Ok(()) if stays => {}
+            // As good as done: the watch is added before the next sleep.
+            Err(_) if known.missing => {}
+            Ok(()) => *known = Member::NONE,
+            Err(error) => {
+                *known = Member::NONE;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, members: &mut [Member; MOST]) -> Result<(), Errno> {
+        let Some(known) = self.known(members) else { return self.call() };
+        let missing = known.missing;
+        *known = Member::NONE;
+        if missing { Ok(()) } else { self.call() }
+    }
+}

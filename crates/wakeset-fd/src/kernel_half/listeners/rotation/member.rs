@@ -1,0 +1,99 @@
+//! One listener in the rotation of a set.
+
+use crate::kernel_half::KernelEpoll;
+use crate::sys::{self, Errno, complaint};
+use core::ffi::c_int;
+use core::ptr;
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLEXCLUSIVE, epoll_event};
+
+/// How often a plain watch is tried to be added where there is no memory.
+const MOST_TRIES: u32 = 100;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    /// The listener, -1 for no member.
+    pub(super) fd: c_int,
+    /// The events of the watch in the kernel, without `EPOLLEXCLUSIVE`.
+    pub(super) events: u32,
+    pub(super) data: u64,
+    /// Whether the program asked for `EPOLLEXCLUSIVE` itself.
+    pub(super) asked_exclusive: bool,
+    /// Whether an event was reported since the watch was added, or, for edges, since the listener
+    /// was seen to be empty.
+    pub(super) due: bool,
+    /// Reports since the watch was added.
+    pub(super) reports: u32,
+    /// Whether the kernel had no memory to add the watch again.
+    pub(super) missing: bool,
+    /// The listener's inode, where known.
+    pub(super) inode: Option<u64>,
+}
+
+fn lacks_memory(error: Errno) -> bool {
+    matches!(error, Errno::ENOMEM | Errno::ENOSPC)
+}
+
+impl Member {
+    pub(super) const NONE: Self = Self {
+        fd: -1,
+        events: 0,
+        data: 0,
+        asked_exclusive: false,
+        due: false,
+        reports: 0,
+        missing: false,
+        inode: None,
+    };
+
+    pub(super) fn is_some(&self) -> bool {
+        self.fd >= 0
+    }
+
+    pub(super) fn is_edge(&self) -> bool {
+        self.events & libc::EPOLLET as u32 != 0
+    }
+
+    /// Adds the watch to the kernel epoll `epoll`.
+    pub(super) fn add(&mut self, epoll: c_int, exclusive: bool) -> Result<(), Errno> {
+        let extra = if exclusive { EPOLLEXCLUSIVE as u32 } else { 0 };
+        let event = epoll_event { events: self.events | extra, u64: self.data };
+        let result = sys::epoll_ctl(epoll, EPOLL_CTL_ADD, self.fd, &raw const event);
+        self.missing = result.is_err_and(lacks_memory);
+        result
+    }
+
+    /// Removes the watch; `false` if this number no longer has one.
+    pub(super) fn remove(&self, epoll: c_int) -> bool {
+        self.missing || sys::epoll_ctl(epoll, EPOLL_CTL_DEL, self.fd, ptr::null()).is_ok()
+    }
+
+    /// Removes the watch and adds it at the end of the listener's queue.
+    pub(super) fn renew(&mut self, epoll: c_int) {
+        let removed = self.remove(epoll);
+        self.due = false;
+        self.reports = 0;
+        if !removed || self.add(epoll, true).is_err_and(|error| !lacks_memory(error)) {
+            *self = Self::NONE;
+        }
+    }
+
+    /// Makes the watch what the program asked for, and forgets it.
+    pub(super) fn make_plain(&mut self, set: &impl KernelEpoll) {
+        let is_plain = self.asked_exclusive && !self.missing;
+        if !is_plain && !set.is_closed() && self.remove(set.number()) {
+            let exclusive = self.asked_exclusive;
+            // A moment later there may be memory.
+            let added = (0..MOST_TRIES).any(|_| {
+                let result = self.add(set.number(), exclusive);
+                if self.missing {
+                    sys::sched_yield();
+                }
+                !self.missing && result != Err(Errno::EINTR)
+            });
+            if !added {
+                complaint::of_watch(set.number(), self.fd, Errno::ENOMEM);
+            }
+        }
+        *self = Self::NONE;
+    }
+}

@@ -1,0 +1,23 @@
+//! What a set watches in the kernel: the listeners among it, and the io_urings that serve it.
+
+pub mod listeners;
+pub(crate) mod uring;
+
+use core::ffi::c_int;
+
+/// The kernel epoll of a set, as far as this room has to know the set.
+pub(crate) trait KernelEpoll {
+    /// Its number.
+    fn number(&self) -> c_int;
+
+    /// Returns whether the set has migrated, or is about to: its watches are left as they are.
+    fn is_in_kernel(&self) -> bool;
+
+    /// Returns whether the number has been closed, and may be another file's.
+    fn is_closed(&self) -> bool;
+
+    /// Returns whether watches may be changed here.
+    fn is_usable(&self) -> bool {
+        !self.is_in_kernel() && !self.is_closed()
+    }
+}

@@ -1,0 +1,148 @@
+//! Making the io_uring of a set.
+
+use super::{ENTRIES, PollUring};
+use crate::kernel_half::uring::thread_rings::Thread;
+use crate::sys;
+use crate::table::hidden;
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::Ordering;
+use rustix::io_uring::{
+    IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringEnterFlags, IoringFeatureFlags, IoringOp,
+    IoringRegisterOp, IoringSetupFlags, io_uring_cqe, io_uring_params, io_uring_sqe,
+};
+
+/// A mapping of the io_uring's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    pub(super) start: *mut u8,
+    len: usize,
+}
+
+/// Where the kernel has put its words, from the start of its rings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offsets {
+    pub(super) submit_tail: u32,
+    pub(super) submit_mask: u32,
+    pub(super) flags: u32,
+    pub(super) complete_head: u32,
+    pub(super) complete_tail: u32,
+    pub(super) complete_mask: u32,
+    pub(super) completions: u32,
+}
+
+impl PollUring {
+    /// A new io_uring for the calling thread and up to `limit` watches; `None` where the kernel
+    /// gives none.
+    pub(crate) fn open(limit: usize) -> Option<Self> {
+        let mut params = io_uring_params::default();
+        params.flags = IoringSetupFlags::CQSIZE
+            | IoringSetupFlags::SINGLE_ISSUER
+            | IoringSetupFlags::DEFER_TASKRUN
+            | IoringSetupFlags::TASKRUN_FLAG;
+        params.cq_entries = 4 * limit as u32;
+        let low = sys::raw!(io_uring_setup, ENTRIES, &raw mut params).ok()? as c_int;
+        let fd = hidden::hide(low);
+        let mut ring = Self {
+            fd,
+            thread: Thread::current(),
+            limit,
+            kept: 0,
+            rings: Memory::NONE,
+            entries: Memory::NONE,
+            offsets: Offsets {
+                submit_tail: params.sq_off.tail,
+                submit_mask: params.sq_off.ring_mask,
+                flags: params.sq_off.flags,
+                complete_head: params.cq_off.head,
+                complete_tail: params.cq_off.tail,
+                complete_mask: params.cq_off.ring_mask,
+                completions: params.cq_off.cqes,
+            },
+            gone: -1,
+        };
+        if ring.prepare(&params).is_none() {
+            ring.close();
+            return None;
+        }
+        Some(ring)
+    }
+
+    fn prepare(&mut self, params: &io_uring_params) -> Option<()> {
+        let needed = IoringFeatureFlags::SINGLE_MMAP
+            | IoringFeatureFlags::NODROP
+            | IoringFeatureFlags::POLL_32BITS;
+        if !params.features.contains(needed) {
+            return None;
+        }
+        self.map(params)?;
+        self.hold_pipe()?;
+        self.keep_completions()
+    }
+
+    fn map(&mut self, params: &io_uring_params) -> Option<()> {
+        let completions =
+            params.cq_off.cqes as usize + params.cq_entries as usize * size_of::<io_uring_cqe>();
+        let array = params.sq_off.array as usize + params.sq_entries as usize * 4;
+        self.rings = Memory::map(self.fd, IORING_OFF_SQ_RING, completions.max(array))?;
+        let len = params.sq_entries as usize * size_of::<io_uring_sqe>();
+        self.entries = Memory::map(self.fd, IORING_OFF_SQES, len)?;
+        for i in 0..params.sq_entries {
+            self.word(params.sq_off.array + 4 * i).store(i, Ordering::Relaxed);
+        }
+        Some(())
+    }
+
+    /// Gives the io_uring one end of a pipe to hold, so that the other end hangs up when the kernel
+    /// has ended the io_uring.
+    fn hold_pipe(&mut self) -> Option<()> {
+        let mut ends = [-1; 2];
+        sys::raw!(pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC).ok()?;
+        self.gone = hidden::hide(ends[0]);
+        let registered =
+            self.register(IoringRegisterOp::RegisterFiles, (&raw mut ends[1]).cast(), 1);
+        let _ = sys::close(ends[1]);
+        registered.ok().map(drop)
+    }
+
+    /// Puts the completions into the ring that stay there.
+    fn keep_completions(&mut self) -> Option<()> {
+        let keep = self.limit as u32 + ENTRIES;
+        while self.kept < keep {
+            let n = ENTRIES.min(keep - self.kept);
+            for _ in 0..n {
+                self.put(io_uring_sqe { opcode: IoringOp::Nop, ..io_uring_sqe::default() });
+            }
+            let completed =
+                |uring: &Self| uring.word(uring.offsets.complete_tail).load(Ordering::Acquire);
+            let before = completed(self);
+            if self.enter(n, n, IoringEnterFlags::GETEVENTS) != Ok(n as usize)
+                || completed(self) != before.wrapping_add(n)
+            {
+                return None;
+            }
+            self.kept += n;
+        }
+        Some(())
+    }
+}
+
+impl Memory {
+    pub(super) const NONE: Self = Self { start: ptr::null_mut(), len: 0 };
+
+    fn map(fd: c_int, offset: u64, len: usize) -> Option<Self> {
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+        let start = sys::raw!(mmap, 0, len, access, kind, fd, offset).ok()? as *mut u8;
+        let memory = Self { start, len };
+        // Otherwise a child would hold the io_uring.
+        sys::raw!(madvise, start, len, libc::MADV_DONTFORK).is_ok().then_some(memory)
+    }
+
+    pub(super) fn unmap(&mut self) {
+        if !self.start.is_null() {
+            let _ = sys::raw!(munmap, self.start, self.len);
+            *self = Self::NONE;
+        }
+    }
+}

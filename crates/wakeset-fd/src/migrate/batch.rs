@@ -1,0 +1,360 @@
+//! One batch of objects that migrate together. The [module above](super) has the order of the
+//! steps.
+
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys;
+use crate::sys::complaint;
+use crate::sys::signal_guard::Masked;
+use crate::sys::steps::{step, step_lock, step_waited};
+use crate::table::gate;
+use crate::table::lifecycle::{self, Participant, Rank};
+use crate::table::migrating::Migrating;
+use crate::table::object::{Host, Object};
+use crate::table::slot::end_use;
+use crate::table::{self, Entry, SlotHead};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use wakeset::{WaitQueue, mutated};
+
+/// The kinds of sources, in the order in which they migrate. Timers are last: one that has migrated
+/// may have an edge to report at any time, and none is taken out from then on.
+const KINDS: [usize; 3] = [table::COUNTER, table::PIPE, table::TIMER];
+
+/// Migrates the objects that these numbers stand for, and what has to migrate with them. The caller
+/// holds the migrations lock.
+pub(super) fn migrate(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
+    let _masked = Masked::begin();
+    let mut batch = Batch {
+        reason,
+        sources: [const { Migrating::none() }; KINDS.len()],
+        sets: Migrating::none(),
+        fixed: Migrating::none(),
+        touched: Touched::none(),
+    };
+    for fd in numbers {
+        batch.begin(fd);
+    }
+    step!(move_begun);
+    loop {
+        batch.begin_watched();
+        batch.migrate_sources();
+        batch.detach_emptied_sets();
+        batch.export_fixed_sets();
+        batch.begin_around();
+        if batch.has_sources() {
+            continue;
+        }
+        if batch.is_over() {
+            break;
+        }
+        // A close under way has taken its watches from the table's sight, and not yet from the
+        // set's.
+        step_lock!(Waiting, &table::CLOSES);
+        sys::sched_yield();
+    }
+    step_waited!();
+    step!(move_counters_gone);
+    batch.arrive();
+    settle_sets();
+}
+
+/// What migrates together.
+struct Batch {
+    reason: Stat,
+    /// By [`KINDS`].
+    sources: [Migrating; KINDS.len()],
+    sets: Migrating,
+    /// The sets among them that stay.
+    fixed: Migrating,
+    /// The sets whose kernel half has been changed since this was last looked at.
+    touched: Touched,
+}
+
+/// The set in a slot of one of the lists of sets.
+fn host(head: &'static SlotHead) -> Option<&'static dyn Host> {
+    head.object().as_host()
+}
+
+impl Batch {
+    /// Begins the migration of what a number stands for, once.
+    fn begin(&mut self, fd: c_int) {
+        let Entry::Object(head) = table::get(fd) else { return };
+        let object = head.object();
+        if let Some(set) = object.as_host() {
+            self.begin_set(head, set);
+            return;
+        }
+        let kind = KINDS.iter().position(|kind| *kind == head.kind());
+        let Some(list) = kind.and_then(|kind| self.sources.get_mut(kind)) else { return };
+        // Both ends of a pair, or neither.
+        if list.begin(fd, head)
+            && let Some(other) = object.companion()
+        {
+            list.begin(other.fd(), other);
+        }
+    }
+
+    /// Marks a set as going into the kernel, once; one that stays goes onto a list of its own.
+    fn begin_set(&mut self, head: &'static SlotHead, set: &'static dyn Host) {
+        if set.is_fixed() {
+            self.fixed.begin(head.fd(), head);
+        } else if !set.is_in_kernel() && self.sets.begin(head.fd(), head) {
+            // Additions to this set wait for us from here on.
+            set.begin_migration();
+        }
+    }
+
+    /// What the sets watch migrates too; it may be watched by several.
+    fn begin_watched(&mut self) {
+        let mut next = self.sets.first();
+        while let Some(head) = next {
+            if let Some(set) = host(head) {
+                set.each_watched(&mut |fd| self.begin(fd));
+            }
+            next = Migrating::after(head);
+        }
+    }
+
+    fn has_sources(&self) -> bool {
+        self.sources.iter().any(|list| list.first().is_some())
+    }
+
+    /// Migrates the sources that have been begun.
+    fn migrate_sources(&mut self) {
+        for list in &mut self.sources {
+            let sources = core::mem::replace(list, Migrating::none());
+            if sources.first().is_some() {
+                migrate_sources(&sources, self.reason, &mut self.touched);
+            }
+        }
+    }
+
+    /// Inner sets before the sets around them: begun in the other order.
+    fn detach_emptied_sets(&mut self) {
+        for head in self.sets.rev() {
+            if let Some(set) = host(head).filter(|set| set.is_empty()) {
+                set.wait_queue().detach_watches(|watch| self.touched.take_over(&watch, false));
+            }
+        }
+    }
+
+    /// A set that stays is watched from the kernel from now on, by its number, for which nobody
+    /// minds the time: timers do not stay.
+    fn export_fixed_sets(&mut self) {
+        let reason = self.reason;
+        let exports = self.fixed.iter().filter_map(host).any(|set| is_to_be_exported(set, reason));
+        if exports && gate::leave_timers_to_kernel() {
+            let is_timer = |fd: &c_int| match table::get(*fd) {
+                Entry::Object(head) => head.kind() == table::TIMER,
+                _ => false,
+            };
+            table::numbers().filter(is_timer).for_each(|fd| self.begin(fd));
+        }
+        for head in self.fixed.iter() {
+            if let Some(set) = host(head).filter(|set| is_to_be_exported(*set, reason)) {
+                export(head, set, &mut self.touched);
+            }
+        }
+    }
+
+    /// A set that has got a kernel half while another watches it migrates as well.
+    fn begin_around(&mut self) {
+        while let Some(head) = self.touched.pop() {
+            if let Some(set) = host(head) {
+                set.note_taken_over();
+                if set.wait_queue().has_watches() {
+                    self.begin_set(head, set);
+                }
+            }
+        }
+    }
+
+    /// Whether nothing is left here. An addition that had begun before its set was marked may have
+    /// come in between; and a closing thread may be at work.
+    fn is_over(&self) -> bool {
+        let unwatched = |set: &dyn Host| !set.wait_queue().has_watches();
+        let gone = self.sets.iter().filter_map(host).all(|set| set.is_empty() && unwatched(set));
+        gone && self.fixed.iter().filter_map(host).all(unwatched)
+    }
+
+    /// The sets are kernel epolls from now on.
+    fn arrive(&self) {
+        for head in self.sets.iter() {
+            if let Some(set) = host(head) {
+                set.arrive();
+                count(self.reason, 1);
+                leave_table(head);
+                step!(set_gone);
+            }
+        }
+    }
+}
+
+/// Migrates sources of one kind: the steps of [`Object`], each for all of them before the next.
+fn migrate_sources(sources: &Migrating, reason: Stat, touched: &mut Touched) {
+    let objects = || sources.iter().map(SlotHead::object);
+    let mut watched = false;
+    objects().for_each(|object| object.wait_queue().refuse_watches());
+    for head in sources.iter() {
+        let object = head.object();
+        head.links.set_carries(object.seal());
+        watched |= !object.is_closing() && object.wait_queue().has_watches();
+    }
+    step!(move_sealed);
+    // Before any thread is woken: one that sleeps now is not between a source and its watches.
+    let quiet = watched && sys::others_sleep();
+    for head in sources.iter().filter(|head| head.links.carries()) {
+        head.object().carry();
+    }
+    for round in ROUNDS {
+        objects().for_each(|object| round.detach_watches(object, quiet, touched));
+    }
+    step!(move_watches_handed);
+    for head in sources.iter() {
+        if head.links.carries() {
+            head.object().settle();
+            count(reason, 1);
+        }
+        leave_table(head);
+    }
+}
+
+/// Whose watches are detached: of sources with an edge that has not been reported (or without one),
+/// or of any.
+#[derive(Clone, Copy)]
+struct Round(Option<bool>);
+
+/// Sources whose edges are all reported go first: the kernel's report of such an edge can be taken
+/// out again only while no other edge is there. The last round is for a watch that became pending
+/// between the first two.
+const ROUNDS: [Round; 3] = [Round(Some(false)), Round(Some(true)), Round(None)];
+
+impl Round {
+    fn detach_watches(self, object: &dyn Object, quiet: bool, touched: &mut Touched) {
+        let queue: &WaitQueue = object.wait_queue();
+        if object.is_closing() {
+            // Its watches go with it.
+            queue.close();
+        } else if self.0.is_none_or(|pending| pending == queue.has_pending_edge()) {
+            queue.detach_watches(|mut watch| {
+                watch.pending = object.may_report(&watch);
+                touched.take_over(&watch, quiet);
+            });
+        }
+    }
+}
+
+/// From now on the number stands for the kernel object.
+fn leave_table(head: &'static SlotHead) {
+    if table::vacate(head.fd(), head) {
+        end_use(head.object());
+    }
+}
+
+/// For a set that cannot migrate: what watches it does so by its number from now on. A fork needs
+/// nothing else; a program that migrates it by name wants to poll it.
+fn export(head: &'static SlotHead, set: &'static dyn Host, touched: &mut Touched) {
+    let exported = set.export();
+    if set.wait_queue().has_watches() {
+        if let Err(error) = exported {
+            // Those around it hear of its kernel half only.
+            complaint::of_watch(head.fd(), head.fd(), error);
+        }
+        set.wait_queue().detach_watches(|watch| touched.take_over(&watch, false));
+    }
+}
+
+fn is_to_be_exported(set: &dyn Host, reason: Stat) -> bool {
+    (set.wait_queue().has_watches() || reason != Stat::MovedFork) && !set.is_closed()
+}
+
+/// The end of a list of sets: no address.
+const END: usize = 1;
+
+/// The sets that are unsettled, linked through themselves. The migrations lock guards it.
+static UNSETTLED: AtomicUsize = AtomicUsize::new(END);
+
+/// In a forked child the migration that made the list is its parent's.
+static LISTS: Participant = Participant {
+    rank: Rank::Sets,
+    begin_anew: || UNSETTLED.store(END, Ordering::Relaxed),
+    renumber: None,
+    before_close: None,
+};
+
+/// The set that owns a watch, by the engine's owner word: the address of its slot.
+fn owner(address: usize) -> &'static SlotHead {
+    // SAFETY: only sets of the table own watches, and slots are never freed.
+    unsafe { SlotHead::at(address) }
+}
+
+/// Marks the sets around this one, and around those.
+fn unsettle_around(set: &dyn Host) {
+    lifecycle::sign_up(&LISTS);
+    let before = UNSETTLED.load(Ordering::Relaxed);
+    set.wait_queue().each_owner(|address| {
+        let Some(outer) = host(owner(address)) else { return };
+        let link = &outer.lists().unsettled;
+        if link.load(Ordering::Relaxed) == 0 {
+            link.store(UNSETTLED.load(Ordering::Relaxed), Ordering::Relaxed);
+            UNSETTLED.store(address, Ordering::Relaxed);
+            outer.toggle_unsettled();
+        }
+    });
+    // Those just marked: no queue's lock is held any more.
+    let mut next = UNSETTLED.load(Ordering::Relaxed);
+    while next != before && !mutated!("sets_around_are_one") {
+        let Some(outer) = host(owner(next)) else { return };
+        unsettle_around(outer);
+        next = outer.lists().unsettled.load(Ordering::Relaxed);
+    }
+}
+
+/// All that migrated is in the kernel, and so is what is around it.
+fn settle_sets() {
+    let mut next = UNSETTLED.swap(END, Ordering::Relaxed);
+    while next != END {
+        let Some(set) = host(owner(next)) else { return };
+        next = set.lists().unsettled.swap(0, Ordering::Relaxed);
+        set.toggle_unsettled();
+    }
+}
+
+/// The sets whose kernel half a migration has changed, each once, linked through themselves.
+/// The thread that has this holds the migrations lock.
+struct Touched(usize);
+
+impl Touched {
+    const fn none() -> Self {
+        Self(END)
+    }
+
+    /// Puts a watch that leaves user space into the kernel half of its set.
+    fn take_over(&mut self, watch: &wakeset::DetachedWatch, quiet: bool) {
+        let head = owner(watch.owner);
+        let Some(set) = host(head) else { return };
+        if set.is_closed() {
+            // A thread still waits in it, and will not hear of this source again.
+            return;
+        }
+        // Before it is in the kernel half, of which those around do not know.
+        unsettle_around(set);
+        set.take_over(watch, quiet);
+        self.push(head, set);
+    }
+
+    fn push(&mut self, head: &'static SlotHead, set: &dyn Host) {
+        let link = &set.lists().touched;
+        if link.load(Ordering::Relaxed) == 0 {
+            link.store(self.0, Ordering::Relaxed);
+            self.0 = head.address();
+        }
+    }
+
+    fn pop(&mut self) -> Option<&'static SlotHead> {
+        let head = (self.0 != END).then(|| owner(self.0))?;
+        self.0 = host(head)?.lists().touched.swap(0, Ordering::Relaxed);
+        Some(head)
+    }
+}

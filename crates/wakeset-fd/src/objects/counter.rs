@@ -1,0 +1,257 @@
+//! Eventfds by descriptor number.
+
+use crate::migrate;
+use crate::objects::migratable::{Attempt, Migratable, carry_out, errno};
+use crate::objects::residence::{Residence, Whereabouts};
+use crate::stats::Stat;
+use crate::stats::count::{self, count};
+use crate::sys::signal_guard::{FastSignalGuard, SignalGuard};
+use crate::sys::steps::step;
+use crate::sys::user;
+use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::{self, Errno};
+use crate::table::gate::Gate;
+use crate::table::process;
+use crate::table::slot::slot_for;
+use crate::table::{self, Slot, SlotHead};
+use core::ffi::{c_int, c_uint};
+use core::sync::atomic::{AtomicU64, Ordering};
+use wakeset::{Counter, CounterFlags, Error, Events, Source, WaitQueue};
+
+/// An eventfd whose state lives here while only this process can reach it. Its number belongs to a
+/// real kernel eventfd, whose value is 0 until the state moves there.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct FdCounter {
+    head: SlotHead,
+    residence: Residence,
+    /// The value on its way, valid while it migrates.
+    carried: AtomicU64,
+    counter: Counter,
+}
+
+// SAFETY: `repr(C)` with the head first.
+unsafe impl Slot for FdCounter {
+    const KIND: usize = table::COUNTER;
+
+    fn allocate(head: SlotHead) -> Option<&'static Self> {
+        let counter = Counter::new(0, CounterFlags::empty());
+        counter.seal();
+        sys::memory::leak(Self {
+            head,
+            residence: Residence::nowhere(),
+            carried: AtomicU64::new(0),
+            counter,
+        })
+    }
+}
+
+impl Migratable for FdCounter {
+    const POLLED: i16 = libc::POLLIN | libc::POLLOUT;
+
+    fn slot_head(&self) -> &SlotHead {
+        &self.head
+    }
+
+    fn residence(&self) -> Option<&Residence> {
+        Some(&self.residence)
+    }
+
+    fn poll_here(&self) -> Option<Events> {
+        self.counter.value().map(Counter::events_of)
+    }
+
+    fn poll_carried(&self) -> Events {
+        Counter::events_of(self.carried.load(Ordering::SeqCst))
+    }
+
+    fn seal_words(&self) {
+        self.counter.seal_with(|value| self.carried.store(value, Ordering::SeqCst));
+    }
+
+    fn wake_blocked(&self) {
+        self.counter.wake_sealed();
+    }
+
+    fn give_to_kernel(&self) {
+        let value = self.carried.load(Ordering::SeqCst);
+        if value > 0 {
+            // The kernel eventfd is at 0, so there is room for any value and the write does not
+            // block.
+            let _ = sys::write(self.head.fd(), (&raw const value).cast(), 8);
+        }
+        step!(move_values_written);
+    }
+
+    fn change_nonblocking(&self, nonblocking: bool) {
+        self.counter.set_nonblocking(nonblocking);
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.residence.now() != Whereabouts::Here
+    }
+}
+
+impl Source for FdCounter {
+    fn poll(&self) -> Events {
+        self.poll_anywhere()
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        self.counter.wait_queue()
+    }
+}
+
+impl FdCounter {
+    fn may_block(&self) -> bool {
+        !self.counter.flags().contains(CounterFlags::NONBLOCK)
+    }
+}
+
+/// eventfd(2).
+///
+/// # Errors
+/// As eventfd(2): EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM.
+pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
+    let may_be_ours = process::may_make_objects();
+    let gate = Gate::now();
+    if !may_be_ours || !gate.is_open {
+        return sys::eventfd(initial, flags);
+    }
+    let fd = sys::eventfd(0, flags)?;
+    let _guard = SignalGuard::enter();
+    let slot = if table::has_room_for_bytes(fd) { slot_for::<FdCounter>(fd) } else { None };
+    let Some(slot) = slot else {
+        let value = u64::from(initial);
+        if value > 0 {
+            sys::write(fd, (&raw const value).cast(), 8)?;
+        }
+        return Ok(fd);
+    };
+    let mode = CounterFlags::from_bits_truncate(flags as u32);
+    slot.counter.unseal(u64::from(initial), mode);
+    slot.residence.begin_here();
+    table::put_object(fd, slot);
+    count(Stat::CountersMade, 1);
+    migrate::recheck_gate(fd, gate);
+    Ok(fd)
+}
+
+/// The part of write(2) that needs nothing but a look-up and one compare-and-swap: whether it was
+/// done.
+///
+/// # Safety
+/// As write(2): `buffer` is the caller's to give, for `len` bytes.
+#[inline(always)]
+pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
+    match table::find_relaxed::<FdCounter>(fd) {
+        Some(slot) if len == 8 && sys::is_plausible(buffer, len) => {
+            // SAFETY: the caller gives the memory.
+            let Some(n) = (unsafe { user::load_u64(buffer.cast()) }) else { return false };
+            step!(write_before_moment);
+            let moment = FastSignalGuard::enter();
+            step!(write_in_moment);
+            let done = slot.counter.try_write(n).is_ok();
+            step!(write_moment_done);
+            drop(moment);
+            step!(write_moment_over);
+            if count::is_on() && done {
+                count(Stat::SyscallsAvoided, 1);
+            }
+            done
+        }
+        _ => false,
+    }
+}
+
+/// The part of read(2) that needs nothing but a look-up and one compare-and-swap: 8 if it was done,
+/// 0 if not, or a negative errno: as in Linux the value is gone when the buffer turns out not to be
+/// there.
+///
+/// # Safety
+/// As read(2): `buffer` is the caller's to give, for `len` bytes.
+#[inline(always)]
+pub unsafe fn read_fast(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    match table::find_relaxed::<FdCounter>(fd) {
+        Some(slot) if len >= 8 && sys::is_plausible(buffer, len) => {
+            match with_signals_deferred(|| slot.counter.try_read()) {
+                Ok(value) => {
+                    if count::is_on() {
+                        count(Stat::SyscallsAvoided, 1);
+                    }
+                    // SAFETY: the caller gives the memory.
+                    if unsafe { user::store_u64(buffer.cast(), value) } {
+                        8
+                    } else {
+                        -(libc::EFAULT as isize)
+                    }
+                }
+                Err(_) => 0,
+            }
+        }
+        _ => 0,
+    }
+}
+
+/// write(2) of an eventfd, `len` bytes, of which there are at least 8. `None`: the number stands
+/// for something else by now.
+///
+/// # Safety
+/// As write(2).
+pub(crate) unsafe fn write(
+    fd: c_int,
+    slot: &'static FdCounter,
+    buffer: *const u8,
+    len: usize,
+) -> Option<Verdict<usize>> {
+    // Longer writes: some kernels take the first 8 bytes, newer ones refuse. Ours will know.
+    if len != 8 || !sys::is_plausible(buffer, len) {
+        migrate::fd(fd, Stat::MovedOddArgument);
+        return Some(Kernel);
+    }
+    // SAFETY: the caller gives the memory.
+    let Some(n) = (unsafe { user::load_u64(buffer.cast()) }) else {
+        return Some(Done(Err(Errno::EFAULT)));
+    };
+    let attempt = || slot.counter.try_write(n);
+    let block = slot
+        .may_block()
+        .then_some(|again: &dyn Fn() -> Result<(), Error>| slot.counter.block_writer(again));
+    Some(match carry_out(fd, slot, attempt, block) {
+        Attempt::Done(()) => Done(Ok(8)),
+        Attempt::InKernel => Kernel,
+        Attempt::Again => return None,
+        Attempt::Failed(error) => Done(Err(errno(error))),
+    })
+}
+
+/// read(2) of an eventfd into at least 8 bytes. `None`: the number stands for something else by
+/// now.
+///
+/// # Safety
+/// As read(2).
+pub(crate) unsafe fn read(
+    fd: c_int,
+    slot: &'static FdCounter,
+    buffer: *mut u8,
+) -> Option<Verdict<usize>> {
+    let attempt = || slot.counter.try_read();
+    let block = slot
+        .may_block()
+        .then_some(|again: &dyn Fn() -> Result<u64, Error>| slot.counter.block_reader(again));
+    Some(match carry_out(fd, slot, attempt, block) {
+        // SAFETY: the caller gives the memory.
+        Attempt::Done(value) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
+        Attempt::Done(_) => Done(Err(Errno::EFAULT)),
+        Attempt::InKernel => Kernel,
+        Attempt::Again => return None,
+        Attempt::Failed(error) => Done(Err(errno(error))),
+    })
+}
+
+fn with_signals_deferred<T>(f: impl FnOnce() -> T) -> T {
+    step!(read_before_moment);
+    let _moment = FastSignalGuard::enter();
+    step!(read_in_moment);
+    f()
+}

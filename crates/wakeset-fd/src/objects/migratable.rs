@@ -1,0 +1,247 @@
+//! What all in-process objects that can migrate have in common: where their state is, how it is
+//! sealed and carried to the kernel object, and how an operation blocks and finds out that its
+//! object has gone.
+//!
+//! A kind of object brings its state and the operations on it ([`Migratable`]); the rest is here.
+
+use crate::objects::residence::{Residence, Whereabouts};
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::step;
+use crate::sys::{self, Errno};
+use crate::table::object::Object;
+use crate::table::{Slot, SlotHead, Using};
+use core::ffi::c_int;
+use wakeset::{DetachedWatch, Error, Events};
+
+/// A kind of object whose state lives in its slot, or in the kernel object of its number.
+pub(crate) trait Migratable: Slot {
+    /// What the kernel object is polled for once the state is there.
+    const POLLED: i16;
+
+    fn slot_head(&self) -> &SlotHead;
+
+    /// Where the state is. `None`: the slot has no object, and never had one.
+    fn residence(&self) -> Option<&Residence>;
+
+    /// What holds now, as long as the state is in this object's words. `None`: they are sealed.
+    fn poll_here(&self) -> Option<Events>;
+
+    /// What held when they were sealed: until its watches have gone they see what the program
+    /// would.
+    fn poll_carried(&self) -> Events;
+
+    /// Seals the words and takes the state out, in one step.
+    fn seal_words(&self);
+
+    /// Wakes threads that are blocked in sealed words.
+    fn wake_blocked(&self);
+
+    /// Gives the state to the kernel object.
+    fn give_to_kernel(&self) {}
+
+    /// The number is about to be closed, or the object has ended: ends what is here of it.
+    fn end_here(&self) {
+        // A late call finds it sealed and asks the kernel; one that sleeps in it sleeps on, as in
+        // Linux.
+        if let Some(residence) = self.residence() {
+            residence.close();
+        }
+        self.seal_words();
+        self.wake_blocked();
+        self.wait_queue().close();
+    }
+
+    /// As [`Object::begin_close`].
+    fn begins_close_in_kernel(&self) -> bool {
+        false
+    }
+
+    /// Whether the number has been closed, or is about to be, so that an operation still in the
+    /// object hears nothing more.
+    fn is_closed(&self) -> bool {
+        self.residence().is_some_and(|residence| residence.now() == Whereabouts::Closed)
+    }
+
+    /// As [`Object::set_nonblocking`].
+    fn change_nonblocking(&self, nonblocking: bool);
+
+    /// As [`Object::note_exclusive`].
+    fn note_exclusive_watch(&self) {}
+
+    /// As [`Object::is_overcrowded`].
+    fn has_company(&self) -> bool {
+        false
+    }
+
+    /// As [`Object::has_left`].
+    fn is_sealed(&self) -> bool;
+
+    /// As [`Object::companion`].
+    fn other_end(&self) -> Option<&'static SlotHead> {
+        None
+    }
+
+    /// As [`Object::may_report`].
+    fn kernel_may_report(&self, watch: &DetachedWatch) -> bool {
+        watch.pending
+    }
+
+    /// [`Source::poll`](wakeset::Source::poll) of such an object.
+    fn poll_anywhere(&self) -> Events {
+        if let Some(events) = self.poll_here() {
+            return events;
+        }
+        match self.residence().map(Residence::now) {
+            Some(Whereabouts::Migrating) => self.poll_carried(),
+            Some(Whereabouts::InKernel) => {
+                let now = sys::poll_now(self.slot_head().fd(), Self::POLLED);
+                Events::from_bits_retain(u32::from(now as u16))
+            }
+            Some(Whereabouts::Here | Whereabouts::Closed) | None => Events::empty(),
+        }
+    }
+}
+
+impl<M: Migratable> Object for M {
+    fn head(&self) -> &SlotHead {
+        self.slot_head()
+    }
+
+    fn lose_number(&self) {
+        self.end_here();
+    }
+
+    fn finalize(&self) {
+        self.end_here();
+    }
+
+    fn begin_close(&self) -> bool {
+        self.begins_close_in_kernel()
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closed()
+    }
+
+    fn set_nonblocking(&self, nonblocking: bool) {
+        self.change_nonblocking(nonblocking);
+    }
+
+    fn note_exclusive(&self) {
+        self.note_exclusive_watch();
+    }
+
+    fn is_overcrowded(&self) -> bool {
+        self.has_company()
+    }
+
+    fn has_left(&self) -> bool {
+        self.is_sealed()
+    }
+
+    fn companion(&self) -> Option<&'static SlotHead> {
+        self.other_end()
+    }
+
+    fn seal(&self) -> bool {
+        let begun = self.residence().is_some_and(Residence::begin_migration);
+        if begun {
+            self.seal_words();
+        }
+        begun
+    }
+
+    fn carry(&self) {
+        self.wake_blocked();
+        self.give_to_kernel();
+    }
+
+    fn may_report(&self, watch: &DetachedWatch) -> bool {
+        self.kernel_may_report(watch)
+    }
+
+    fn settle(&self) {
+        if let Some(residence) = self.residence() {
+            residence.settle_in_kernel();
+        }
+    }
+}
+
+/// How an operation on an object has ended.
+#[must_use]
+pub(crate) enum Attempt<T> {
+    Done(T),
+    /// The object is the kernel's.
+    InKernel,
+    /// The number stands for something else by now, or the state is back: look it up again.
+    Again,
+    Failed(Error),
+}
+
+/// Tries an operation out of reach of signal handlers.
+fn try_guarded<T>(attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    step!(attempt_before_section);
+    let _guard = SignalGuard::enter();
+    step!(attempt_in_section);
+    attempt()
+}
+
+/// Tries an operation once.
+pub(crate) fn carry_out_once<M: Migratable, T>(
+    object: &M,
+    attempt: impl Fn() -> Result<T, Error>,
+) -> Attempt<T> {
+    conclude(object, try_guarded(attempt))
+}
+
+/// Tries an operation, and lets `block` repeat it until it no longer would block, if that is given.
+pub(crate) fn carry_out<M: Migratable, T>(
+    fd: c_int,
+    object: &'static M,
+    attempt: impl Fn() -> Result<T, Error>,
+    block: Option<impl FnOnce(&dyn Fn() -> Result<T, Error>) -> Result<T, Error>>,
+) -> Attempt<T> {
+    let attempt = || try_guarded(&attempt);
+    let mut result = attempt();
+    if matches!(result, Err(Error::WouldBlock))
+        && let Some(block) = block
+    {
+        let Some(using) = Using::begin(fd, object) else { return Attempt::Again };
+        result = block(&attempt);
+        while matches!(result, Err(Error::Sealed)) && using.is_closed() {
+            // Closed under its feet. In Linux the call still has the file, and sleeps until a
+            // signal comes.
+            if sys::pause().is_err() {
+                result = Err(Error::Interrupted);
+            }
+        }
+    }
+    conclude(object, result)
+}
+
+/// What the result of an operation means. One that has found the words sealed waits until the state
+/// is in the kernel.
+pub(crate) fn conclude<M: Migratable, T>(object: &M, result: Result<T, Error>) -> Attempt<T> {
+    match result {
+        Ok(value) => {
+            count(Stat::SyscallsAvoided, 1);
+            Attempt::Done(value)
+        }
+        Err(Error::Sealed) => {
+            step!(attempt_sealed);
+            if let Some(residence) = object.residence() {
+                residence.wait_until_settled();
+            }
+            step!(attempt_settled);
+            if object.is_sealed() { Attempt::InKernel } else { Attempt::Again }
+        }
+        Err(error) => Attempt::Failed(error),
+    }
+}
+
+/// errno of an operation that has failed.
+pub(crate) fn errno(error: Error) -> Errno {
+    Errno::new(error.errno())
+}

@@ -1,0 +1,98 @@
+//! How what is in a pair gets into the kernel's.
+
+use crate::sys;
+use crate::sys::complaint;
+use crate::sys::steps::step;
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use libc::{MSG_DONTWAIT, MSG_NOSIGNAL};
+use wakeset::{LONGEST_WRITE, Piece, mutated};
+
+/// Puts the bytes of a pipe into the kernel's, so that that counts them in the same way: pages
+/// begin where they began, messages are as many, and a message of which a part has been read counts
+/// for the whole.
+///
+/// The page to be written is not on the stack, which may be a small one. The migrations lock guards
+/// it.
+pub(super) struct Carrier {
+    socket: bool,
+    reader: c_int,
+    writer: c_int,
+    /// How much of the page there is.
+    filled: usize,
+    /// Of these, as many at the start are to be read at once.
+    start: usize,
+}
+
+/// [`Carrier`]'s page.
+struct Page(UnsafeCell<[u8; LONGEST_WRITE]>);
+// SAFETY: whoever has a carrier holds the migrations lock.
+unsafe impl Sync for Page {}
+static PAGE: Page = Page(UnsafeCell::new([0; LONGEST_WRITE]));
+
+impl Carrier {
+    /// # Safety
+    /// The caller holds the migrations lock as long as it has the carrier, and has no other.
+    pub(super) unsafe fn new(socket: bool, reader: c_int, writer: c_int, start: usize) -> Self {
+        let start = if socket || mutated!("pipe_carries_from_the_start") { 0 } else { start };
+        Self { socket, reader, writer, filled: start, start }
+    }
+
+    pub(super) fn carry(&mut self, piece: Piece<'_>) {
+        match piece {
+            Piece::Run(byte, n) => {
+                for _ in 0..n {
+                    self.put(&[byte], 0);
+                }
+            }
+            Piece::Bytes { bytes, read } => self.put(bytes, read),
+        }
+    }
+
+    /// Some bytes of a pipe; a message of a socket, in front of which `read` bytes stood.
+    fn put(&mut self, bytes: &[u8], read: usize) {
+        if self.socket {
+            (self.filled, self.start) = (read, read);
+        }
+        for byte in bytes {
+            // SAFETY: by the contract of `new`, and gone before the page is used otherwise.
+            if let Some(place) = unsafe { &mut *PAGE.0.get() }.get_mut(self.filled) {
+                *place = *byte;
+                self.filled += 1;
+            }
+            if self.filled == LONGEST_WRITE {
+                self.flush();
+            }
+        }
+        if self.socket && !mutated!("socket_carries_one_message") {
+            self.flush();
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        let (filled, start) = (core::mem::take(&mut self.filled), core::mem::take(&mut self.start));
+        if filled == start {
+            return;
+        }
+        step!(pipe_before_carry);
+        let nowhere = ptr::null::<c_void>();
+        let page = PAGE.0.get().cast::<u8>();
+        let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+        let sent = match self.socket {
+            true => sys::raw!(sendto, self.writer, page, filled, flags, nowhere, 0),
+            false => sys::write(self.writer, page, filled),
+        };
+        if sent != Ok(filled) {
+            complaint::of_bytes(self.writer, sent.err());
+        }
+        if start != 0 {
+            let _ = match self.socket {
+                true => {
+                    sys::raw!(recvfrom, self.reader, page, start, MSG_DONTWAIT, nowhere, nowhere)
+                }
+                false => sys::read(self.reader, page, start),
+            };
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! pipe2(2) and socketpair(2).
+
+use super::room::room_of;
+use super::{FdPipe, NONBLOCK, SECOND, SOCKET};
+use crate::migrate;
+use crate::objects::migratable::Migratable;
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::user;
+use crate::sys::{self, Errno};
+use crate::table::gate::Gate;
+use crate::table::slot::{end_use, slot_for};
+use crate::table::{self, process};
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::Ordering;
+use libc::{AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM};
+use wakeset::{PIPE_CAPACITY, Room};
+
+/// Makes two descriptors an in-process pair, if there is memory and no fork since `gate`, which is
+/// from before they were made.
+fn adopt(fds: [c_int; 2], mode: u32, room: Room, gate: Gate) {
+    let _guard = SignalGuard::enter();
+    if !fds.iter().all(|fd| table::has_room_for_bytes(*fd)) {
+        return;
+    }
+    let Some(first) = slot_for::<FdPipe>(fds[0]) else { return };
+    let Some(second) = slot_for::<FdPipe>(fds[1]) else {
+        end_use(first);
+        return;
+    };
+    let pair = &first.pair;
+    let generation = pair.pipes[0].next_generation();
+    for (word, end) in pair.ends.iter().zip([first, second]) {
+        word.store(ptr::from_ref(end).expose_provenance(), Ordering::SeqCst);
+    }
+    first.bind(first, generation, mode);
+    second.bind(first, generation, mode | SECOND);
+    pair.pipes[0].unseal(generation, room);
+    pair.pipes[1].unseal(generation, room);
+    pair.residence.begin_here();
+    table::put_object(fds[0], first);
+    table::put_object(fds[1], second);
+    count(Stat::PipesMade, 1);
+    migrate::recheck_gate(fds[0], gate);
+    // A thread that migrated one end, between the two, has not seen the other.
+    if first.is_sealed() {
+        migrate::fd(fds[0], Stat::MovedFork);
+        migrate::fd(fds[1], Stat::MovedFork);
+    }
+}
+
+/// Gives two new descriptors to the program, or closes them.
+///
+/// # Safety
+/// `place` is the caller's to give, for two numbers.
+unsafe fn export(fds: [c_int; 2], place: *mut c_int) -> Result<(), Errno> {
+    let bytes = u64::from(fds[0] as u32) | u64::from(fds[1] as u32) << 32;
+    // SAFETY: the caller's contract.
+    if unsafe { user::store_bytes(place.cast(), &bytes.to_ne_bytes()) } {
+        return Ok(());
+    }
+    for fd in fds {
+        let _ = sys::close(fd);
+    }
+    Err(Errno::EFAULT)
+}
+
+/// Before descriptors are made: `None` if they are to be the kernel's.
+fn may_be_ours() -> Option<Gate> {
+    let may_be_ours = process::may_make_objects();
+    Some(Gate::now()).filter(|gate| may_be_ours && gate.is_open)
+}
+
+/// pipe2(2).
+///
+/// # Errors
+/// As pipe2(2).
+///
+/// # Safety
+/// `fds` has room for two numbers, or the kernel will say EFAULT.
+pub unsafe fn pipe2(fds: *mut c_int, flags: c_int) -> Result<(), Errno> {
+    let modelled = flags & !(libc::O_CLOEXEC | libc::O_NONBLOCK) == 0 && sys::is_plausible(fds, 8);
+    let Some(gate) = may_be_ours().filter(|_| modelled) else {
+        return sys::raw!(pipe2, fds, flags).map(drop);
+    };
+    let mut made = [0; 2];
+    sys::raw!(pipe2, made.as_mut_ptr(), flags)?;
+    // SAFETY: the caller's contract.
+    unsafe { export(made, fds) }?;
+    // A user with many pipes gets small ones.
+    if sys::fcntl(made[0], libc::F_GETPIPE_SZ, 0) == Ok(PIPE_CAPACITY as c_int) {
+        let mode = if flags & libc::O_NONBLOCK != 0 { NONBLOCK } else { 0 };
+        adopt(made, mode, Room::Pages, gate);
+    }
+    Ok(())
+}
+
+/// socketpair(2).
+///
+/// # Errors
+/// As socketpair(2).
+///
+/// # Safety
+/// `fds` has room for two numbers, or the kernel will say EFAULT.
+pub unsafe fn socketpair(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+    fds: *mut c_int,
+) -> Result<(), Errno> {
+    let streams = domain == AF_UNIX && kind & !(SOCK_CLOEXEC | SOCK_NONBLOCK) == SOCK_STREAM;
+    let modelled = streams && sys::is_plausible(fds, 8);
+    let Some(gate) = may_be_ours().filter(|_| modelled) else {
+        return sys::raw!(socketpair, domain, kind, protocol, fds).map(drop);
+    };
+    let mut made = [0; 2];
+    sys::raw!(socketpair, domain, kind, protocol, made.as_mut_ptr())?;
+    let room = room_of(made);
+    // SAFETY: the caller's contract.
+    unsafe { export(made, fds) }?;
+    if let Some(room) = room {
+        let mode = if kind & SOCK_NONBLOCK != 0 { NONBLOCK } else { 0 };
+        adopt(made, SOCKET | mode, room, gate);
+    }
+    Ok(())
+}

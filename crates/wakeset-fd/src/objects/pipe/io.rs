@@ -1,0 +1,244 @@
+//! read(2), write(2), send(2), recv(2) and `FIONREAD` on an end of a pair.
+
+use super::{Bound, FdPipe};
+use crate::migrate;
+use crate::objects::migratable::{Attempt, carry_out, conclude, errno};
+use crate::stats::Stat;
+use crate::stats::count::{self, count};
+use crate::sys::signal_guard::{FastSignalGuard, SignalGuard};
+use crate::sys::user;
+use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::{self, Errno};
+use crate::table::{self, Entry};
+use core::ffi::c_int;
+use libc::{MSG_DONTWAIT, MSG_NOSIGNAL};
+use wakeset::{Error, mutated};
+
+/// The longest write that is done here. Up to about this length two copies cost less than a system
+/// call and the kernel's two; a pipe that carries more at a time carries data, which is the
+/// kernel's business, and moves.
+const LONGEST_HERE: usize = 512;
+
+/// The part of write(2) that needs nothing but a look-up and one compare-and-swap: whether it was
+/// done.
+///
+/// # Safety
+/// As write(2): `buffer` is the caller's to give, for `len` bytes.
+#[inline(always)]
+pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
+    let Some(end) = table::find_relaxed::<FdPipe>(fd) else { return false };
+    let (1, true, Some(bound)) = (len, sys::is_plausible(buffer, len), end.bound()) else {
+        return false;
+    };
+    // SAFETY: the caller gives the memory.
+    let (Some(byte), Some(pipe)) = (unsafe { user::load_u8(buffer) }, bound.outward()) else {
+        return false;
+    };
+    let moment = FastSignalGuard::enter();
+    let done = pipe.try_write_byte(bound.generation, byte).is_ok();
+    if done {
+        bound.written();
+    }
+    drop(moment);
+    if count::is_on() && done {
+        count(Stat::SyscallsAvoided, 1);
+    }
+    done
+}
+
+/// The part of read(2) that needs nothing but a look-up: how many bytes it has read, 0 if it was
+/// not done.
+///
+/// # Safety
+/// As read(2): `buffer` is the caller's to give, for `len` bytes.
+#[inline(always)]
+pub unsafe fn read_fast(fd: c_int, buffer: *mut u8, len: usize) -> usize {
+    let Some(end) = table::find_relaxed::<FdPipe>(fd) else { return 0 };
+    let (1.., true, Some(bound)) = (len, sys::is_plausible(buffer, len), end.bound()) else {
+        return 0;
+    };
+    let moment = FastSignalGuard::enter();
+    // SAFETY: the caller gives the memory.
+    let n = unsafe { bound.read(buffer, len) }.unwrap_or(0);
+    drop(moment);
+    if count::is_on() && n != 0 {
+        count(Stat::SyscallsAvoided, 1);
+    }
+    n
+}
+
+/// write(2), and send(2) without flags but those here. `None`: look the number up again.
+///
+/// # Safety
+/// As write(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
+pub(crate) unsafe fn write(
+    fd: c_int,
+    end: &'static FdPipe,
+    buffer: *const u8,
+    len: usize,
+    wait: bool,
+) -> Option<Verdict<usize>> {
+    let Some(bound) = end.bound() else { return Some(Kernel) };
+    if len == 0 || bound.outward().is_none() {
+        // Nothing to do, or an error.
+        return Some(Kernel);
+    }
+    // SAFETY: the caller gives the memory.
+    let result = unsafe { write_from(bound, buffer, len) };
+    Some(match conclude(end, result) {
+        Attempt::Done(()) => Done(Ok(len)),
+        Attempt::InKernel => Kernel,
+        Attempt::Again => return None,
+        Attempt::Failed(Error::WouldBlock)
+            if !(wait && bound.may_block()) || mutated!("pipe_never_waits_for_room") =>
+        {
+            Done(Err(Errno::EAGAIN))
+        }
+        // It does not fit here, or is not there, or has to wait for a reader: the kernel knows
+        // what that means.
+        Attempt::Failed(error) => {
+            let odd = error == Error::Invalid;
+            migrate::fd(fd, if odd { Stat::MovedOddArgument } else { Stat::MovedLimit });
+            Kernel
+        }
+    })
+}
+
+/// Writes what is at `buffer`. [`Error::Invalid`]: it is not there.
+///
+/// # Safety
+/// As [`write()`].
+unsafe fn write_from(bound: Bound, buffer: *const u8, len: usize) -> Result<(), Error> {
+    const SHORT: usize = 64;
+    match len {
+        // SAFETY: the same contract.
+        1..=SHORT => unsafe { write_by_way_of::<SHORT>(bound, buffer, len) },
+        // SAFETY: the same contract.
+        _ if len <= LONGEST_HERE => unsafe { write_by_way_of::<LONGEST_HERE>(bound, buffer, len) },
+        _ => Err(Error::Unfit),
+    }
+}
+
+/// By way of a copy that is on the stack no longer than this call lasts: a migration needs room
+/// there too.
+///
+/// # Safety
+/// As [`write()`].
+#[inline(never)]
+unsafe fn write_by_way_of<const N: usize>(
+    bound: Bound,
+    buffer: *const u8,
+    len: usize,
+) -> Result<(), Error> {
+    let mut bytes = [0_u8; N];
+    let bytes = bytes.get_mut(..len).ok_or(Error::Unfit)?;
+    // SAFETY: the same contract.
+    if !sys::is_plausible(buffer, len) || !unsafe { user::load_bytes(buffer, bytes) } {
+        return Err(Error::Invalid);
+    }
+    let _guard = SignalGuard::enter();
+    bound.write(bytes)
+}
+
+/// read(2), and recv(2) without flags but those here. `None`: look the number up again.
+///
+/// # Safety
+/// As read(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
+pub(crate) unsafe fn read(
+    fd: c_int,
+    end: &'static FdPipe,
+    buffer: *mut u8,
+    len: usize,
+    wait: bool,
+) -> Option<Verdict<usize>> {
+    let Some(bound) = end.bound() else { return Some(Kernel) };
+    let Some(pipe) = bound.inward().filter(|_| len != 0) else { return Some(Kernel) };
+    if !sys::is_plausible(buffer, len) {
+        migrate::fd(fd, Stat::MovedOddArgument);
+        return Some(Kernel);
+    }
+    let attempt = || {
+        // SAFETY: the caller gives the memory.
+        unsafe { bound.read(buffer, len) }
+    };
+    let block = (wait && bound.may_block())
+        .then_some(|again: &dyn Fn() -> Result<usize, Error>| pipe.block_reader(again));
+    Some(match carry_out(fd, end, attempt, block) {
+        Attempt::Done(n) => Done(Ok(n)),
+        Attempt::InKernel => Kernel,
+        Attempt::Again => return None,
+        Attempt::Failed(Error::Unfit) => {
+            migrate::fd(fd, Stat::MovedOddArgument);
+            Kernel
+        }
+        Attempt::Failed(error) => Done(Err(errno(error))),
+    })
+}
+
+/// send(2) as far as it concerns in-process objects.
+///
+/// # Safety
+/// As write(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
+pub unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Verdict<usize> {
+    let modelled = flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0;
+    // SAFETY: the same contract.
+    on_socket(fd, modelled, |end| unsafe { write(fd, end, buffer, len, flags & MSG_DONTWAIT == 0) })
+}
+
+/// recv(2) as far as it concerns in-process objects.
+///
+/// # Safety
+/// As read(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
+pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Verdict<usize> {
+    let modelled = flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0 && len != 0;
+    // SAFETY: the same contract.
+    on_socket(fd, modelled, |end| unsafe { read(fd, end, buffer, len, flags & MSG_DONTWAIT == 0) })
+}
+
+/// Does something for an end of a socket pair, repeatedly while it says `None`. A socket for which
+/// something is asked that is not `modelled` migrates.
+fn on_socket(
+    fd: c_int,
+    modelled: bool,
+    call: impl Fn(&'static FdPipe) -> Option<Verdict<usize>>,
+) -> Verdict<usize> {
+    loop {
+        let entry = table::get(fd);
+        if matches!(entry, Entry::Doorbell) {
+            return Done(Err(Errno::EBADF));
+        }
+        // ENOTSOCK of another object, whatever is in it.
+        let socket = entry.downcast::<FdPipe>();
+        let Some(end) = socket.filter(|end| end.bound().is_some_and(Bound::is_socket)) else {
+            return Kernel;
+        };
+        if !modelled {
+            migrate::fd(fd, Stat::MovedOddArgument);
+            return Kernel;
+        }
+        if let Some(verdict) = call(end) {
+            return verdict;
+        }
+    }
+}
+
+/// ioctl(`FIONREAD`) on an end: how many bytes are in it. `None`: the kernel knows.
+pub fn bytes_in(fd: c_int) -> Option<c_int> {
+    let end = table::find::<FdPipe>(fd)?;
+    let bound = end.bound()?;
+    // A pipe says it at both ends.
+    let inward =
+        if mutated!("socket_counts_what_it_sent") { 1 - bound.index() } else { bound.index() };
+    let look = bound.look(if bound.is_socket() { inward } else { 0 })?;
+    if look.sealed {
+        bound.pair.residence.wait_until_settled();
+        return None;
+    }
+    Some(look.len as c_int)
+}
+
+/// Whether a number is an end of a pair that lives here.
+#[inline]
+pub fn is_end(fd: c_int) -> bool {
+    table::find_relaxed::<FdPipe>(fd).is_some()
+}

@@ -1,0 +1,392 @@
+//! Timerfds by descriptor number.
+//!
+//! In process are timers on `CLOCK_MONOTONIC`, and those on `CLOCK_REALTIME` while they are set
+//! once and by the time from now, which Linux measures on `CLOCK_MONOTONIC` too. What depends on a
+//! clock that can be set, or that goes on while the machine is suspended, is the
+//! kernel's: `TFD_TIMER_ABSTIME` on `CLOCK_REALTIME` (with `TFD_TIMER_CANCEL_ON_SET` or without),
+//! `CLOCK_BOOTTIME`, and the alarm clocks.
+//!
+//! A call that would sleep is the kernel's as well: it has the timer moved there first.
+
+use crate::migrate;
+use crate::objects::migratable::{Attempt, Migratable, carry_out_once, errno};
+use crate::objects::residence::{Residence, Whereabouts};
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::complaint;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::user;
+use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::{self, Errno};
+use crate::table::gate::{self, Gate};
+use crate::table::process;
+use crate::table::slot::slot_for;
+use crate::table::{self, Entry, Slot, SlotHead};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use core::time::Duration;
+use libc::{
+    CLOCK_MONOTONIC, CLOCK_REALTIME, TFD_NONBLOCK, TFD_TIMER_ABSTIME, itimerspec, timespec,
+};
+use wakeset::{
+    Deadline, DetachedWatch, Error, Events, Expiry, Source, Timed, Timer, TimerFlags, TimerSpec,
+    WaitQueue, mutated,
+};
+
+/// How many nanoseconds a migration waits for the kernel to show as expired a timer that was set to
+/// a time that is past. It takes some thousand.
+const PATIENCE: u64 = 5_000_000;
+
+/// A timerfd whose state lives here while only this process can reach it. Its number belongs to a
+/// real kernel timerfd, which is not set until the state moves there.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct FdTimer {
+    head: SlotHead,
+    residence: Residence,
+    /// The clock it was made with.
+    clock: AtomicI32,
+    /// The state on its way, valid while it migrates: an [`Expiry`].
+    carried: [AtomicU64; 2],
+    /// A watch with `EPOLLEXCLUSIVE` has been put on it.
+    exclusive: AtomicBool,
+    timer: Timer,
+}
+
+// SAFETY: `repr(C)` with the head first.
+unsafe impl Slot for FdTimer {
+    const KIND: usize = table::TIMER;
+
+    fn allocate(head: SlotHead) -> Option<&'static Self> {
+        let timer = Timer::new(TimerFlags::empty());
+        timer.seal();
+        sys::memory::leak(Self {
+            head,
+            residence: Residence::nowhere(),
+            clock: AtomicI32::new(CLOCK_MONOTONIC),
+            carried: [AtomicU64::new(0), AtomicU64::new(0)],
+            exclusive: AtomicBool::new(false),
+            timer,
+        })
+    }
+}
+
+impl Migratable for FdTimer {
+    const POLLED: i16 = libc::POLLIN;
+
+    fn slot_head(&self) -> &SlotHead {
+        &self.head
+    }
+
+    fn residence(&self) -> Option<&Residence> {
+        Some(&self.residence)
+    }
+
+    fn poll_here(&self) -> Option<Events> {
+        let here = self.timer.poll();
+        (!here.is_empty() || !self.is_sealed()).then_some(here)
+    }
+
+    fn poll_carried(&self) -> Events {
+        if self.carries_expiration() { Events::IN } else { Events::empty() }
+    }
+
+    fn seal_words(&self) {
+        self.timer.seal_with(|Expiry { next, interval }| {
+            self.carried[0].store(next, Ordering::SeqCst);
+            self.carried[1].store(interval, Ordering::SeqCst);
+        });
+    }
+
+    fn wake_blocked(&self) {
+        self.timer.wake_sealed();
+    }
+
+    fn give_to_kernel(&self) {
+        self.set_kernel_timer();
+    }
+
+    fn change_nonblocking(&self, nonblocking: bool) {
+        self.timer.set_nonblocking(nonblocking);
+    }
+
+    /// Linux wakes one of several sets with `EPOLLEXCLUSIVE`; here each set checks the clock for
+    /// itself, so a timer in such company is the kernel's: see `has_company`.
+    fn note_exclusive_watch(&self) {
+        self.exclusive.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether several watches are on it, one of them exclusive.
+    fn has_company(&self) -> bool {
+        self.exclusive.load(Ordering::SeqCst) && self.timer.wait_queue().has_several_watches()
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.residence.now() != Whereabouts::Here
+    }
+
+    /// A timer that has not expired goes on in the kernel while its watches are on their way there.
+    /// What it has to report then must not be taken out again.
+    fn kernel_may_report(&self, watch: &DetachedWatch) -> bool {
+        watch.pending || !self.carries_expiration()
+    }
+}
+
+impl FdTimer {
+    /// The state taken out.
+    fn carried(&self) -> Expiry {
+        let [next, interval] = self.carried.each_ref().map(|word| word.load(Ordering::SeqCst));
+        Expiry { next, interval }
+    }
+
+    /// Whether what it carries had expired by now: nothing more comes of it until it is read.
+    fn carries_expiration(&self) -> bool {
+        self.carried().has_expired(now())
+    }
+
+    /// Sets the kernel timer. Of several expirations the kernel then
+    /// counts the first, as it would have, and the rest when it is read: it reckons from when
+    /// the timer was to expire, as we do. Returns when the kernel shows as expired what is, or
+    /// after [`PATIENCE`]: another reader may have taken it by then, and the thread that holds the
+    /// migrations lock must not wait for what does not come. If the kernel shows it later still, an
+    /// edge that has been reported is reported again.
+    fn set_kernel_timer(&self) {
+        let expiry = self.carried();
+        let mut value = time_of(expiry.next);
+        let mut flags = TFD_TIMER_ABSTIME;
+        if !expiry.is_armed() || mutated!("timer_moves_unread") && self.carries_expiration() {
+            value = time_of(0);
+        } else if self.clock.load(Ordering::Relaxed) != CLOCK_MONOTONIC {
+            // Once, and relative, or it would not be here. At the latest by the length of the call
+            // too late.
+            flags = 0;
+            value = time_of(expiry.next.saturating_sub(now()).max(1));
+        }
+        let interval = if mutated!("timer_moves_without_interval") { 0 } else { expiry.interval };
+        let new = itimerspec { it_value: value, it_interval: time_of(interval) };
+        match sys::timerfd_settime(self.head.fd(), flags, &raw const new, core::ptr::null_mut()) {
+            Err(error) => complaint::of_timer(self.head.fd(), error),
+            Ok(()) if self.carries_expiration() => {
+                // Again, because a handler may end a call early.
+                let end = now() + PATIENCE;
+                while sys::poll_within(self.head.fd(), libc::POLLIN, Duration::from_millis(1)) == 0
+                    && now() < end
+                {}
+            }
+            Ok(()) => {}
+        }
+    }
+}
+
+impl Source for FdTimer {
+    fn poll(&self) -> Events {
+        self.poll_anywhere()
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        self.timer.wait_queue()
+    }
+
+    fn as_timed(&self) -> Option<&dyn Timed> {
+        Some(&self.timer)
+    }
+}
+
+fn now() -> u64 {
+    Deadline::now().since_boot().as_nanos() as u64
+}
+
+fn time_of(nanos: u64) -> timespec {
+    timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
+}
+
+/// As Linux takes it; `None` is EINVAL.
+fn duration_of(time: timespec) -> Option<Duration> {
+    match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+        (Ok(seconds), Ok(nanos @ 0..=999_999_999)) => Some(Duration::new(seconds, nanos)),
+        _ => None,
+    }
+}
+
+fn itimerspec_of(spec: TimerSpec) -> itimerspec {
+    let time = |time: Duration| time_of(time.as_nanos() as u64);
+    itimerspec { it_value: time(spec.value), it_interval: time(spec.interval) }
+}
+
+/// timerfd_create(2).
+///
+/// # Errors
+/// As timerfd_create(2): EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM, EPERM.
+pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
+    let may_be_ours = matches!(clock, CLOCK_MONOTONIC | CLOCK_REALTIME)
+        && process::may_make_objects()
+        && !gate::timers_are_left_to_kernel();
+    let gate = Gate::now();
+    let fd = sys::timerfd_create(clock, flags)?;
+    if !may_be_ours || !gate.is_open || !table::has_room_for_bytes(fd) {
+        return Ok(fd);
+    }
+    let _guard = SignalGuard::enter();
+    let Some(slot) = slot_for::<FdTimer>(fd) else { return Ok(fd) };
+    slot.carried.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+    slot.clock.store(clock, Ordering::Relaxed);
+    slot.exclusive.store(false, Ordering::SeqCst);
+    let nonblocking = flags & TFD_NONBLOCK != 0;
+    slot.timer.unseal(if nonblocking { TimerFlags::NONBLOCK } else { TimerFlags::empty() });
+    slot.residence.begin_here();
+    table::put_object(fd, slot);
+    count(Stat::TimersMade, 1);
+    migrate::recheck_gate(fd, gate);
+    if gate::timers_are_left_to_kernel() {
+        // Since we looked.
+        migrate::fd(fd, Stat::MovedPoll);
+    }
+    Ok(fd)
+}
+
+/// timerfd_settime(2) as far as it concerns in-process timers.
+///
+/// # Safety
+/// As timerfd_settime(2): `new` and `old` are valid unless the kernel says EFAULT; `old` may be
+/// null.
+pub unsafe fn timerfd_settime(
+    fd: c_int,
+    flags: c_int,
+    new: *const itimerspec,
+    old: *mut itimerspec,
+) -> Verdict<()> {
+    if matches!(table::get(fd), Entry::Doorbell) {
+        return Done(sys::timerfd_settime(-1, flags, new, old));
+    }
+    let Some(slot) = table::find::<FdTimer>(fd) else { return Kernel };
+    if !sys::is_user(new, size_of::<itimerspec>()) {
+        return Done(Err(Errno::EFAULT));
+    }
+    // SAFETY: any bits are an itimerspec.
+    let Some(itimerspec { it_value, it_interval }) = (unsafe { user::load(new) }) else {
+        return Done(Err(Errno::EFAULT));
+    };
+    let (Some(value), Some(interval)) = (duration_of(it_value), duration_of(it_interval)) else {
+        return Kernel;
+    };
+    let absolute = flags & TFD_TIMER_ABSTIME != 0 && !mutated!("timer_takes_points_for_spans");
+    if flags & !(TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET) != 0 {
+        // EINVAL.
+        return Kernel;
+    }
+    if slot.clock.load(Ordering::Relaxed) != CLOCK_MONOTONIC
+        && !mutated!("timer_of_any_clock")
+        && (absolute || interval > Duration::ZERO)
+    {
+        migrate::fd(fd, Stat::MovedOddArgument);
+        return Kernel;
+    }
+    let attempt = || {
+        if absolute {
+            slot.timer.set_at(value, interval)
+        } else {
+            slot.timer.set(TimerSpec { value, interval })
+        }
+    };
+    let unwanted = old.is_null() || mutated!("timer_forgets_what_it_was");
+    let store = |before| {
+        // SAFETY: the caller gives the memory.
+        unwanted || unsafe { store_spec(old, before) }
+    };
+    match answer(slot, attempt, store) {
+        Some(verdict) => verdict,
+        // SAFETY: the same contract.
+        None => unsafe { timerfd_settime(fd, flags, new, old) },
+    }
+}
+
+/// timerfd_gettime(2) as far as it concerns in-process timers.
+///
+/// # Safety
+/// As timerfd_gettime(2).
+pub unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Verdict<()> {
+    if matches!(table::get(fd), Entry::Doorbell) {
+        return Done(sys::timerfd_gettime(-1, current));
+    }
+    let Some(slot) = table::find::<FdTimer>(fd) else { return Kernel };
+    let expiry = slot.timer.expiry();
+    if expiry.interval != 0 && expiry.has_expired(now()) && !mutated!("timer_looked_at_stays") {
+        // Linux begins the next interval then, whose end is an edge of its own, though nothing has
+        // been read.
+        migrate::fd(fd, Stat::MovedOddArgument);
+        return Kernel;
+    }
+    let store = |spec| {
+        // SAFETY: the caller gives the memory.
+        unsafe { store_spec(current, spec) }
+    };
+    match answer(slot, || slot.timer.get(), store) {
+        Some(verdict) => verdict,
+        // SAFETY: the same contract.
+        None => unsafe { timerfd_gettime(fd, current) },
+    }
+}
+
+/// Carries out a call that gives an answer to be stored. `None`: the number stands for another
+/// object by now.
+fn answer<T>(
+    slot: &'static FdTimer,
+    attempt: impl Fn() -> Result<T, Error>,
+    store: impl FnOnce(T) -> bool,
+) -> Option<Verdict<()>> {
+    match carry_out_once(slot, attempt) {
+        Attempt::Done(value) => Some(Done(if store(value) { Ok(()) } else { Err(Errno::EFAULT) })),
+        Attempt::InKernel | Attempt::Failed(_) => Some(Kernel),
+        Attempt::Again => None,
+    }
+}
+
+/// # Safety
+/// The memory, if it is there, is the caller's to give.
+unsafe fn store_spec(pointer: *mut itimerspec, spec: TimerSpec) -> bool {
+    let spec = itimerspec_of(spec);
+    let words = [
+        spec.it_interval.tv_sec,
+        spec.it_interval.tv_nsec,
+        spec.it_value.tv_sec,
+        spec.it_value.tv_nsec,
+    ];
+    let pointer = pointer.cast::<u64>();
+    sys::is_user(pointer, size_of::<itimerspec>())
+        && words.iter().enumerate().all(|(i, word)| {
+            // SAFETY: by the caller.
+            unsafe { user::store_u64(pointer.wrapping_add(i), *word as u64) }
+        })
+}
+
+/// read(2) of a timer into at least 8 bytes of plausible memory. `None`: the number stands for
+/// something else by now.
+///
+/// # Safety
+/// As read(2).
+pub(crate) unsafe fn read(
+    fd: c_int,
+    slot: &'static FdTimer,
+    buffer: *mut u8,
+) -> Option<Verdict<usize>> {
+    Some(match carry_out_once(slot, || slot.timer.try_read()) {
+        // As Linux has it since 6.10: what the memory is there for. Before, EFAULT; the expirations
+        // are gone either way.
+        Attempt::Done(expirations) => {
+            // SAFETY: the caller gives the memory.
+            match unsafe { user::store_part(buffer, &expirations.to_ne_bytes()) } {
+                0 => Done(Err(Errno::EFAULT)),
+                stored => Done(Ok(stored)),
+            }
+        }
+        Attempt::Failed(Error::WouldBlock)
+            if !slot.timer.flags().contains(TimerFlags::NONBLOCK) =>
+        {
+            migrate::fd(fd, Stat::MovedBlocking);
+            Kernel
+        }
+        Attempt::InKernel => Kernel,
+        Attempt::Again => return None,
+        Attempt::Failed(error) => Done(Err(errno(error))),
+    })
+}

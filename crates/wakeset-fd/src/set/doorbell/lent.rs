@@ -1,0 +1,79 @@
+//! Doorbells of threads that sleep in poll(2).
+
+use crate::sys;
+use crate::sys::signal_guard::SignalGuard;
+use crate::table::lifecycle::{self, Participant, Rank};
+use crate::table::{self, gate, process};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+/// Threads that can have a doorbell of their own at a time.
+const MOST_LENT: usize = 64;
+/// The doorbells that threads have, plus one. Set with the migrations lock held.
+static LENT: [AtomicI32; MOST_LENT] = [const { AtomicI32::new(0) }; MOST_LENT];
+/// In a forked child no thread has one.
+static LENDER: Participant = Participant {
+    rank: Rank::Doorbells,
+    begin_anew: || LENT.iter().for_each(|lent| lent.store(0, Ordering::SeqCst)),
+    renumber: None,
+    before_close: None,
+};
+/// Asks all threads that have one to give it back: a `fn()`, 0 for none.
+static RECALL: AtomicUsize = AtomicUsize::new(0);
+
+/// A doorbell of a thread that sleeps in poll(2) on descriptors of the program's and is to be woken
+/// by us. Its number stays the same until this is dropped; by then no waker may be about to ring
+/// it.
+#[derive(Debug)]
+pub struct Lent {
+    entry: &'static AtomicI32,
+    fd: c_int,
+}
+
+impl Lent {
+    /// The eventfd.
+    pub fn fd(&self) -> c_int {
+        self.fd
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        table::spare_doorbell(self.fd);
+        // From here on it may get another number.
+        self.entry.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Installs how threads that have a doorbell are asked to give it back soon.
+pub fn set_recall(recall: fn()) {
+    RECALL.store(recall as *const () as usize, Ordering::Release);
+}
+
+/// A doorbell for this thread. It may be ringing already. `None` where there is none to be had, or
+/// a fork is under way.
+pub fn lend() -> Option<Lent> {
+    if !process::may_make_objects() {
+        return None;
+    }
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::try_hold_migrations()?;
+    lifecycle::sign_up(&LENDER);
+    let entry = LENT.iter().find(|lent| lent.load(Ordering::SeqCst) == 0)?;
+    let fd = table::take_spare_doorbell().or_else(super::make)?;
+    entry.store(fd + 1, Ordering::SeqCst);
+    Some(Lent { entry, fd })
+}
+
+/// Waits until no thread has this doorbell; none gets one meanwhile, because the caller holds the
+/// migrations lock.
+pub(super) fn wait_until_returned(fd: c_int) {
+    while LENT.iter().any(|lent| lent.load(Ordering::SeqCst) == fd + 1) {
+        let recall = RECALL.load(Ordering::Acquire);
+        if recall != 0 {
+            // SAFETY: only `set_recall` stores here, and it stores a `fn()`.
+            unsafe { core::mem::transmute::<*const (), fn()>(recall as *const ())() };
+        }
+        sys::sched_yield();
+    }
+}

@@ -1,0 +1,172 @@
+//! epoll_wait(2) and its kin: each call checks its arguments and then runs one [`Wait`].
+
+use crate::kernel_half::listeners;
+use crate::migrate;
+use crate::set::wait::{Limit, Mask, Wait};
+use crate::set::{FdSet, doorbell};
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::user;
+use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::{self, Errno, SIGSET_BYTES};
+use crate::table::{self, Entry, Using};
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::time::Duration;
+use libc::{epoll_event, timespec};
+use wakeset::Timeout;
+
+/// The most events that the kernel accepts as `maxevents`.
+const MOST_EVENTS: c_int = c_int::MAX / size_of::<epoll_event>() as c_int;
+
+/// epoll_wait(2), epoll_pwait(2) and epoll_pwait2(2) as far as they concern in-process objects.
+///
+/// # Safety
+/// As those: `events` has room for `maxevents` events, `limit` and `mask` are valid.
+pub unsafe fn epoll_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    limit: Limit,
+    mask: Mask,
+) -> Verdict<c_int> {
+    // SAFETY: the caller's contract.
+    unsafe { epoll_wait_into(None, epfd, events, maxevents, limit, mask) }
+}
+
+/// [`epoll_wait`] whose lease, of the set that `epfd` stands for, holds what the in-process half
+/// reports.
+///
+/// # Safety
+/// As [`epoll_wait`].
+pub(crate) unsafe fn epoll_wait_into(
+    lease: Option<&wakeset::Lease<'static>>,
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    limit: Limit,
+    mask: Mask,
+) -> Verdict<c_int> {
+    loop {
+        let Some(set) = table::find::<FdSet>(epfd) else {
+            return match table::get(epfd) {
+                // SAFETY: the caller's contract.
+                Entry::Doorbell => Done(unsafe { wait_on_closed(events, maxevents, limit, mask) }),
+                Entry::Kernel | Entry::Object(_) => Kernel,
+            };
+        };
+        // SAFETY: any bits are a mask.
+        let bad_mask =
+            || mask.bytes != SIGSET_BYTES || unsafe { user::load_u64(mask.set.cast()) }.is_none();
+        if maxevents <= 0 || maxevents > MOST_EVENTS || (!mask.set.is_null() && bad_mask()) {
+            // EINVAL or EFAULT; the kernel half will know.
+            return Kernel;
+        }
+        // SAFETY: the caller's contract. EINVAL and EFAULT are the kernel's to say.
+        let Some(timeout) = (unsafe { timeout_of(limit) }) else { return Kernel };
+        if !sys::is_user(events, maxevents as usize * size_of::<epoll_event>()) {
+            // EFAULT before any check, unless the machine has more user memory than most.
+            migrate::fd(epfd, Stat::MovedOddArgument);
+            return Kernel;
+        }
+        let Some(set) = Using::begin(epfd, set) else { continue };
+        count(Stat::Waits, 1);
+        let wait = Wait {
+            set: &set,
+            lease,
+            events,
+            capacity: maxevents,
+            limit,
+            timeout,
+            mask,
+            handled: set.rotation.any().then(listeners::handled),
+            faulted: Cell::new(false),
+            rung: Cell::new(false),
+        };
+        let result = wait.run();
+        set.set.mind_deadline();
+        if wait.rung.get() && set.set.may_be_ready() {
+            // The event that rang this wait's doorbell is still there: wake the next waiter.
+            set.set.kick();
+        }
+        let result = match result {
+            Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),
+            result => result,
+        };
+        if let Ok(n) = result {
+            count(Stat::Events, n as usize);
+        }
+        return Done(result);
+    }
+}
+
+/// How long a wait may take. `None`: the pointer is bad, or the time is not valid.
+///
+/// # Safety
+/// As [`epoll_wait`].
+unsafe fn timeout_of(limit: Limit) -> Option<Timeout> {
+    let limit = match limit {
+        Limit::Milliseconds(milliseconds) => return Some(Timeout::from_millis(milliseconds)),
+        Limit::Timespec(limit) if limit.is_null() => return Some(Timeout::Never),
+        Limit::Timespec(limit) => limit,
+    };
+    // SAFETY: any bits are a timespec.
+    let timespec { tv_sec, tv_nsec } = unsafe { user::load(limit) }?;
+    match (u64::try_from(tv_sec), u32::try_from(tv_nsec)) {
+        (Ok(seconds), Ok(nanos @ 0..=999_999_999)) => {
+            Some(Timeout::from(Some(Duration::new(seconds, nanos))))
+        }
+        _ => None,
+    }
+}
+
+/// What the kernel says to a wait on a closed number: EBADF, unless something else is wrong that it
+/// sees first.
+///
+/// # Safety
+/// As [`epoll_wait`].
+unsafe fn wait_on_closed(
+    events: *mut epoll_event,
+    maxevents: c_int,
+    limit: Limit,
+    mask: Mask,
+) -> Result<c_int, Errno> {
+    match limit {
+        Limit::Milliseconds(milliseconds) => {
+            sys::epoll_pwait(-1, events, maxevents, milliseconds, mask.set, mask.bytes)
+        }
+        Limit::Timespec(limit) if limit.is_null() => {
+            sys::epoll_pwait2(-1, events, maxevents, None, mask.set, mask.bytes)
+        }
+        // SAFETY: any bits are a timespec.
+        Limit::Timespec(limit) => match unsafe { user::load(limit) } {
+            Some(limit) => {
+                sys::epoll_pwait2(-1, events, maxevents, Some(&limit), mask.set, mask.bytes)
+            }
+            None => Err(Errno::EFAULT),
+        },
+    }
+}
+
+/// Waits in the kernel after [`epoll_wait`] gave [`Kernel`]: repeats `call` while it reports only
+/// doorbells, which the program does not know of. `call` returns the number of events, or -1.
+///
+/// # Safety
+/// `call` writes as many events to `events` as it returns.
+pub unsafe fn in_kernel(
+    epfd: c_int,
+    events: *mut epoll_event,
+    mut call: impl FnMut() -> c_int,
+) -> c_int {
+    loop {
+        let found = call();
+        if found <= 0 {
+            return found;
+        }
+        // SAFETY: the caller's contract.
+        let kept = unsafe { doorbell::strike(epfd, events, found) };
+        if kept > 0 {
+            return kept;
+        }
+    }
+}

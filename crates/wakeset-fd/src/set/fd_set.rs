@@ -1,0 +1,152 @@
+//! A set in its slot.
+
+use crate::kernel_half::KernelEpoll;
+use crate::kernel_half::listeners::rotation::Rotation;
+use crate::set::doorbell;
+use crate::set::polls::{self, Polls};
+use crate::set::state::SetState;
+use crate::sys::{self, memory};
+use crate::table::object::{Host, Lists, Object};
+use crate::table::{self, Slot, SlotHead, engine};
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::{AtomicI32, AtomicU32};
+use wakeset::{EventPoll, Events, SetRef, Source, WaitQueue};
+
+/// An epoll set. Its number belongs to a real kernel epoll, which is its kernel half.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct FdSet {
+    head: SlotHead,
+    pub(crate) set: EventPoll,
+    pub(crate) state: SetState,
+    /// Counts the watches that have migrated to the kernel half.
+    pub(crate) migrated_watches: AtomicU32,
+    /// Odd while a set in this one, or further in, is on its way to the kernel: what happens there
+    /// is not heard of here.
+    pub(crate) unsettled: AtomicU32,
+    /// A migration's lists that the set is in.
+    pub(super) lists: Lists,
+    /// The doorbell in the kernel half, below 0 for none.
+    pub(crate) doorbell: AtomicI32,
+    /// The listeners in the kernel half.
+    pub(crate) rotation: Rotation,
+    /// What an io_uring watches in its place.
+    pub(crate) polls: Polls,
+    /// Counts the waits that had both halves to look at, each of which goes first in its turn.
+    pub(crate) round_robin: AtomicU32,
+}
+
+// SAFETY: `repr(C)` with the head first.
+unsafe impl Slot for FdSet {
+    const KIND: usize = table::SET;
+
+    fn allocate(head: SlotHead) -> Option<&'static Self> {
+        let set = EventPoll::new(engine::get()?).ok()?;
+        let slot = memory::leak(Self {
+            head,
+            set,
+            state: SetState::new(),
+            migrated_watches: AtomicU32::new(0),
+            unsettled: AtomicU32::new(0),
+            lists: Lists::new(),
+            doorbell: AtomicI32::new(-1),
+            rotation: Rotation::new(),
+            polls: Polls::new(),
+            round_robin: AtomicU32::new(0),
+        })?;
+        slot.set.set_owner(ptr::from_ref(slot).addr());
+        Some(slot)
+    }
+}
+
+impl Object for FdSet {
+    fn head(&self) -> &SlotHead {
+        &self.head
+    }
+
+    fn as_host(&'static self) -> Option<&'static dyn Host> {
+        Some(self)
+    }
+
+    fn lose_number(&self) {
+        self.state.close();
+        // Now, and not when the last thread in here has left: a thread that migrates a set around
+        // this one waits until nothing is left in it.
+        self.set.wait_queue().close();
+        // A migration that takes a watch of this set to the number does so under the scan lock, and
+        // looks at the mark first.
+        self.set.between_scans(|| {});
+        polls::forget(self);
+        doorbell::remove(self);
+    }
+
+    fn finalize(&self) {
+        self.set.close();
+        if self.state.end_export() {
+            self.set.leave_remote();
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        self.state.is_in_kernel()
+    }
+
+    // A set has no state of its own to carry: its watches go one by one, and then it is empty.
+    fn seal(&self) -> bool {
+        false
+    }
+
+    fn carry(&self) {}
+
+    fn settle(&self) {}
+}
+
+impl FdSet {
+    pub(crate) fn fd(&self) -> c_int {
+        self.head.fd()
+    }
+
+    /// Notes that the kernel half has something to say from now on, and sends sleeping waiters
+    /// there.
+    pub(crate) fn note_kernel_watch(&self) {
+        if self.state.note_kernel_watch() {
+            self.set.kick_all();
+        }
+    }
+}
+
+impl KernelEpoll for FdSet {
+    fn number(&self) -> c_int {
+        self.fd()
+    }
+
+    fn is_in_kernel(&self) -> bool {
+        self.state.is_in_kernel()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.state.is_closed()
+    }
+}
+
+impl Source for FdSet {
+    fn poll(&self) -> Events {
+        let mut events = self.set.poll();
+        if events.is_empty() && !self.state.is_pure() {
+            // About to migrate into the kernel half of the set around it: until then that one sees
+            // both halves.
+            let now = sys::poll_now(self.fd(), libc::POLLIN | libc::POLLRDNORM);
+            events = Events::from_bits_retain(u32::from(now as u16));
+        }
+        events
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        self.set.wait_queue()
+    }
+
+    fn as_set(&self) -> Option<SetRef<'_>> {
+        self.set.as_set()
+    }
+}

@@ -1,0 +1,123 @@
+//! How a set takes part in a migration: its watches go to its kernel half, one by one.
+
+use crate::set::export::export_held;
+use crate::set::{FdSet, doorbell, polls};
+use crate::sys::complaint;
+use crate::sys::{self, Errno};
+use crate::table;
+use crate::table::object::{Host, Lists};
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::Ordering;
+use libc::{EPOLL_CTL_ADD, epoll_event};
+use wakeset::{DetachedWatch, Events};
+
+impl Host for FdSet {
+    fn is_fixed(&self) -> bool {
+        self.state.is_fixed()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.state.is_closed()
+    }
+
+    fn is_in_kernel(&self) -> bool {
+        self.state.is_in_kernel()
+    }
+
+    fn begin_migration(&self) {
+        self.state.begin_migration();
+        polls::give_up_held(self);
+    }
+
+    fn each_watched(&self, f: &mut dyn FnMut(c_int)) {
+        self.set.for_each(|fd, _, _, _| f(fd));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    fn take_over(&self, watch: &DetachedWatch, quiet: bool) {
+        let mut events = watch.interest.bits();
+        if watch.interest.intersection(Events::FLAGS) == watch.interest {
+            // Disarmed by a ONESHOT report. The kernel reports ERR and HUP of what it takes for
+            // armed, and an eventfd has neither; the program's next EPOLL_CTL_MOD finds it.
+            events = watch.interest.intersection(Events::ONESHOT | Events::WAKEUP).bits();
+        }
+        let event = epoll_event { events, u64: watch.data };
+        let has_edges = watch.interest.intersects(Events::ET | Events::ONESHOT);
+        match sys::epoll_ctl(self.fd(), EPOLL_CTL_ADD, watch.fd, &raw const event) {
+            // A thread is closing the number and waits for us, and another has added it meanwhile,
+            // as a number of the kernel's.
+            Err(Errno::EEXIST) if !table::get(watch.fd).is_object() => {}
+            Err(error) => complaint::of_watch(self.fd(), watch.fd, error),
+            Ok(()) if watch.pending => {
+                if has_edges {
+                    self.state.note_kernel_edges();
+                }
+            }
+            Ok(()) => {
+                let reported = watch.interest.contains(Events::ET)
+                    && !watch.interest.contains(Events::ONESHOT);
+                if reported && quiet {
+                    take_reported_edge(self);
+                }
+            }
+        }
+        if has_edges {
+            self.state.note_taken_edges();
+        }
+        self.note_kernel_watch();
+        // Before it is removed here: a wait that looks at both halves may have looked at the
+        // kernel's before.
+        self.migrated_watches.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn note_taken_over(&self) {
+        self.state.settle_taken_edges();
+    }
+
+    fn toggle_unsettled(&self) {
+        self.unsettled.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn export(&self) -> Result<(), Errno> {
+        export_held(self)
+    }
+
+    fn arrive(&self) {
+        self.state.arrive_in_kernel();
+        self.rotation.make_plain(self);
+        doorbell::remove(self);
+        self.set.kick_all();
+    }
+
+    fn lists(&self) -> &Lists {
+        &self.lists
+    }
+}
+
+/// The kernel half takes the watch just added for one with an edge to report, but that has been
+/// reported. Takes the report out of its ready list, if nothing else is in there that would be lost
+/// with it: what is level-triggered stays, by itself.
+fn take_reported_edge(set: &FdSet) {
+    if set.state.has_kernel_edges() {
+        return;
+    }
+    let mut taken = [epoll_event { events: 0, u64: 0 }; 32];
+    // A full buffer may not have had room for it: again, while that is likely to help.
+    for _ in 0..4 {
+        let most = taken.len() as c_int;
+        let (epfd, events) = (set.fd(), taken.as_mut_ptr());
+        match sys::epoll_pwait(epfd, events, most, 0, ptr::null(), sys::SIGSET_BYTES) {
+            Ok(found) if found == most => {}
+            _ => break,
+        }
+    }
+    let bell = set.doorbell.load(Ordering::SeqCst);
+    if bell >= 0 && set.set.has_remote_waiter() {
+        // We may have taken a ring with it.
+        doorbell::ring(bell as usize);
+    }
+}

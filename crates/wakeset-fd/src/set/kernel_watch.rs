@@ -1,0 +1,121 @@
+//! Watches in the kernel half of a set: how it gets the first, and what changes with it.
+
+use crate::migrate;
+use crate::set::{FdSet, doorbell, polls};
+use crate::stats::Stat;
+use crate::sys::verdict::Verdict::{self, Done};
+use crate::sys::{self, Errno};
+use crate::table::{self, Entry};
+use core::ffi::c_int;
+use core::ptr;
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, epoll_event};
+use wakeset::{Event, Events, Source};
+
+/// epoll_ctl(2) on a descriptor of the kernel's. `None`: the set has migrated, look again.
+pub(super) fn change_kernel_watch(
+    set: &FdSet,
+    op: c_int,
+    fd: c_int,
+    event: *const epoll_event,
+    asked: Event,
+) -> Option<Verdict<()>> {
+    if let Some(result) = polls::epoll_ctl(set, op, fd, asked) {
+        return Some(Done(result));
+    }
+    if op == EPOLL_CTL_ADD {
+        set.state.note_not_only_polls();
+    }
+    if asked.events.intersects(Events::ET | Events::ONESHOT) && !set.state.has_kernel_edges() {
+        // Not while a migration is taking reports out of the kernel half.
+        let _migrating = migrate::hold_migrations();
+        set.state.note_kernel_edges();
+    }
+    if op == EPOLL_CTL_ADD && !set.state.has_kernel() {
+        return add_first(set, fd, event, asked);
+    }
+    let result = set.rotation.epoll_ctl(set, op, fd, event, asked);
+    if result.is_ok() {
+        note_known_watch(set);
+        if set.polls.are_active() && !polls::are_for_me(set) {
+            // The set has got polls while we were at it, and takes them for all it watches.
+            polls::give_up(set);
+        }
+    }
+    Some(Done(result))
+}
+
+/// The first kernel watch. A set around this one knows only its in-process half, so it must learn
+/// of the other from the kernel; and no set may be put around it meanwhile.
+fn add_first(
+    set: &FdSet,
+    fd: c_int,
+    event: *const epoll_event,
+    asked: Event,
+) -> Option<Verdict<()>> {
+    let migrating = migrate::hold_migrations();
+    if set.set.wait_queue().has_watches() {
+        if matches!(table::get(fd), Entry::Doorbell) {
+            return None;
+        }
+        if let Err(error) = would_take(set, fd, event) {
+            return Some(Done(Err(error)));
+        }
+        drop(migrating);
+        migrate::fd(set.fd(), Stat::MovedNestedKernel);
+        return None;
+    }
+    if !set.set.is_empty() {
+        match doorbell::install_held(set) {
+            Ok(true) => {}
+            // It cannot migrate: its waits look again and again.
+            Ok(false) if set.state.is_fixed() => {}
+            Ok(false) => {
+                drop(migrating);
+                migrate::fd(set.fd(), Stat::MovedLimit);
+                return None;
+            }
+            // What the program asks for is refused as well, if it has no other error.
+            Err(refused) => return Some(Done(would_take(set, fd, event).and(Err(refused)))),
+        }
+    }
+    if matches!(table::get(fd), Entry::Doorbell) {
+        // The number was closed, and the doorbell has just got it.
+        return None;
+    }
+    let result = set.rotation.epoll_ctl(set, EPOLL_CTL_ADD, fd, event, asked);
+    if result.is_ok() {
+        set.note_kernel_watch();
+    }
+    drop(migrating);
+    if result == Err(Errno::EEXIST) {
+        note_known_watch(set);
+    }
+    Some(Done(result))
+}
+
+/// Whether the kernel would take the watch, for what is not to be done for nothing.
+fn would_take(set: &FdSet, fd: c_int, event: *const epoll_event) -> Result<(), Errno> {
+    let taken = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, fd, event);
+    if taken.is_ok() {
+        let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, fd, ptr::null());
+    }
+    taken
+}
+
+/// The kernel has shown that its half has a watch. If we know of none, another thread has added it
+/// by the number alone, while the set was being made: nothing was prepared for a kernel half then,
+/// so the kernel gets the set.
+fn note_known_watch(set: &FdSet) {
+    if set.state.has_kernel() {
+        return;
+    }
+    let _migrating = migrate::hold_migrations();
+    // Nor is it one whose add has not quite come back.
+    if set.state.has_kernel() {
+        return;
+    }
+    match set.state.is_fixed() {
+        true => set.note_kernel_watch(),
+        false => migrate::fd_held(set.fd(), Stat::MovedUnmodelled),
+    }
+}

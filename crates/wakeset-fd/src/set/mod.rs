@@ -1,0 +1,31 @@
+//! Epoll sets by descriptor number: in-process watches in an engine set, kernel watches in the
+//! set's own kernel epoll.
+//!
+//! `FdSet` stands at the bottom of this room with its state word. It has its doorbell, its polls
+//! and its listeners as fields, and they work on the set that they belong to: these files name each
+//! other. The calls of a program are above them: changes, waits, and what combines the two.
+
+pub mod batch;
+pub(crate) mod complete;
+mod create;
+pub mod custom;
+pub mod doorbell;
+mod epoll_ctl;
+mod epoll_wait;
+mod export;
+mod fd_set;
+mod handover;
+mod kernel_watch;
+pub mod lease;
+pub(crate) mod polls;
+pub(crate) mod ring;
+pub mod shared_ring;
+pub(crate) mod state;
+pub(crate) mod wait;
+
+pub use crate::set::create::epoll_create1;
+pub use crate::set::epoll_ctl::epoll_ctl;
+pub use crate::set::epoll_wait::{epoll_wait, in_kernel};
+pub use crate::set::export::export;
+pub(crate) use crate::set::fd_set::FdSet;
+pub use crate::set::wait::{Limit, Mask, STARVATION_BOUND};

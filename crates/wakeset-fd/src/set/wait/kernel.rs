@@ -1,0 +1,178 @@
+//! What a wait finds and does in the kernel half of its set, including the io_uring's part.
+
+use super::limits::{Until, timespec_of};
+use super::{Limit, Wait};
+use crate::set::{doorbell, polls};
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::{self, Errno, SIGSET_BYTES};
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use wakeset::mutated;
+
+impl Wait<'_> {
+    /// After a sleep in the kernel half: what that said, and behind it what has become ready here.
+    pub(super) fn kernel_and_here(&self, result: Result<c_int, Errno>) -> Result<c_int, Errno> {
+        let from_kernel = result.map_or(0, |found| self.filter(0, found));
+        count(Stat::EventsFromKernel, from_kernel as usize);
+        if from_kernel == self.capacity {
+            return Ok(from_kernel);
+        }
+        let from_kernel = from_kernel + self.report_missing(from_kernel);
+        let from_kernel = from_kernel + self.take_from_polls(from_kernel);
+        match from_kernel + self.harvest(from_kernel) {
+            0 => result.map(|_| 0),
+            total => Ok(total),
+        }
+    }
+
+    /// What listeners have that are not watched for lack of memory, after the first `filled`
+    /// events; how many.
+    pub(super) fn report_missing(&self, filled: c_int) -> c_int {
+        self.set
+            .rotation
+            .report_missing(self.events.wrapping_add(filled as usize), self.capacity - filled)
+    }
+
+    /// What is ready outside of this process's memory, after the first `filled` events; how many.
+    /// For `unless_moved` see [`check_kernel`](Self::check_kernel).
+    pub(super) fn check_outside(
+        &self,
+        filled: c_int,
+        unless_moved: Option<u32>,
+    ) -> Result<c_int, Errno> {
+        let set = self.set;
+        if !set.polls.are_active() {
+            return self.check_kernel(filled, unless_moved);
+        }
+        if set.state.has_only_polls() {
+            let taken = self.take_from_polls(filled);
+            if set.state.has_only_polls() || taken > 0 {
+                return Ok(taken);
+            }
+            return self.check_kernel(filled, unless_moved);
+        }
+        let (place, capacity) =
+            (self.events.wrapping_add(filled as usize), (self.capacity - filled) as usize);
+        // Counted there.
+        let from_kernel = Cell::new(0);
+        let found = polls::take_both(
+            set,
+            place,
+            capacity,
+            || self.faulted.set(true),
+            |n| {
+                let found = self.check_kernel(filled + n as c_int, unless_moved)? as usize;
+                from_kernel.set(found);
+                Ok(found)
+            },
+        )?;
+        count(Stat::EventsFromKernel, found - from_kernel.get());
+        Ok(found as c_int)
+    }
+
+    /// What the io_uring knows of, after the first `filled` events; how many.
+    pub(super) fn take_from_polls(&self, filled: c_int) -> c_int {
+        let capacity = (self.capacity - filled) as usize;
+        let taken =
+            polls::take(self.set, self.events.wrapping_add(filled as usize), capacity, || {
+                self.faulted.set(true)
+            });
+        count(Stat::EventsFromKernel, taken);
+        taken as c_int
+    }
+
+    /// What is ready in the kernel half now, after the first `filled` events; how many.
+    ///
+    /// `unless_moved`: what this wait has found here was found after so many watches had moved. It
+    /// may be in the kernel half since, and would be reported twice; so nothing is, if any has
+    /// moved, and none can during the look.
+    pub(super) fn check_kernel(
+        &self,
+        filled: c_int,
+        unless_moved: Option<u32>,
+    ) -> Result<c_int, Errno> {
+        let set = self.set;
+        loop {
+            let events = self.events.wrapping_add(filled as usize);
+            let capacity = self.capacity - filled;
+            let check =
+                || sys::epoll_pwait(set.fd(), events, capacity, 0, ptr::null(), SIGSET_BYTES);
+            let found = match unless_moved.filter(|_| !mutated!("halves_seen_twice")) {
+                None => check()?,
+                Some(before) => {
+                    let _guard = SignalGuard::enter();
+                    let has_moved = || set.migrated_watches.load(Ordering::SeqCst) != before;
+                    set.set.between_scans(|| if has_moved() { Ok(0) } else { check() })?
+                }
+            };
+            self.set.rotation.note_reports(events, found, false);
+            let kept = self.filter(filled, found);
+            let kept = kept + self.report_missing(filled + kept);
+            if kept > 0 || found == 0 {
+                count(Stat::EventsFromKernel, kept as usize);
+                return Ok(kept);
+            }
+            // Nothing but the doorbell, in the place of an event.
+        }
+    }
+
+    /// Sleeps in the kernel half, where the doorbell wakes us too; to the nanosecond if it `leads`.
+    pub(super) fn sleep_in_kernel(&self, until: Until, leads: bool) -> Result<c_int, Errno> {
+        let (fd, mask) = (self.set.fd(), self.mask);
+        let in_milliseconds = |milliseconds| {
+            sys::epoll_pwait(fd, self.events, self.capacity, milliseconds, mask.set, mask.bytes)
+        };
+        // Rounded up so as not to end early.
+        let up = |left: Option<Duration>| {
+            left.map_or(-1, |left| {
+                c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+            })
+        };
+        // A program that gave milliseconds may run where epoll_pwait2(2) is not allowed.
+        // A timer is worth the try, and where it is not there the rounding.
+        if let Limit::Milliseconds(asked) = self.limit
+            && !leads
+        {
+            return in_milliseconds(if until.deadline.is_none() {
+                asked
+            } else {
+                up(until.left())
+            });
+        }
+        let left = until.left();
+        let limit = left.map(timespec_of);
+        match sys::epoll_pwait2(
+            fd,
+            self.events,
+            self.capacity,
+            limit.as_ref(),
+            mask.set,
+            mask.bytes,
+        ) {
+            // Before Linux 5.11, or not allowed.
+            Err(Errno::ENOSYS | Errno::EPERM) => in_milliseconds(up(left)),
+            result => result,
+        }
+    }
+
+    /// Takes the doorbell's event out of the `found` events after the first `filled`; how many are
+    /// left.
+    pub(super) fn filter(&self, filled: c_int, found: c_int) -> c_int {
+        if found <= 0 || !doorbell::has_ever_been_in(self.set) {
+            return found;
+        }
+        let cookie = doorbell::cookie(self.set);
+        let events = self.events.wrapping_add(filled as usize);
+        // SAFETY: the kernel has just written `found` events there.
+        let kept = unsafe { doorbell::take_out(events, found, |data| data == cookie) };
+        if kept < found {
+            self.rung.set(true);
+        }
+        kept
+    }
+}

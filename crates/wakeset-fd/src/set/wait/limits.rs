@@ -1,0 +1,72 @@
+//! How long a wait may take, and with which signal mask.
+
+use crate::sys::SIGSET_BYTES;
+use core::ffi::c_int;
+use core::ptr;
+use core::time::Duration;
+use libc::timespec;
+use wakeset::{Deadline, Timeout};
+
+/// How long a wait may take, in the form it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// epoll_wait(2) and epoll_pwait(2): milliseconds, negative for no limit.
+    Milliseconds(c_int),
+    /// epoll_pwait2(2): null for no limit.
+    Timespec(*const timespec),
+}
+
+/// The signal mask of epoll_pwait(2): a pointer, null for none, and the size that was given with
+/// it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mask {
+    /// The kernel's signal set.
+    pub set: *const u8,
+    /// Its size in bytes.
+    pub bytes: usize,
+}
+
+impl Mask {
+    /// No mask.
+    pub const NONE: Self = Self { set: ptr::null(), bytes: SIGSET_BYTES };
+}
+
+/// When a wait ends: as asked for, or, once time has passed, at a deadline.
+#[derive(Clone, Copy)]
+pub(super) struct Until {
+    pub(super) deadline: Option<Option<Deadline>>,
+    pub(super) timeout: Timeout,
+}
+
+impl Until {
+    /// The same, or `limit` from now if that is earlier.
+    pub(super) fn at_most(self, limit: Duration) -> Self {
+        let left = self.left().map_or(limit, |left| left.min(limit));
+        Self { deadline: Some(Deadline::of(Timeout::After(left))), ..self }
+    }
+
+    /// How much time is left; `None` for no limit.
+    pub(super) fn left(self) -> Option<Duration> {
+        match (self.deadline, self.timeout) {
+            (Some(deadline), _) => deadline.map(Deadline::remaining),
+            (None, Timeout::Never) => None,
+            (None, Timeout::Now) => Some(Duration::ZERO),
+            (None, Timeout::After(limit)) => Some(limit),
+        }
+    }
+}
+
+pub(super) fn timespec_of(limit: Duration) -> timespec {
+    timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    }
+}
+
+/// How long to sleep first for a timer that is due in `left`. Linux lets a wait in epoll last
+/// longer by up to a two-hundredth of its length, so that it can wake several at once, and a timer
+/// not at all.
+pub(super) fn short_of(left: Duration) -> Duration {
+    const SHORT: Duration = Duration::from_millis(10);
+    if left < SHORT { left } else { left - left / 128 }
+}

@@ -1,0 +1,178 @@
+//! A round of a wait that has both halves to look at, or a signal mask.
+
+use super::limits::{Until, short_of};
+use super::{STARVATION_BOUND, Wait};
+use crate::kernel_half::listeners;
+use crate::migrate;
+use crate::set::{doorbell, polls};
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::Errno;
+use crate::sys::cancel;
+use crate::sys::steps::step;
+use core::ffi::c_int;
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use wakeset::mutated;
+
+/// How long a wait sleeps in the kernel half at a time when no waker can reach it there: the kernel
+/// has no watch left for a doorbell.
+const WITHOUT_DOORBELL: Duration = Duration::from_millis(5);
+
+/// What the end of a round means: the wait's result, or `None` for another round.
+type Round = Option<Result<c_int, Errno>>;
+
+/// Why a sleep may have to end before the wait does.
+struct Bounds {
+    /// The set has no doorbell: what becomes ready in process has to be looked for.
+    no_doorbell: bool,
+    /// The set has listeners, each of which is looked at once in a while.
+    has_listeners: bool,
+    /// One of them has no watch, for lack of memory.
+    listener_unwatched: bool,
+}
+
+/// How a sleep has ended.
+struct Slept {
+    result: Result<c_int, Errno>,
+    /// If it has found nothing, the wait's time is up.
+    to_the_end: bool,
+}
+
+impl Wait<'_> {
+    /// One round with both halves, or with a signal mask, which only the kernel can put in place
+    /// and sleep at once.
+    pub(super) fn step_mixed(&self, until: Until) -> Round {
+        if let ControlFlow::Break(round) = self.check_both() {
+            return round;
+        }
+        let bounds = match self.prepare_sleep() {
+            ControlFlow::Continue(bounds) => bounds,
+            ControlFlow::Break(round) => return round,
+        };
+        let Slept { result, to_the_end } = self.sleep_mixed(until, &bounds)?;
+        let timed_out = result == Ok(0) && to_the_end;
+        let rung = result.is_ok_and(|found| found > 0);
+        if let Ok(found) = result {
+            self.set.rotation.note_reports(self.events, found, true);
+        }
+        let total = self.kernel_and_here(result);
+        if rung {
+            count(Stat::Wakes, 1);
+            count(Stat::SpuriousWakes, usize::from(total == Ok(0)));
+        }
+        match total {
+            // Only the doorbell, and another waiter was faster; or the end of a bounded sleep.
+            Ok(0) if !timed_out && !self.faulted.get() => None,
+            total => Some(total),
+        }
+    }
+
+    /// Looks at both halves, each first in every second wait, if there may be something.
+    fn check_both(&self) -> ControlFlow<Round> {
+        let set = self.set;
+        let now = self.timeout == wakeset::Timeout::Now;
+        if !now && !set.set.may_be_ready() && !polls::have_news(set) {
+            return ControlFlow::Continue(());
+        }
+        let kernel_first = set.round_robin.fetch_add(1, Ordering::Relaxed) % STARVATION_BOUND
+            == STARVATION_BOUND - 1;
+        let count_migrated = || set.migrated_watches.load(Ordering::SeqCst);
+        // A ring is taken from without the lock under which a watch migrates, and in which this
+        // counts before the watch is gone from here.
+        let migrated = if set.set.ring().is_some() {
+            set.set.between_scans(count_migrated)
+        } else {
+            count_migrated()
+        };
+        let mut n = 0;
+        for kernel in [kernel_first, !kernel_first] {
+            if n == self.capacity {
+                break;
+            }
+            if !kernel {
+                n += self.harvest(n);
+            } else if set.state.has_kernel() {
+                match self.check_outside(n, (n > 0).then_some(migrated)) {
+                    Ok(found) => n += found,
+                    Err(error) if n == 0 => return ControlFlow::Break(Some(Err(error))),
+                    Err(_) => {}
+                }
+            }
+            step!(half_looked_at);
+        }
+        if n > 0 || self.faulted.get() {
+            return ControlFlow::Break(Some(Ok(n)));
+        }
+        // A watch that migrates to the kernel half between two checks in the other order is in
+        // neither.
+        let all_seen =
+            !kernel_first || count_migrated() == migrated || mutated!("halves_seen_apart");
+        match now {
+            true => ControlFlow::Break(all_seen.then_some(Ok(0))),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Before a sleep in the kernel half: what is ready there ends it at once.
+    fn prepare_sleep(&self) -> ControlFlow<Round, Bounds> {
+        let set = self.set;
+        let wants_doorbell = !set.set.is_empty() || !set.state.has_kernel();
+        let installed = if wants_doorbell { doorbell::install(set) } else { Ok(true) };
+        if installed == Ok(false) && !set.state.is_fixed() {
+            migrate::fd(set.fd(), Stat::MovedLimit);
+            return ControlFlow::Break(None);
+        }
+        let bounds = Bounds {
+            // The kernel refuses a doorbell, and would refuse what migrates.
+            no_doorbell: installed != Ok(true),
+            has_listeners: set.rotation.any(),
+            listener_unwatched: !set.rotation.rotate(set),
+        };
+        // A handler between two pieces of a sleep; one that comes in the next few instructions is
+        // missed.
+        if self.handled.is_some_and(|before| listeners::handled() != before) {
+            return ControlFlow::Break(Some(Err(Errno::EINTR)));
+        }
+        ControlFlow::Continue(bounds)
+    }
+
+    /// Sleeps in the kernel half as a remote waiter. `None`: a check after the count has found
+    /// something to do, and another round does it.
+    fn sleep_mixed(&self, until: Until, bounds: &Bounds) -> Option<Slept> {
+        let set = self.set;
+        set.set.enter_remote();
+        step!(elsewhere_before_look);
+        // After the count: what was added or pushed before is seen here, what comes later rings (an
+        // add installs the doorbell first: `install_for_add`).
+        let no_sleep = set.set.may_be_ready()
+            || polls::have_news(set)
+            || set.state.is_in_kernel()
+            || (!bounds.no_doorbell
+                && !set.set.is_empty()
+                && set.doorbell.load(Ordering::SeqCst) < 0);
+        let mut led = None;
+        let result = (!no_sleep).then(|| {
+            let mut end = until;
+            if bounds.has_listeners {
+                end = end.at_most(set.rotation.last_look.until_next());
+            }
+            if bounds.no_doorbell || bounds.listener_unwatched {
+                end = end.at_most(WITHOUT_DOORBELL);
+            }
+            led = set.set.lead();
+            if let Some(led) = led {
+                end = end.at_most(short_of(led.remaining()));
+            }
+            cancel::point(|| self.sleep_in_kernel(end, led.is_some()))
+        });
+        step!(elsewhere_slept);
+        set.set.stop_leading(led);
+        set.set.leave_remote();
+        // Nothing but the limit of the wait itself bounded the sleep.
+        let unbounded = !bounds.no_doorbell && !bounds.has_listeners && led.is_none();
+        let to_the_end = unbounded || until.left() == Some(Duration::ZERO);
+        result.map(|result| Slept { result, to_the_end })
+    }
+}

@@ -1,0 +1,211 @@
+//! A wait on a set that may have watches in its kernel half: where it looks, in which order, and
+//! how it sleeps.
+//!
+//! A wait is a number of rounds ([`Wait::step`]): in process only (here), with both halves
+//! (`mixed`), or in a set that has become a kernel epoll. What it finds in the kernel half is in
+//! `kernel`.
+
+mod kernel;
+mod limits;
+mod mixed;
+mod settled;
+
+pub use self::limits::{Limit, Mask};
+pub(crate) use self::settled::Settled;
+
+use self::limits::{Until, timespec_of};
+use crate::migrate;
+use crate::set::{FdSet, polls, ring};
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::cancel;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::step;
+use crate::sys::user;
+use crate::sys::{self, Errno};
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+use libc::epoll_event;
+use wakeset::{Deadline, Event, Timeout, Woken};
+
+/// Of two halves that are both ready and a buffer that has room for only one of them, each goes
+/// first in every second wait: a ready watch of either is looked at again at the latest in this
+/// many waits.
+pub const STARVATION_BOUND: u32 = 2;
+
+/// One wait on one set.
+pub(crate) struct Wait<'a> {
+    pub(crate) set: &'a FdSet,
+    pub(crate) lease: Option<&'a wakeset::Lease<'static>>,
+    pub(crate) events: *mut epoll_event,
+    /// How many events fit there.
+    pub(crate) capacity: c_int,
+    pub(crate) limit: Limit,
+    pub(crate) timeout: Timeout,
+    pub(crate) mask: Mask,
+    /// How many signals the thread had handled, where that is asked.
+    pub(crate) handled: Option<u32>,
+    /// An event found no memory: the wait ends with what it has.
+    pub(crate) faulted: Cell<bool>,
+    /// The wait has taken a ring of the doorbell, which may have been meant for another.
+    pub(crate) rung: Cell<bool>,
+}
+
+impl Wait<'_> {
+    pub(crate) fn run(&self) -> Result<c_int, Errno> {
+        let mut settled = Settled::now(self.set);
+        let mut found = self.check();
+        // A set in this one migrates, or has migrated: what is ready in it may have been in neither
+        // half of this one.
+        while found == Ok(0) && !self.faulted.get() && !settled.still(self.set) {
+            settled = Settled::between_migrations(self.set);
+            let again = Wait {
+                limit: Limit::Milliseconds(0),
+                timeout: Timeout::Now,
+                faulted: Cell::new(false),
+                rung: Cell::new(false),
+                ..*self
+            };
+            found = again.check();
+            self.faulted.set(again.faulted.get());
+            self.rung.set(self.rung.get() || again.rung.get());
+        }
+        found
+    }
+
+    fn check(&self) -> Result<c_int, Errno> {
+        let set = self.set;
+        if set.polls.are_active() && !polls::are_for_me(set) {
+            polls::give_up(set);
+        }
+        // The usual case first: in-process watches only, and something ready.
+        if set.state.is_pure() {
+            let n = self.harvest(0);
+            if n > 0 || self.timeout == Timeout::Now || self.faulted.get() {
+                if set.state.is_pure() {
+                    count(Stat::WaitsInProcess, 1);
+                    count(Stat::SyscallsAvoided, 1);
+                    return Ok(n);
+                }
+                if n > 0 {
+                    return Ok(n);
+                }
+            }
+        }
+        let mut deadline = None;
+        let mut first = true;
+        loop {
+            // A set without in-process watches goes to the kernel with what it was given, and reads
+            // no clock.
+            let needs_clock = !first
+                || set.doorbell.load(Ordering::SeqCst) >= 0
+                || !set.set.is_empty()
+                || set.rotation.any();
+            if deadline.is_none() && needs_clock && self.timeout != Timeout::Now {
+                deadline = Some(Deadline::of(self.timeout));
+            }
+            if let Some(result) = self.step(&mut deadline) {
+                return result;
+            }
+            first = false;
+        }
+    }
+
+    /// One round of a wait. `None`: another is needed.
+    fn step(&self, deadline: &mut Option<Option<Deadline>>) -> Option<Result<c_int, Errno>> {
+        let set = self.set;
+        let until = Until { deadline: *deadline, timeout: self.timeout };
+        let closed = set.state.is_closed();
+        if closed && (!self.mask.set.is_null() || set.state.is_in_kernel()) {
+            // The number may be another's. In Linux the wait goes on; here nothing more will come
+            // to it.
+            let limit = until.left().map(timespec_of);
+            return Some(sys::wait_for_nothing(limit.as_ref(), self.mask.set, self.mask.bytes));
+        }
+        if set.state.is_in_kernel() {
+            return self.step_in_kernel(until);
+        }
+        set.rotation.rescue_if_due(set);
+        let both = set.state.has_kernel() && !closed;
+        if both && set.set.is_empty() && self.timeout == Timeout::Now {
+            return Some(self.check_outside(0, None));
+        }
+        if both || !self.mask.set.is_null() {
+            self.step_mixed(until)
+        } else {
+            self.step_here(deadline)
+        }
+    }
+
+    /// One round in a set that has migrated, or does: no in-process watch is left, or will be in a
+    /// moment.
+    fn step_in_kernel(&self, until: Until) -> Option<Result<c_int, Errno>> {
+        migrate::wait_for_migrations();
+        step!(kernel_before_sleep);
+        let slept = cancel::point(|| self.sleep_in_kernel(until, false));
+        let found = match slept {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
+        step!(kernel_slept);
+        match self.filter(0, found) {
+            0 if found > 0 => None,
+            kept => Some(Ok(kept)),
+        }
+    }
+
+    /// Harvests in-process events into the buffer after the first `filled`; how many.
+    fn harvest(&self, filled: c_int) -> c_int {
+        let _guard = SignalGuard::enter();
+        let mut target = self.events.wrapping_add(filled as usize);
+        let capacity = (self.capacity - filled) as usize;
+        // A lease takes note of events under the lock.
+        if self.lease.is_none()
+            && let Some(ring) = self.set.set.ring()
+            && let Some(taken) = ring::take(ring, target, capacity)
+        {
+            return taken as c_int;
+        }
+        let report = |event: Event| {
+            let event = epoll_event { events: event.events.bits(), u64: event.data };
+            // SAFETY: the caller gives the memory for that many events, and a harvest reports no
+            // more than it has room for.
+            let stored = unsafe { user::store_event(target, event) };
+            target = target.wrapping_add(1);
+            self.faulted.set(!stored);
+            stored
+        };
+        let n = match self.lease {
+            Some(lease) => lease.harvest(capacity, report),
+            None => self.set.set.harvest(capacity, report),
+        };
+        n as c_int
+    }
+
+    /// One round with in-process watches only: harvest, and sleep on the set's futex.
+    fn step_here(&self, deadline: &mut Option<Option<Deadline>>) -> Option<Result<c_int, Errno>> {
+        let set = self.set;
+        let n = self.harvest(0);
+        if n > 0 || self.faulted.get() {
+            return Some(Ok(n));
+        }
+        let n = set.set.spin(|| self.harvest(0) as usize);
+        if n > 0 {
+            return Some(Ok(n as c_int));
+        }
+        let deadline = *deadline.get_or_insert_with(|| Deadline::of(self.timeout));
+        let woken = cancel::point(|| set.set.sleep_once(|| set.state.is_pure(), deadline));
+        let n = self.harvest(0);
+        if woken == Woken::Kicked {
+            count(Stat::Wakes, 1);
+            count(Stat::SpuriousWakes, usize::from(n == 0));
+        }
+        match woken {
+            _ if n > 0 || self.faulted.get() => Some(Ok(n)),
+            Woken::TimedOut if set.state.is_pure() => Some(Ok(0)),
+            Woken::Interrupted => Some(Err(Errno::EINTR)),
+            Woken::Kicked | Woken::TimedOut => None,
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What `wakeset run --stats` shows, from the page that is counted in to the sums that are printed.
+//!
+//! Each process image has one [`Page`]. A page is plain memory without pointers, so it can be a
+//! `static`, which nobody reads, or a file that is mapped shared; the counts in a file outlive
+//! `_exit`, `exec` and `SIGKILL`. A reader maps nothing: it parses the bytes of the file with
+//! [`Summary::parse`] and [`ListenerSummary::parse`].
+//!
+//! | file | what |
+//! |---|---|
+//! | `stat` | the list of what is counted, with its names |
+//! | `page` | the page: its layout, and how threads count in it |
+//! | `listener` | the counts of listening sockets, in the page and in a summary |
+//! | `summary` | the sums over a page or over several |
+//! | [`count`] | the page that this process counts in, if it counts |
+
+pub mod count;
+mod listener;
+mod page;
+mod stat;
+mod summary;
+
+pub use listener::{ADDRESS_BYTES, LISTENERS, ListenerStat, ListenerSummary};
+pub use page::{DIR_VARIABLE, MAGIC, PAGE_BYTES, Page, SHARED_STRIPE, STRIPES, VERSION};
+pub use stat::{NAMES, Stat};
+pub use summary::Summary;

@@ -1,0 +1,89 @@
+//! What is counted, one entry for each word of a stripe.
+
+/// Defines [`Stat`] and [`NAMES`] from one list, so that they cannot disagree.
+macro_rules! stats {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
+        /// What is counted. The discriminant is the index of the word in a stripe.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Stat { $($(#[$doc])* $variant,)+ }
+
+        impl Stat {
+            /// Every count, in the order of the discriminants.
+            pub const ALL: [Stat; [$($name),+].len()] = [$(Stat::$variant),+];
+        }
+
+        /// The name of each count in the printed JSON, by discriminant.
+        pub const NAMES: [&str; Stat::COUNT] = [$($name),+];
+    };
+}
+
+stats! {
+    /// An eventfd was created and began in user space.
+    CountersMade = "counters_made",
+    /// An epoll set was created and began in user space.
+    SetsMade = "sets_made",
+    /// A timerfd was created and began in user space.
+    TimersMade = "timers_made",
+    /// A pipe or a pair of stream sockets was created and began in user space.
+    PipesMade = "pipes_made",
+    /// Migrated: a fork would have shared it with a child.
+    MovedFork = "fork",
+    /// Migrated: an exec kept it open (no close-on-exec).
+    MovedExec = "exec",
+    /// Migrated: a spawned program inherits it.
+    MovedSpawn = "spawn",
+    /// Migrated: it was passed to another process over a socket (SCM_RIGHTS).
+    MovedPassedOver = "passed_over",
+    /// Migrated: the process set up an io_uring.
+    MovedIoRing = "io_uring",
+    /// Migrated: the process set up asynchronous I/O (io_setup).
+    MovedAio = "aio",
+    /// Migrated: it was reached through `syscall()` in a way that is not modelled.
+    MovedSyscallFn = "syscall_function",
+    /// Migrated: it was given to a call that is not modelled.
+    MovedUnmodelled = "unmodelled_call",
+    /// Migrated: a modelled call had an argument that is not modelled.
+    MovedOddArgument = "odd_argument",
+    /// Migrated: the watched number was closed while a duplicate lives on.
+    MovedDupClosed = "duplicate_closed",
+    /// Migrated: it was nested with a set that lives in the kernel.
+    MovedNestedKernel = "nested_in_kernel",
+    /// Migrated: a poll or select waited on it together with kernel descriptors.
+    MovedPoll = "poll",
+    /// Migrated: a blocking timerfd was read before it had expired.
+    MovedBlocking = "blocking_read",
+    /// Migrated: a table or a resource limit was reached.
+    MovedLimit = "limit",
+    /// Calls to the epoll_wait family.
+    Waits = "waits",
+    /// Those that entered the kernel neither to check for events nor to sleep.
+    WaitsInProcess = "waits_in_process",
+    /// Events delivered to the program.
+    Events = "events",
+    /// Those that came from the kernel half of a set.
+    EventsFromKernel = "events_from_kernel",
+    /// Sleeping threads that were woken.
+    Wakes = "wakes",
+    /// Those that found nothing to report and slept again.
+    SpuriousWakes = "spurious_wakes",
+    /// System calls the program asked for that were answered in user space.
+    SyscallsAvoided = "syscalls_avoided",
+    /// Counters, sets and pairs that were closed while they still lived in user space.
+    Closed = "closed",
+    /// Messages of userfaultfds that were read by threads that take turns.
+    UffdMessages = "uffd_messages",
+    /// Threads that were made the leader, or told of a message, while they slept.
+    UffdWakes = "uffd_wakes",
+    /// Those that were told of a message and found none.
+    UffdSpuriousWakes = "uffd_spurious_wakes",
+}
+
+impl Stat {
+    /// How many counts there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// The counts of objects that migrated into the kernel, one for each reason.
+    pub const MOVED: core::ops::RangeInclusive<usize> =
+        Stat::MovedFork as usize..=Stat::MovedLimit as usize;
+}

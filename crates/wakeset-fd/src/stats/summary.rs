@@ -1,0 +1,133 @@
+//! The sums over the stripes of a page, or over several pages.
+
+use super::page::{MAGIC, PAGE_BYTES, Page, STRIPES, Stripe, VERSION};
+use super::stat::Stat;
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The sums over a page's stripes, or over several pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The process the page belonged to; 0 for a total.
+    pub pid: u32,
+    name: [u8; 16],
+    values: [u64; Stat::COUNT],
+}
+
+impl Summary {
+    /// The sums of a page in this process's memory.
+    pub(super) fn of(page: &Page) -> Summary {
+        let mut summary = Summary { pid: page.header.pid.load(Relaxed), ..Summary::default() };
+        for (bytes, word) in summary.name.chunks_exact_mut(8).zip(&page.header.name) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+        for stripe in &page.stripes {
+            for (value, word) in summary.values.iter_mut().zip(&stripe.words) {
+                *value = value.wrapping_add(word.load(Relaxed));
+            }
+        }
+        summary
+    }
+
+    /// Reads a page from the bytes of its file, which need not be aligned.
+    ///
+    /// `None` if there are too few bytes, or if the page was never started or has another version.
+    pub fn parse(bytes: &[u8]) -> Option<Summary> {
+        let word = |at: usize| -> Option<u64> {
+            let eight = bytes.get(at..at + 8)?;
+            Some(u64::from_ne_bytes(eight.try_into().ok()?))
+        };
+        let half = |at: usize| -> Option<u32> {
+            let four = bytes.get(at..at + 4)?;
+            Some(u32::from_ne_bytes(four.try_into().ok()?))
+        };
+        if bytes.len() < PAGE_BYTES
+            || word(offset_of!(Page, header.magic))? != MAGIC
+            || half(offset_of!(Page, header.version))? != VERSION
+        {
+            return None;
+        }
+        let mut summary =
+            Summary { pid: half(offset_of!(Page, header.pid))?, ..Summary::default() };
+        let name = offset_of!(Page, header.name);
+        for (i, part) in summary.name.chunks_exact_mut(8).enumerate() {
+            part.copy_from_slice(&word(name + 8 * i)?.to_le_bytes());
+        }
+        for stripe in 0..STRIPES {
+            let start = offset_of!(Page, stripes) + stripe * size_of::<Stripe>();
+            for (i, value) in summary.values.iter_mut().enumerate() {
+                *value = value.wrapping_add(word(start + 8 * i)?);
+            }
+        }
+        Some(summary)
+    }
+
+    /// The process's short name, without the padding.
+    pub fn name(&self) -> &[u8] {
+        let end = self.name.iter().position(|&b| b == 0);
+        &self.name[..end.unwrap_or(self.name.len())]
+    }
+
+    /// One count.
+    pub fn get(&self, stat: Stat) -> u64 {
+        self.values[stat as usize]
+    }
+
+    /// All counts, in the order of [`NAMES`](super::NAMES).
+    pub fn values(&self) -> &[u64; Stat::COUNT] {
+        &self.values
+    }
+
+    /// Adds another page's counts to these; the process and its name stay as they are.
+    pub fn add(&mut self, other: &Summary) {
+        for (value, more) in self.values.iter_mut().zip(&other.values) {
+            *value = value.wrapping_add(*more);
+        }
+    }
+
+    /// Objects created: counters, timers, sets, and pairs.
+    pub fn made(&self) -> u64 {
+        [Stat::CountersMade, Stat::TimersMade, Stat::SetsMade, Stat::PipesMade]
+            .iter()
+            .fold(0, |made, stat| made.wrapping_add(self.get(*stat)))
+    }
+
+    /// Objects that migrated into the kernel, for whatever reason.
+    pub fn moved(&self) -> u64 {
+        self.values[Stat::MOVED].iter().sum()
+    }
+
+    /// Objects that never left user space, including those that have been closed since.
+    pub fn kept(&self) -> u64 {
+        self.made().saturating_sub(self.moved())
+    }
+
+    /// Objects that still live in user space: neither migrated nor closed.
+    pub fn open(&self) -> u64 {
+        self.kept().saturating_sub(self.get(Stat::Closed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::SHARED_STRIPE;
+    use super::super::page::tests::bytes_of;
+    use super::*;
+
+    #[test]
+    fn counts_survive_the_way_through_a_file() {
+        let page = Page::zeroed();
+        assert_eq!(Summary::parse(bytes_of(&page)), None, "not started");
+        page.start(42, b"a name longer than fifteen");
+        let mine = page.claim_stripe();
+        page.bump(mine, Stat::CountersMade, 5);
+        page.bump(mine, Stat::MovedPoll, 2);
+        page.bump(SHARED_STRIPE, Stat::SetsMade, 1);
+        page.bump(usize::MAX, Stat::Closed, 3);
+        let read = Summary::parse(bytes_of(&page)).expect("a started page");
+        assert_eq!(read, page.summary());
+        assert_eq!((read.pid, read.name()), (42, &b"a name longer t"[..]));
+        assert_eq!((read.made(), read.moved(), read.kept(), read.open()), (6, 2, 4, 1));
+        assert_eq!(Summary::parse(&bytes_of(&page)[1..]), None);
+    }
+}

@@ -1,0 +1,29 @@
+//! Memory that is never given back: slots.
+
+extern crate alloc;
+use alloc::alloc::{Layout, alloc, dealloc};
+
+/// Moves `value` to memory that lives as long as the process; `None` when there is none.
+pub(crate) fn leak<T: 'static>(value: T) -> Option<&'static T> {
+    leak_with(|| Some(value))
+}
+
+/// [`leak`] of what `make` makes, which is asked once there is memory for it.
+pub(crate) fn leak_with<T: 'static>(make: impl FnOnce() -> Option<T>) -> Option<&'static T> {
+    const { assert!(size_of::<T>() != 0) };
+    // SAFETY: the layout is not empty.
+    let pointer = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();
+    if pointer.is_null() {
+        return None;
+    }
+    let Some(value) = make() else {
+        // SAFETY: allocated above, with this layout.
+        unsafe { dealloc(pointer.cast(), Layout::new::<T>()) };
+        return None;
+    };
+    // SAFETY: fresh memory of that layout, which nobody frees.
+    unsafe {
+        pointer.write(value);
+        Some(&*pointer)
+    }
+}

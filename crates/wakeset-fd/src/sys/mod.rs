@@ -1,0 +1,239 @@
+//! What everything else stands on: system calls, the program's memory, signals and threads.
+//!
+//! System calls are made without libc, whose functions are the ones that the preload library
+//! replaces.
+
+pub mod cancel;
+pub(crate) mod complaint;
+pub(crate) mod memory;
+pub(crate) mod process;
+pub mod signal_guard;
+mod signal_safe_lock;
+#[cfg(wakeset_steps)]
+#[doc(hidden)]
+pub mod steps;
+#[cfg(not(wakeset_steps))]
+pub(crate) mod steps;
+pub(crate) mod sync;
+mod thread_words;
+mod threads;
+pub mod user;
+pub(crate) mod verdict;
+
+use core::ffi::{c_int, c_uint};
+use core::ptr;
+use core::time::Duration;
+use libc::{epoll_event, itimerspec, timespec};
+pub use syscalls::{Errno, Sysno};
+pub(crate) use thread_words::{set_stripe, set_thread_name, stripe, thread_name};
+pub(crate) use threads::{gettid, is_thread, others_sleep};
+
+/// One raw system call.
+macro_rules! raw {
+    ($number:ident $(, $argument:expr)*) => {
+        // SAFETY: the caller that passes the arguments vouches for what they point to.
+        unsafe { syscalls::syscall!(syscalls::Sysno::$number $(, $argument)*) }
+    };
+}
+pub(crate) use raw;
+
+/// The size of the kernel's signal set.
+pub(crate) const SIGSET_BYTES: usize = 8;
+
+pub(crate) fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
+    raw!(write, fd, buffer, len)
+}
+
+pub(crate) fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
+    raw!(read, fd, buffer, len)
+}
+
+pub(crate) fn close(fd: c_int) -> Result<(), Errno> {
+    raw!(close, fd).map(drop)
+}
+
+pub(crate) fn dup(fd: c_int) -> Result<c_int, Errno> {
+    raw!(dup, fd).map(|fd| fd as c_int)
+}
+
+pub(crate) fn dup_to(fd: c_int, new: c_int) -> Result<(), Errno> {
+    raw!(dup3, fd, new, libc::O_CLOEXEC).map(drop)
+}
+
+pub(crate) fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<c_int, Errno> {
+    raw!(fcntl, fd, command, argument).map(|result| result as c_int)
+}
+
+pub(crate) fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
+    raw!(eventfd2, initial, flags).map(|fd| fd as c_int)
+}
+
+pub(crate) fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
+    raw!(timerfd_create, clock, flags).map(|fd| fd as c_int)
+}
+
+pub(crate) fn timerfd_settime(
+    fd: c_int,
+    flags: c_int,
+    new: *const itimerspec,
+    old: *mut itimerspec,
+) -> Result<(), Errno> {
+    raw!(timerfd_settime, fd, flags, new, old).map(drop)
+}
+
+pub(crate) fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Result<(), Errno> {
+    raw!(timerfd_gettime, fd, current).map(drop)
+}
+
+pub(crate) fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
+    raw!(epoll_create1, flags).map(|fd| fd as c_int)
+}
+
+pub(crate) fn epoll_ctl(
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *const epoll_event,
+) -> Result<(), Errno> {
+    raw!(epoll_ctl, epfd, op, fd, event).map(drop)
+}
+
+pub(crate) fn epoll_pwait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    milliseconds: c_int,
+    mask: *const u8,
+    mask_bytes: usize,
+) -> Result<c_int, Errno> {
+    raw!(epoll_pwait, epfd, events, maxevents, milliseconds, mask, mask_bytes).map(|n| n as c_int)
+}
+
+pub(crate) fn epoll_pwait2(
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    limit: Option<&timespec>,
+    mask: *const u8,
+    mask_bytes: usize,
+) -> Result<c_int, Errno> {
+    let limit = limit.map_or(ptr::null(), ptr::from_ref);
+    raw!(epoll_pwait2, epfd, events, maxevents, limit, mask, mask_bytes).map(|n| n as c_int)
+}
+
+/// The events that poll(2) reports for one descriptor now; 0 for none.
+pub(crate) fn poll_now(fd: c_int, events: i16) -> i16 {
+    poll_within(fd, events, Duration::ZERO)
+}
+
+/// The events that poll(2) reports for one descriptor within this time; 0 for none.
+pub(crate) fn poll_within(fd: c_int, events: i16, limit: Duration) -> i16 {
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
+    let limit = timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    match raw!(ppoll, &raw mut entry, 1, &raw const limit, ptr::null::<u8>(), SIGSET_BYTES) {
+        Ok(_) => entry.revents,
+        Err(_) => 0,
+    }
+}
+
+/// poll(2) of all `entries` at this moment. Returns whether the kernel answers: it does not if the
+/// process may have no descriptors (RLIMIT_NOFILE), as a sandbox demands of a process that has all
+/// it needs.
+pub(crate) fn poll_all_now(entries: &mut [libc::pollfd]) -> bool {
+    let poll = |entries: &mut [libc::pollfd]| {
+        let (entries, n) = (entries.as_mut_ptr(), entries.len());
+        let now = timespec { tv_sec: 0, tv_nsec: 0 };
+        let polled = raw!(ppoll, entries, n, &raw const now, ptr::null::<u8>(), SIGSET_BYTES);
+        // EINTR: none of them has anything, and a signal is on its way.
+        matches!(polled, Ok(_) | Err(Errno::EINTR))
+    };
+    // One at a time where the kernel has no memory for so many, or the limit allows fewer.
+    entries.is_empty() || poll(entries) || entries.chunks_mut(1).all(poll)
+}
+
+/// Maps `len` bytes, all zero, that a fork wipes in the child. The mapping is the caller's.
+pub(crate) fn map_wiped_on_fork(len: usize) -> Option<*mut u8> {
+    let (access, kind) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+    );
+    let start = raw!(mmap, 0, len, access, kind, -1_isize, 0).ok()?;
+    if raw!(madvise, start, len, libc::MADV_WIPEONFORK).is_err() {
+        let _ = raw!(munmap, start, len);
+        return None;
+    }
+    Some(start as *mut u8)
+}
+
+/// RLIMIT_NOFILE: one above the highest number that a descriptor may get; 0 where that cannot be
+/// found out.
+pub(crate) fn number_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    match raw!(prlimit64, 0, libc::RLIMIT_NOFILE, 0, &raw mut limit) {
+        Ok(_) => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
+        Err(_) => 0,
+    }
+}
+
+/// Sets the calling thread's signal mask and returns the previous one.
+pub(crate) fn set_signal_mask(mask: u64) -> u64 {
+    let mut before = 0_u64;
+    let _ = raw!(rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, &raw mut before, SIGSET_BYTES);
+    before
+}
+
+/// Sleeps until a signal handler has run, and fails with EINTR.
+pub(crate) fn pause() -> Result<c_int, Errno> {
+    wait_for_nothing(None, ptr::null(), SIGSET_BYTES)
+}
+
+/// Sleeps as a wait on nothing does: returns 0 when the time is up, fails with EINTR when a signal
+/// handler has run.
+pub(crate) fn wait_for_nothing(
+    limit: Option<&timespec>,
+    mask: *const u8,
+    mask_bytes: usize,
+) -> Result<c_int, Errno> {
+    let limit = limit.map_or(ptr::null(), ptr::from_ref);
+    raw!(ppoll, ptr::null::<u8>(), 0, limit, mask, mask_bytes).map(|n| n as c_int)
+}
+
+pub(crate) fn getpid() -> c_int {
+    raw!(getpid).map_or(0, |pid| pid as c_int)
+}
+
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
+
+/// Sleeps while `word` is `value`. The sleep may end early.
+pub(crate) fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32) {
+    let _ = raw!(futex, word.as_ptr(), FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
+}
+
+/// Wakes up to `n` threads that sleep on `word`.
+pub(crate) fn futex_wake(word: &core::sync::atomic::AtomicU32, n: u32) {
+    let _ = raw!(futex, word.as_ptr(), FUTEX_WAKE_PRIVATE, n, 0, 0, 0);
+}
+
+pub(crate) fn sched_yield() {
+    let _ = raw!(sched_yield);
+}
+
+/// The end of user memory with four levels of page tables. With five there is more, for programs
+/// that ask for it.
+const USER_END: usize = (1 << 47) - 4096;
+
+/// Returns whether `len` bytes from `start` lie in user memory. Otherwise the kernel fails with
+/// EFAULT before it does anything, whichever part of the bytes it would have used.
+#[inline(always)]
+pub(crate) fn is_user<T>(start: *const T, len: usize) -> bool {
+    let start = start.addr();
+    start <= USER_END && len <= USER_END - start
+}
+
+/// As [`is_user`], but `false` for null and for small addresses (a field of a null pointer), where
+/// an access would fault.
+#[inline(always)]
+pub(crate) fn is_plausible<T>(start: *const T, len: usize) -> bool {
+    start.addr() >= 4096 && is_user(start, len)
+}

@@ -1,0 +1,174 @@
+//! The words that a thread keeps for this crate, in thread-local storage.
+//!
+//! | offset | word | means | changed by |
+//! |---|---|---|---|
+//! | 0 | `depth` | how many [`SignalGuard`](super::signal_guard::SignalGuard)s this thread holds | the thread |
+//! | 4 | `deferred` | a signal waits until the thread holds no guard | a handler on the thread; the thread |
+//! | 8 | `stripe` | the thread's statistics stripe plus one, 0 for none yet | the thread |
+//! | 12 | `fast` | the thread holds a [`FastSignalGuard`](super::signal_guard::FastSignalGuard) | the thread |
+//! | 16 | `name` | the thread's name as an owner of io_urings, 0 for none yet | the thread |
+//!
+//! On x86-64 each access is an instruction on the word itself, so that a signal handler of the same
+//! thread sees it before or after and nothing in between.
+
+pub(super) const DEPTH: usize = 0;
+pub(super) const DEFERRED: usize = 4;
+pub(super) const STRIPE: usize = 8;
+pub(super) const FAST: usize = 12;
+pub(super) const NAME: usize = 16;
+
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".section .tbss.wakeset_thread_words,\"awT\",@nobits",
+    ".balign 8",
+    ".hidden wakeset_thread_words",
+    ".globl wakeset_thread_words",
+    ".type wakeset_thread_words,@object",
+    ".size wakeset_thread_words,24",
+    "wakeset_thread_words:",
+    ".zero 24",
+    ".previous",
+);
+
+// The thread-local model is initial-exec: the library is loaded when the program starts, so an
+// access is never a call that may allocate.
+
+/// Adds `step` to the depth and returns the sum.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn add_depth(step: i32) -> i32 {
+    let after: i32;
+    // SAFETY: the word is this thread's own; xadd without LOCK is one instruction, so a handler
+    // sees it before or after.
+    unsafe {
+        core::arch::asm!(
+            "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+            "mov {after:e}, {step:e}",
+            "xadd dword ptr fs:[{words}], {after:e}",
+            "add {after:e}, {step:e}",
+            words = out(reg) _,
+            step = in(reg) step,
+            after = out(reg) after,
+            options(nostack),
+        );
+    }
+    after
+}
+
+/// Clears the word `fast` and returns the word `deferred`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn leave_fast() -> u32 {
+    let deferred: u32;
+    // SAFETY: the words are this thread's own.
+    unsafe {
+        core::arch::asm!(
+            "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+            "mov dword ptr fs:[{words} + {fast}], 0",
+            "mov {deferred:e}, dword ptr fs:[{words} + {deferred_word}]",
+            words = out(reg) _,
+            fast = const FAST,
+            deferred_word = const DEFERRED,
+            deferred = out(reg) deferred,
+            options(nostack, preserves_flags),
+        );
+    }
+    deferred
+}
+
+/// Sets the word `fast`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn enter_fast() {
+    // SAFETY: the words are this thread's own.
+    unsafe {
+        core::arch::asm!(
+            "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+            "mov dword ptr fs:[{words} + {fast}], 1",
+            words = out(reg) _,
+            fast = const FAST,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn load(offset: usize) -> u32 {
+    let value: u32;
+    // SAFETY: the words are this thread's own.
+    unsafe {
+        core::arch::asm!(
+            "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+            "mov {value:e}, dword ptr fs:[{words} + {offset}]",
+            words = out(reg) _,
+            offset = in(reg) offset,
+            value = out(reg) value,
+            options(nostack, preserves_flags),
+        );
+    }
+    value
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn store(offset: usize, value: u32) {
+    // SAFETY: the words are this thread's own.
+    unsafe {
+        core::arch::asm!(
+            "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+            "mov dword ptr fs:[{words} + {offset}], {value:e}",
+            words = out(reg) _,
+            offset = in(reg) offset,
+            value = in(reg) value,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod portable {
+    extern crate std;
+    use core::cell::Cell;
+    std::thread_local! { static WORDS: [Cell<u32>; 5] = const { [const { Cell::new(0) }; 5] }; }
+
+    pub(in super::super) fn load(offset: usize) -> u32 {
+        WORDS.with(|words| words[offset / 4].get())
+    }
+    pub(in super::super) fn store(offset: usize, value: u32) {
+        WORDS.with(|words| words[offset / 4].set(value));
+    }
+    pub(in super::super) fn enter_fast() {
+        store(super::FAST, 1);
+    }
+    pub(in super::super) fn leave_fast() -> u32 {
+        store(super::FAST, 0);
+        load(super::DEFERRED)
+    }
+    pub(in super::super) fn add_depth(step: i32) -> i32 {
+        let after = load(super::DEPTH) as i32 + step;
+        store(super::DEPTH, after as u32);
+        after
+    }
+}
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) use portable::{add_depth, enter_fast, leave_fast, load, store};
+
+/// The calling thread's statistics stripe; `None` if it has none yet.
+pub(crate) fn stripe() -> Option<usize> {
+    (load(STRIPE) as usize).checked_sub(1)
+}
+
+pub(crate) fn set_stripe(stripe: Option<usize>) {
+    store(STRIPE, stripe.map_or(0, |stripe| stripe as u32 + 1));
+}
+
+/// The calling thread's name as an owner of io_urings, 0 for none yet.
+#[inline(always)]
+pub(crate) fn thread_name() -> u32 {
+    load(NAME)
+}
+
+pub(crate) fn set_thread_name(name: u32) {
+    store(NAME, name);
+}

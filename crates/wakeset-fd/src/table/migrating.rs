@@ -1,0 +1,101 @@
+//! The objects of a migration under way, in lists that need no memory: a migration must not fail
+//! for want of it. The links are in the slots' heads, and the migrations lock guards them.
+
+use crate::table;
+use crate::table::slot::SlotHead;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A slot's place in a list.
+#[derive(Debug)]
+pub(crate) struct Links {
+    next: AtomicUsize,
+    prev: AtomicUsize,
+    /// It was this object that the migration took the state out of; of a pair only one end is.
+    carries: AtomicBool,
+}
+
+impl Links {
+    pub(crate) const fn new() -> Self {
+        Self {
+            next: AtomicUsize::new(0),
+            prev: AtomicUsize::new(0),
+            carries: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn set_carries(&self, carries: bool) {
+        self.carries.store(carries, Ordering::Relaxed);
+    }
+
+    pub(crate) fn carries(&self) -> bool {
+        self.carries.load(Ordering::Relaxed)
+    }
+}
+
+/// Objects that migrate, in the order in which they were begun. Their numbers are kept from being
+/// closed until the list goes. Whoever has one holds the migrations lock.
+pub(crate) struct Migrating {
+    first: Option<&'static SlotHead>,
+    last: Option<&'static SlotHead>,
+}
+
+fn head_at(address: usize) -> Option<&'static SlotHead> {
+    // SAFETY: links hold 0 or what `begin` stored, the address of a slot.
+    (address != 0).then(|| unsafe { SlotHead::at(address) })
+}
+
+impl Migrating {
+    pub(crate) const fn none() -> Self {
+        Self { first: None, last: None }
+    }
+
+    /// Begins the migration of the object that `fd` stands for, if it still does and this has not
+    /// been done; whether it has.
+    pub(crate) fn begin(&mut self, fd: c_int, head: &'static SlotHead) -> bool {
+        if head.is_migrating() {
+            return false;
+        }
+        head.set_migrating(true);
+        // After the mark: either the closing thread sees the mark, or we see that it has been here.
+        if !table::stands_for(fd, head) {
+            head.set_migrating(false);
+            return false;
+        }
+        head.links.next.store(0, Ordering::Relaxed);
+        head.links.prev.store(self.last.map_or(0, SlotHead::address), Ordering::Relaxed);
+        match self.last {
+            Some(last) => last.links.next.store(head.address(), Ordering::Relaxed),
+            None => self.first = Some(head),
+        }
+        self.last = Some(head);
+        true
+    }
+
+    /// From the first one on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static SlotHead> + use<> {
+        core::iter::successors(self.first, |head| Self::after(head))
+    }
+
+    /// From the last one back.
+    pub(crate) fn rev(&self) -> impl Iterator<Item = &'static SlotHead> + use<> {
+        core::iter::successors(self.last, |head| head_at(head.links.prev.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn first(&self) -> Option<&'static SlotHead> {
+        self.first
+    }
+
+    /// The one begun after `head`.
+    pub(crate) fn after(head: &SlotHead) -> Option<&'static SlotHead> {
+        head_at(head.links.next.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Migrating {
+    fn drop(&mut self) {
+        // The links stay as they are when a number is let go: only the holder of the migrations
+        // lock changes them.
+        self.iter().for_each(|head| head.set_migrating(false));
+    }
+}

@@ -1,0 +1,258 @@
+//! The descriptor table: which numbers stand for objects that live in user space. One word each,
+//! read without a lock.
+//!
+//! | entry | means | next |
+//! |---|---|---|
+//! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` when an object is made under this number |
+//! | slot, `COUNTER` / `SET` / `TIMER` / `PIPE` | an in-process object, or one end of one | `VACANT` when it is closed or moves into the kernel |
+//! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` |
+//! | 0 or slot, `DOORBELL` | a doorbell of ours, which the program does not know | `SPARE_DOORBELL` when its set is gone; 0 or `VACANT` when the program needs the number |
+//! | 0 or slot, `SPARE_DOORBELL` | a doorbell that no set uses | `DOORBELL` when a set needs one; 0 or `VACANT` as above |
+//!
+//! **Reclamation.** A thread may read an entry, stop, and go on after another closed the
+//! descriptor. So slots are type-stable and each is used again only under *the same number*: what
+//! the late thread then touches is the object its number stands for now, which is what a kernel
+//! that got the call at that moment would have touched. This holds because an in-process object has
+//! exactly one descriptor: a second one (dup, fork, SCM_RIGHTS…) moves it into the kernel.
+
+#[cfg(test)]
+pub(crate) mod alone;
+pub(crate) mod engine;
+pub(crate) mod gate;
+pub(crate) mod hidden;
+pub(crate) mod lifecycle;
+pub(crate) mod migrating;
+pub(crate) mod object;
+pub(crate) mod process;
+pub(crate) mod slot;
+
+use crate::sys::steps::step;
+pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+
+/// Numbers from here on are left to the kernel. The table is untouched zero pages where nobody
+/// looks.
+const NUMBERS: usize = 1 << 20;
+
+static TABLE: [AtomicUsize; NUMBERS] = [const { AtomicUsize::new(0) }; NUMBERS];
+/// One above the highest number that ever stood for something of ours.
+static END: AtomicI32 = AtomicI32::new(0);
+/// How many entries are `SPARE_DOORBELL`, at least at rest.
+static SPARE_DOORBELLS: AtomicU32 = AtomicU32::new(0);
+/// Where one was found last.
+static LAST_DOORBELL: AtomicI32 = AtomicI32::new(0);
+
+/// Stands for the closes under way, where a test follows who waits for whom.
+#[cfg(wakeset_steps)]
+pub(crate) static CLOSES: u8 = 0;
+
+const TAG: usize = 7;
+pub(crate) const COUNTER: usize = 1;
+pub(crate) const SET: usize = 2;
+const VACANT: usize = 3;
+const DOORBELL: usize = 4;
+const SPARE_DOORBELL: usize = 5;
+pub(crate) const TIMER: usize = 6;
+pub(crate) const PIPE: usize = 7;
+
+/// What a number stands for.
+#[derive(Clone, Copy)]
+pub(crate) enum Entry {
+    /// The kernel's, or closed.
+    Kernel,
+    /// An object of the program's that lives here: a set, a source, or an end of a pair.
+    Object(&'static SlotHead),
+    /// A doorbell: for the program this number is closed.
+    Doorbell,
+}
+
+impl Entry {
+    /// The object, if it is one and of this kind.
+    #[inline(always)]
+    pub(crate) fn downcast<S: Slot>(self) -> Option<&'static S> {
+        match self {
+            Self::Object(head) => head.downcast(),
+            Self::Kernel | Self::Doorbell => None,
+        }
+    }
+
+    /// Whether it is an object of the program's that lives here.
+    pub(crate) fn is_object(self) -> bool {
+        matches!(self, Self::Object(_))
+    }
+}
+
+fn word_of(fd: c_int) -> Option<&'static AtomicUsize> {
+    // A negative number becomes a huge one.
+    TABLE.get(fd as u32 as usize)
+}
+
+/// Looks a number up.
+#[inline(always)]
+pub(crate) fn get(fd: c_int) -> Entry {
+    let Some(place) = word_of(fd) else { return Entry::Kernel };
+    let word = place.load(Ordering::Acquire);
+    match word & TAG {
+        COUNTER | SET | TIMER | PIPE => {
+            // SAFETY: entries with these tags lead to slots, which begin with a head and are never
+            // freed.
+            Entry::Object(unsafe { &*((word & !TAG) as *const SlotHead) })
+        }
+        DOORBELL | SPARE_DOORBELL => Entry::Doorbell,
+        _ => Entry::Kernel,
+    }
+}
+
+/// The object of this kind that a number stands for, and nothing else.
+#[inline(always)]
+pub(crate) fn find<S: Slot>(fd: c_int) -> Option<&'static S> {
+    let word = TABLE.get(fd as u32 as usize)?.load(Ordering::Acquire);
+    // SAFETY: entries with this tag lead to slots of this kind, which are never freed.
+    (word & TAG == S::KIND).then(|| unsafe { &*((word - S::KIND) as *const S) })
+}
+
+/// [`find`] for the fast path of read and write, which touches nothing in the object but a word
+/// that knows its generation: a late reader is told by that.
+#[inline(always)]
+pub(crate) fn find_relaxed<S: Slot>(fd: c_int) -> Option<&'static S> {
+    // Relaxed: the slot's address is a dependency.
+    let word = TABLE.get(fd as u32 as usize)?.load(Ordering::Relaxed);
+    // SAFETY: as in `find`.
+    (word & TAG == S::KIND).then(|| unsafe { &*((word - S::KIND) as *const S) })
+}
+
+/// The highest number of the standard streams, which libc reads and writes without calling anything
+/// that could be replaced.
+const LAST_STREAM: c_int = 2;
+
+/// Whether the number is one the table has room for.
+pub(crate) fn has_room(fd: c_int) -> bool {
+    word_of(fd).is_some()
+}
+
+/// Whether what can be read or written may live here under this number.
+pub(crate) fn has_room_for_bytes(fd: c_int) -> bool {
+    fd > LAST_STREAM && has_room(fd)
+}
+
+fn put(fd: c_int, word: usize) {
+    if let Some(place) = word_of(fd) {
+        step!(entry_before_put);
+        END.fetch_max(fd + 1, Ordering::SeqCst);
+        // SeqCst, pairing with the gate that `migrate::all` closes before it looks at the table.
+        place.store(word, Ordering::SeqCst);
+    }
+}
+
+/// Makes a number stand for an object.
+pub(crate) fn put_object<S: Slot>(fd: c_int, object: &'static S) {
+    put(fd, core::ptr::from_ref(object).addr() | S::KIND);
+}
+
+/// Changes the tag of an entry from one of `from`; whether it had one. The slot of an entry stays.
+fn retag(fd: c_int, from: &[usize], to: usize) -> Option<usize> {
+    let place = word_of(fd)?;
+    let change = |word: usize| {
+        from.contains(&(word & TAG)).then_some(if word & !TAG == 0 && to == VACANT {
+            0
+        } else {
+            word & !TAG | to
+        })
+    };
+    place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).ok().map(|before| before & TAG)
+}
+
+pub(crate) fn put_doorbell(fd: c_int) {
+    put(fd, vacant_slot(fd) | DOORBELL);
+}
+
+/// A doorbell is no more.
+pub(crate) fn forget_doorbell(fd: c_int) {
+    if retag(fd, &[DOORBELL, SPARE_DOORBELL], VACANT) == Some(SPARE_DOORBELL) {
+        let _ = count_spare_doorbell_out();
+    }
+}
+
+fn count_spare_doorbell_out() -> Result<u32, u32> {
+    SPARE_DOORBELLS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |spare| spare.checked_sub(1))
+}
+
+/// A set no longer uses a doorbell.
+pub(crate) fn spare_doorbell(fd: c_int) {
+    if retag(fd, &[DOORBELL], SPARE_DOORBELL).is_some() {
+        SPARE_DOORBELLS.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A doorbell that no set uses, for one that will. Looks through the table, and only if there is
+/// one.
+pub(crate) fn take_spare_doorbell() -> Option<c_int> {
+    count_spare_doorbell_out().ok()?;
+    // The latest one taken lay among the others, most likely.
+    let (begin, end) = (LAST_DOORBELL.load(Ordering::Relaxed), END.load(Ordering::SeqCst));
+    let found = (begin..end)
+        .chain(0..begin.min(end))
+        .find(|fd| retag(*fd, &[SPARE_DOORBELL], DOORBELL).is_some());
+    if let Some(fd) = found {
+        LAST_DOORBELL.store(fd, Ordering::Relaxed);
+    }
+    found
+}
+
+/// A doorbell has another number: spare or not, as it was.
+pub(crate) fn renumber_doorbell(fd: c_int, new: c_int) {
+    if let Some(tag) = retag(fd, &[DOORBELL, SPARE_DOORBELL], VACANT) {
+        put(new, vacant_slot(new) | tag);
+    }
+}
+
+/// Makes the entry of an object vacant; whether it was this call that did.
+pub(crate) fn vacate(fd: c_int, head: &SlotHead) -> bool {
+    let (word, vacant) = (head.address() | head.kind(), head.address() | VACANT);
+    word_of(fd).is_some_and(|entry| {
+        entry.compare_exchange(word, vacant, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    })
+}
+
+/// Whether a number stands for the object in this slot.
+pub(crate) fn stands_for(fd: c_int, head: &SlotHead) -> bool {
+    word_of(fd).is_some_and(|place| place.load(Ordering::SeqCst) == head.address() | head.kind())
+}
+
+/// The vacant slot of a number: its address, 0 for none.
+pub(crate) fn vacant_slot(fd: c_int) -> usize {
+    let word = word_of(fd).map_or(0, |place| place.load(Ordering::SeqCst));
+    if word & TAG == VACANT { word & !TAG } else { 0 }
+}
+
+/// Whether a slot at `address` has ever been used for an object of this number.
+pub(crate) fn has_slot(fd: c_int, address: usize) -> bool {
+    let first = word_of(fd).map_or(0, |place| place.load(Ordering::SeqCst)) & !TAG;
+    let mut slot = first;
+    while slot != 0 && slot != address {
+        // SAFETY: entries and siblings lead to slots, which begin with a head and are never freed.
+        slot = unsafe { &*(slot as *const SlotHead) }.sibling();
+        if slot == first {
+            return false;
+        }
+    }
+    slot != 0
+}
+
+/// The numbers that may stand for something of ours.
+pub(crate) fn numbers() -> core::ops::Range<c_int> {
+    0..END.load(Ordering::SeqCst)
+}
+
+/// Forgets everything, slots and all: a forked child begins anew.
+pub(crate) fn forget_all() {
+    for fd in numbers() {
+        if let Some(place) = word_of(fd) {
+            place.store(0, Ordering::SeqCst);
+        }
+    }
+    END.store(0, Ordering::SeqCst);
+    SPARE_DOORBELLS.store(0, Ordering::SeqCst);
+    LAST_DOORBELL.store(0, Ordering::SeqCst);
+}

@@ -1,0 +1,129 @@
+//! What the objects of the table are to the rooms that do not know their kinds: something to watch,
+//! to close and to migrate.
+
+use crate::sys::Errno;
+use crate::table::slot::SlotHead;
+use core::ffi::c_int;
+use core::sync::atomic::AtomicUsize;
+use wakeset::{DetachedWatch, Source};
+
+/// An in-process object: a set, a source, or an end of a pair.
+pub(crate) trait Object: Source {
+    fn head(&self) -> &SlotHead;
+
+    /// As a set, if it is one.
+    fn as_host(&'static self) -> Option<&'static dyn Host> {
+        None
+    }
+
+    /// The number is about to be closed. Calls may still be asleep in the object; nobody may touch
+    /// the number any more.
+    fn lose_number(&self);
+
+    /// Ends the object: nobody uses it any more.
+    fn finalize(&self);
+
+    /// A close has begun. Whether the object has to migrate for it, because what the close means to
+    /// others is the kernel's to tell.
+    fn begin_close(&self) -> bool {
+        false
+    }
+
+    /// Whether a close of its number has begun.
+    fn is_closing(&self) -> bool {
+        false
+    }
+
+    /// Takes note of a change of `O_NONBLOCK` that the kernel object has made.
+    fn set_nonblocking(&self, _: bool) {}
+
+    /// Before a watch with `EPOLLEXCLUSIVE` is added to it, or changed.
+    fn note_exclusive(&self) {}
+
+    /// Whether a watch that has just been added makes it the kernel's.
+    fn is_overcrowded(&self) -> bool {
+        false
+    }
+
+    /// Whether its state has left, or is leaving.
+    fn has_left(&self) -> bool;
+
+    /// The object that has to migrate with it.
+    fn companion(&self) -> Option<&'static SlotHead> {
+        None
+    }
+
+    /// First part of a migration: takes the state out, so that operations wait. Whether it was this
+    /// object's part to do so, and to take the next steps.
+    fn seal(&self) -> bool;
+
+    /// Second part: wakes blocked threads, and gives the state to the kernel object.
+    fn carry(&self);
+
+    /// Whether the kernel may have something to report that a watch has not reported here.
+    fn may_report(&self, watch: &DetachedWatch) -> bool {
+        watch.pending
+    }
+
+    /// Last part: the state is in the kernel, and operations go there.
+    fn settle(&self);
+}
+
+/// A set, as a migration sees it. The caller of each holds the migrations lock.
+pub(crate) trait Host: Object {
+    /// Whether it can never migrate.
+    fn is_fixed(&self) -> bool;
+
+    fn is_closed(&self) -> bool;
+
+    /// Whether everything in it is, or is about to be, in the kernel half.
+    fn is_in_kernel(&self) -> bool;
+
+    /// From here on additions wait, and then go to the kernel.
+    fn begin_migration(&self);
+
+    /// The numbers of what it watches in process.
+    fn each_watched(&self, f: &mut dyn FnMut(c_int));
+
+    /// Whether it watches nothing in process.
+    fn is_empty(&self) -> bool;
+
+    /// Puts a watch that leaves user space into the kernel half. `quiet`: no thread is between a
+    /// source and its watches.
+    fn take_over(&self, watch: &DetachedWatch, quiet: bool);
+
+    /// A batch has put watches into the kernel half, and goes on with others.
+    fn note_taken_over(&self);
+
+    /// A set in this one is about to migrate: until that is over, this one does not hear of it.
+    /// Called again when it is.
+    fn toggle_unsettled(&self);
+
+    /// Makes the number tell of both halves, for a set that stays.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM, ENOSPC: there is no doorbell to be had.
+    fn export(&self) -> Result<(), Errno>;
+
+    /// Nothing is left here: the set is the kernel epoll.
+    fn arrive(&self);
+
+    /// The migration's lists.
+    fn lists(&self) -> &Lists;
+}
+
+/// Lists of sets that a migration makes, linked through the sets themselves: 0 for a set that is
+/// not in the list. The migrations lock guards them.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    /// The next of the sets that are unsettled.
+    pub(crate) unsettled: AtomicUsize,
+    /// The next of the sets whose kernel half a migration has changed.
+    pub(crate) touched: AtomicUsize,
+}
+
+impl Lists {
+    pub(crate) const fn new() -> Self {
+        Self { unsettled: AtomicUsize::new(0), touched: AtomicUsize::new(0) }
+    }
+}

@@ -1,0 +1,240 @@
+//! The memory of objects: slots that are never freed, and used again only under the same number.
+
+use crate::sys;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::{step, step_lock, step_waited};
+use crate::table::migrating::Links;
+use crate::table::object::Object;
+use crate::table::{stands_for, vacant_slot};
+use core::ffi::c_int;
+use core::ops::Deref;
+use core::ptr;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+
+/// What every slot begins with, so that an entry can be asked what memory and what object it has.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct SlotHead {
+    /// [`Slot::KIND`] of this slot's type. 32 bits, so that the head and what an eventfd has beside
+    /// its counter fill one cache line.
+    kind: u32,
+    /// A thread migrates the object and uses its number meanwhile: a close waits. Set before the
+    /// migrating thread checks that the number still stands for the object, and read by the
+    /// closing thread after it has seen to it that it does not. 2: a closing thread may sleep.
+    migrating: AtomicU32,
+    /// The slot as an object, whatever its type.
+    object: unsafe fn(&'static Self) -> &'static dyn Object,
+    /// The next slot of the same number, in a ring; 0 if this is the only one. Changed only by the
+    /// thread that makes an object under the number.
+    sibling: AtomicUsize,
+    /// Who uses the slot: 1 for the descriptor, 1 for each call that sleeps in it or may. 0: free.
+    users: AtomicU32,
+    /// The number it stands for.
+    fd: AtomicI32,
+    /// Its place among those that migrate with it; the migrating thread's.
+    pub(crate) links: Links,
+}
+
+/// A slot: [`SlotHead`] at its beginning, and aligned so that its address has room for a tag.
+///
+/// # Safety
+/// The implementing type is `repr(C)` with the head first, and `KIND` is its alone.
+pub(crate) unsafe trait Slot: Object + Sized + 'static {
+    /// The tag of its table entries.
+    const KIND: usize;
+    /// Fresh memory for one, never freed. `None` when there is none.
+    fn allocate(head: SlotHead) -> Option<&'static Self>;
+}
+
+impl SlotHead {
+    fn new<S: Slot>(fd: c_int) -> Self {
+        Self {
+            kind: S::KIND as u32,
+            migrating: AtomicU32::new(0),
+            // SAFETY: the head of a slot of type `S` is where that slot is.
+            object: |head| unsafe { &*(ptr::from_ref(head) as *const S) },
+            sibling: AtomicUsize::new(0),
+            users: AtomicU32::new(1),
+            fd: AtomicI32::new(fd),
+            links: Links::new(),
+        }
+    }
+
+    /// The head of the slot at `address`.
+    ///
+    /// # Safety
+    /// There is a slot at `address`.
+    pub(crate) unsafe fn at(address: usize) -> &'static Self {
+        // SAFETY: slots begin with a head and are never freed.
+        unsafe { &*(address as *const Self) }
+    }
+
+    /// The slot's address.
+    pub(crate) fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    pub(crate) fn kind(&self) -> usize {
+        self.kind as usize
+    }
+
+    /// The object in this slot.
+    pub(crate) fn object(&'static self) -> &'static dyn Object {
+        // SAFETY: this is the head that it was made for.
+        unsafe { (self.object)(self) }
+    }
+
+    /// The slot, if it is of this kind.
+    #[inline(always)]
+    pub(crate) fn downcast<S: Slot>(&'static self) -> Option<&'static S> {
+        // SAFETY: the kind says that it is an `S`.
+        (self.kind() == S::KIND).then(|| unsafe { &*(ptr::from_ref(self) as *const S) })
+    }
+
+    pub(crate) fn fd(&self) -> c_int {
+        self.fd.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn sibling(&self) -> usize {
+        self.sibling.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_migrating(&self, migrating: bool) {
+        let before = self.migrating.swap(u32::from(migrating), Ordering::SeqCst);
+        if migrating {
+            step_lock!(Locked, &self.migrating);
+        } else {
+            if before == 2 {
+                sys::futex_wake(&self.migrating, u32::MAX >> 1);
+            }
+            step_lock!(Unlocked, &self.migrating);
+        }
+    }
+
+    pub(crate) fn is_migrating(&self) -> bool {
+        self.migrating.load(Ordering::SeqCst) != 0
+    }
+
+    /// Waits for the thread that migrates the object. The number no longer stands for it, so no
+    /// migration begins anew.
+    fn wait_until_migrated(&self) {
+        while self.is_migrating() {
+            step_lock!(Waiting, &self.migrating);
+            let _ = self.migrating.compare_exchange(1, 2, Ordering::SeqCst, Ordering::SeqCst);
+            sys::futex_wait(&self.migrating, 2);
+        }
+        step_waited!();
+    }
+
+    /// Takes a free slot into use.
+    fn claim(&self, fd: c_int) -> bool {
+        let claimed = self.users.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if claimed {
+            self.fd.store(fd, Ordering::Relaxed);
+        }
+        claimed
+    }
+}
+
+/// A slot for a new object under `fd`: a free one of that number, or fresh memory. One that a call
+/// still sleeps in comes free when that call is over.
+pub(crate) fn slot_for<S: Slot>(fd: c_int) -> Option<&'static S> {
+    let vacant = vacant_slot(fd);
+    let mut candidate = vacant;
+    while candidate != 0 {
+        // SAFETY: vacant entries and siblings lead to slots.
+        let head = unsafe { SlotHead::at(candidate) };
+        if head.kind() == S::KIND && head.claim(fd) {
+            return head.downcast();
+        }
+        candidate = head.sibling();
+        if candidate == vacant {
+            break;
+        }
+    }
+    let slot = S::allocate(SlotHead::new::<S>(fd))?;
+    if vacant != 0 {
+        // SAFETY: as above.
+        let head = unsafe { SlotHead::at(vacant) };
+        let next = match head.sibling() {
+            0 => vacant,
+            next => next,
+        };
+        slot.head().sibling.store(next, Ordering::Release);
+        head.sibling.store(slot.head().address(), Ordering::Release);
+    }
+    Some(slot)
+}
+
+/// A use of a slot by a call that may sleep in it: the object lives on until the call is over, even
+/// if its number is closed meanwhile, as the kernel holds a file for the length of a call.
+#[derive(Debug)]
+pub(crate) struct Using<S: Slot>(&'static S);
+
+impl<S: Slot> Using<S> {
+    /// Begins a use of the object `fd` stands for, if `slot` still is that.
+    pub(crate) fn begin(fd: c_int, slot: &'static S) -> Option<Self> {
+        let users = &slot.head().users;
+        // 0 is free: not an object any more.
+        let join = |users: u32| (users != 0).then(|| users + 1);
+        users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).ok()?;
+        step!(use_counted);
+        let using = Self(slot);
+        stands_for(fd, slot.head()).then_some(using)
+    }
+}
+
+impl<S: Slot> Deref for Using<S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        self.0
+    }
+}
+
+impl<S: Slot> Drop for Using<S> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        end_use(self.0);
+    }
+}
+
+/// Ends a use, the descriptor's or a call's; the last one ends the object.
+#[inline(always)]
+pub(crate) fn end_use<O: Object + ?Sized>(object: &O) {
+    let users = &object.head().users;
+    loop {
+        let now = users.load(Ordering::SeqCst);
+        if now == 1 {
+            // While the count is still 1, so that no thread takes the slot into use before it is
+            // done.
+            finalize(object);
+        }
+        step!(use_before_end);
+        if users
+            .compare_exchange(now, now.saturating_sub(1), Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+        {
+            step!(use_ended);
+            return;
+        }
+    }
+}
+
+#[cold]
+fn finalize<O: Object + ?Sized>(object: &O) {
+    let _guard = SignalGuard::enter();
+    object.finalize();
+    step!(object_ended);
+}
+
+/// Ends the descriptor's use of an object whose number is about to be closed, and which this call
+/// has made vacant.
+pub(crate) fn end(object: &'static dyn Object) {
+    step!(entry_vacated);
+    if !wakeset::mutated!("close_beside_mover") {
+        object.head().wait_until_migrated();
+    }
+    object.lose_number();
+    step!(number_lost);
+    end_use(object);
+}

@@ -1,0 +1,236 @@
+//! The kernel, as far as a set with polls can tell: files that are readable or not, numbers, one
+//! epoll with a doorbell in it, poll(2), and io_urings ([`uring`]).
+//!
+//! A change of a file takes as many steps as another processor can see. First the file's state
+//! changes. Then the file's wait queue is walked: an entry of the epoll goes to the ready list, a
+//! poll goes to the work list of its io_uring. With the first entry of that list the io_uring sets
+//! `TASKRUN` and then rings the doorbell. A run of the work clears the bit before it takes the
+//! list.
+
+mod uring;
+
+pub(crate) use uring::Order;
+
+use core::ffi::c_int;
+use libc::pollfd;
+use loom::sync::{Condvar, Mutex, MutexGuard};
+use std::boxed::Box;
+use std::collections::VecDeque;
+use std::vec::Vec;
+use syscalls::Errno;
+use uring::Uring;
+
+/// The number of the doorbell, and the data of its watch.
+pub(crate) const BELL: c_int = 1;
+pub(crate) const BELL_DATA: u64 = 99;
+/// A number whose file is no socket, so that the epoll has to watch it.
+pub(crate) const KERNEL_FILE: c_int = 2;
+/// Numbers that there are.
+pub(crate) const NUMBERS: usize = 7;
+
+const EDGE: u32 = libc::EPOLLET as u32;
+
+loom::lazy_static! {
+    pub(crate) static ref KERNEL: Kernel = Kernel::new();
+}
+
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    state: Mutex<State>,
+    /// Notified when something goes to the ready list.
+    woken: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The events that each file has.
+    files: Vec<u32>,
+    /// How often each file has been filled since it was drained.
+    fills: Vec<usize>,
+    /// The file under each number.
+    numbers: [Option<usize>; NUMBERS],
+    watches: Vec<Watch>,
+    /// The watches that are ready, by number and file.
+    ready: VecDeque<(c_int, usize)>,
+    urings: Vec<Uring>,
+    /// A poll ends after one completion.
+    polls_end: bool,
+    memory: Vec<Box<[u64]>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    fd: c_int,
+    file: usize,
+    events: u32,
+    data: u64,
+}
+
+impl State {
+    fn file(&self, fd: c_int) -> Option<usize> {
+        self.numbers.get(fd as usize).copied().flatten()
+    }
+
+    fn queue(&mut self, watch: Watch) {
+        if !self.ready.contains(&(watch.fd, watch.file)) {
+            self.ready.push_back((watch.fd, watch.file));
+        }
+    }
+
+    /// Takes up to `maxevents` events off the ready list.
+    fn take(&mut self, maxevents: usize) -> Vec<(u32, u64)> {
+        let mut taken = Vec::new();
+        for _ in 0..self.ready.len() {
+            if taken.len() == maxevents {
+                break;
+            }
+            let Some(key) = self.ready.pop_front() else { break };
+            let Some(watch) =
+                self.watches.iter().find(|watch| (watch.fd, watch.file) == key).copied()
+            else {
+                continue;
+            };
+            let bits = self.files[watch.file] & watch.events;
+            if bits != 0 {
+                taken.push((bits, watch.data));
+                if watch.events & EDGE == 0 {
+                    self.ready.push_back(key);
+                }
+            }
+        }
+        taken
+    }
+}
+
+impl Kernel {
+    /// A kernel with one file: the doorbell's, which is always readable to its edge-triggered
+    /// watch.
+    fn new() -> Self {
+        let mut numbers = [None; NUMBERS];
+        numbers[BELL as usize] = Some(0);
+        let bell =
+            Watch { fd: BELL, file: 0, events: libc::EPOLLIN as u32 | EDGE, data: BELL_DATA };
+        let state = State {
+            files: Vec::from([libc::EPOLLIN as u32]),
+            fills: Vec::from([0]),
+            numbers,
+            watches: Vec::from([bell]),
+            ready: VecDeque::new(),
+            urings: Vec::new(),
+            polls_end: false,
+            memory: Vec::new(),
+        };
+        Self { state: Mutex::new(state), woken: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Puts a new file under a number.
+    pub(crate) fn open(&self, fd: c_int) -> usize {
+        let mut state = self.state();
+        state.files.push(0);
+        state.fills.push(0);
+        let file = state.files.len() - 1;
+        assert_eq!(state.numbers[fd as usize].replace(file), None);
+        file
+    }
+
+    /// Closes a number. Its file ends with it, and with the file its watch.
+    pub(crate) fn close(&self, fd: c_int) {
+        let mut state = self.state();
+        let file = state.numbers[fd as usize].take().unwrap();
+        let is_held = state.urings.iter().any(|uring| uring.holds(file));
+        assert!(!is_held, "a poll holds a file that was closed");
+        state.watches.retain(|watch| watch.file != file);
+    }
+
+    /// Makes a file readable, or gives it more to read.
+    pub(crate) fn fill(&self, file: usize) {
+        let bits = libc::EPOLLIN as u32;
+        let mut state = self.state();
+        state.files[file] |= bits;
+        state.fills[file] += 1;
+        drop(state);
+        let mut state = self.state();
+        for i in 0..state.watches.len() {
+            let watch = state.watches[i];
+            if watch.file == file && watch.events & bits != 0 {
+                state.queue(watch);
+                self.woken.notify_all();
+            }
+        }
+        let with_first_work: Vec<usize> = (0..state.urings.len())
+            .filter(|i| state.urings[*i].wake_polls_of(file, bits))
+            .collect();
+        drop(state);
+        for i in with_first_work {
+            self.state().urings[i].announce_work();
+            let mut state = self.state();
+            if state.urings[i].rings_doorbell() {
+                let bell = state.watches[0];
+                state.queue(bell);
+                self.woken.notify_all();
+            }
+        }
+    }
+
+    /// Reads all there is to read in a file, and returns how often it had been filled.
+    pub(crate) fn drain(&self, file: usize) -> usize {
+        let mut state = self.state();
+        state.files[file] = 0;
+        core::mem::take(&mut state.fills[file])
+    }
+
+    pub(crate) fn add(&self, fd: c_int, events: u32, data: u64) -> Result<(), Errno> {
+        let mut state = self.state();
+        let file = state.file(fd).ok_or(Errno::EBADF)?;
+        if state.watches.iter().any(|watch| (watch.fd, watch.file) == (fd, file)) {
+            return Err(Errno::EEXIST);
+        }
+        let watch = Watch { fd, file, events, data };
+        state.watches.push(watch);
+        if state.files[file] & events != 0 {
+            state.queue(watch);
+            self.woken.notify_all();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, fd: c_int) -> Result<(), Errno> {
+        let mut state = self.state();
+        let file = state.file(fd).ok_or(Errno::EBADF)?;
+        let before = state.watches.len();
+        state.watches.retain(|watch| (watch.fd, watch.file) != (fd, file));
+        if state.watches.len() < before { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
+    /// epoll_wait(2): the bits and the data of each event.
+    pub(crate) fn wait(&self, maxevents: usize, sleeps: bool) -> Vec<(u32, u64)> {
+        let mut state = self.state();
+        loop {
+            let taken = state.take(maxevents);
+            if !taken.is_empty() || !sleeps {
+                return taken;
+            }
+            state = self.woken.wait(state).unwrap();
+        }
+    }
+
+    /// poll(2), without a wait.
+    pub(crate) fn poll(&self, entries: &mut [pollfd]) {
+        let state = self.state();
+        for entry in entries {
+            let now = state.file(entry.fd).map_or(0, |file| state.files[file]);
+            entry.revents = now as i16 & entry.events;
+        }
+    }
+
+    /// Memory, all zero, until the schedule's end.
+    pub(crate) fn map(&self, len: usize) -> *mut u8 {
+        let mut state = self.state();
+        state.memory.push(std::vec![0; len.div_ceil(8)].into_boxed_slice());
+        state.memory.last_mut().unwrap().as_mut_ptr().cast()
+    }
+}

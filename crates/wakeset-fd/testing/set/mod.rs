@@ -1,0 +1,107 @@
+//! A set, and the calls of a program on it.
+
+pub(crate) mod doorbell;
+#[path = "../../src/set/polls/mod.rs"]
+pub(crate) mod polls;
+pub(crate) mod ring;
+#[path = "../../src/set/state.rs"]
+pub(crate) mod state;
+#[path = "../../src/set/wait/mod.rs"]
+pub(crate) mod wait;
+
+use crate::kernel_half::listeners::rotation::{LastLook, Rotation};
+use crate::rooms::kernel::{BELL, KERNEL};
+use crate::set::polls::Polls;
+use crate::set::state::SetState;
+use crate::set::wait::{Limit, Mask, Wait};
+use crate::sys::sync::{AtomicI32, AtomicU32};
+use crate::sys::{self, Errno};
+use crate::table::lifecycle;
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::ptr;
+use libc::{EPOLL_CTL_ADD, epoll_event};
+use std::vec::Vec;
+use wakeset::{Engine, Event, EventPoll, Events, Timeout};
+
+#[derive(Debug)]
+pub(crate) struct FdSet {
+    pub(crate) set: EventPoll,
+    pub(crate) state: SetState,
+    /// Nothing migrates here.
+    pub(crate) migrated_watches: core::sync::atomic::AtomicU32,
+    pub(crate) unsettled: core::sync::atomic::AtomicU32,
+    pub(crate) doorbell: AtomicI32,
+    pub(crate) rotation: Rotation,
+    pub(crate) polls: Polls,
+    pub(crate) round_robin: AtomicU32,
+}
+
+impl FdSet {
+    pub(crate) fn new() -> Self {
+        Self {
+            set: EventPoll::new(&Engine::new()).unwrap(),
+            state: SetState::new(),
+            migrated_watches: core::sync::atomic::AtomicU32::new(0),
+            unsettled: core::sync::atomic::AtomicU32::new(0),
+            doorbell: AtomicI32::new(BELL),
+            rotation: Rotation { last_look: LastLook },
+            polls: Polls::new(),
+            round_robin: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn fd(&self) -> c_int {
+        0
+    }
+
+    pub(crate) fn note_kernel_watch(&self) {
+        if self.state.note_kernel_watch() {
+            self.set.kick_all();
+        }
+    }
+
+    /// epoll_ctl(2) as `set::kernel_watch` has it for a kernel descriptor.
+    pub(crate) fn ctl(&self, op: c_int, fd: c_int, events: u32, data: u64) -> Result<(), Errno> {
+        let asked = Event::new(Events::from_bits_retain(events), data);
+        if let Some(result) = polls::epoll_ctl(self, op, fd, asked) {
+            return result;
+        }
+        if op == EPOLL_CTL_ADD {
+            self.note_kernel_watch();
+        }
+        let event = epoll_event { events, u64: data };
+        sys::epoll_ctl(self.fd(), op, fd, &raw const event)?;
+        if self.polls.are_active() && !polls::are_for_me(self) {
+            polls::give_up(self);
+        }
+        Ok(())
+    }
+
+    /// epoll_wait(2) for up to `maxevents` events; returns the data of each.
+    pub(crate) fn wait(&self, maxevents: usize, timeout: Timeout) -> Vec<u64> {
+        let mut events = std::vec![epoll_event { events: 0, u64: 0 }; maxevents];
+        let wait = Wait {
+            set: self,
+            lease: None,
+            events: events.as_mut_ptr(),
+            capacity: maxevents as c_int,
+            limit: Limit::Milliseconds(if timeout == Timeout::Now { 0 } else { -1 }),
+            timeout,
+            mask: Mask { set: ptr::null(), bytes: sys::SIGSET_BYTES },
+            handled: None,
+            faulted: Cell::new(false),
+            rung: Cell::new(false),
+        };
+        let n = wait.run().unwrap() as usize;
+        self.set.mind_deadline();
+        events.truncate(n);
+        events.iter().map(|event| event.u64).collect()
+    }
+}
+
+/// close(2) of a number.
+pub(crate) fn close(fd: c_int) {
+    lifecycle::before_close(fd);
+    KERNEL.close(fd);
+}

@@ -1,0 +1,114 @@
+//! System calls that [`kernel`] answers.
+
+#[path = "../../src/sys/cancel.rs"]
+pub mod cancel;
+pub(crate) mod signal_guard;
+#[path = "../../src/sys/steps.rs"]
+pub mod steps;
+pub(crate) mod sync;
+#[path = "../../src/sys/user.rs"]
+pub mod user;
+
+use crate::rooms::kernel::KERNEL;
+use core::cell::Cell;
+use core::ffi::c_int;
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, epoll_event, pollfd, timespec};
+pub(crate) use syscalls::Errno;
+
+loom::thread_local! {
+    static NAME: Cell<u32> = Cell::new(0);
+}
+
+pub(crate) fn thread_name() -> u32 {
+    NAME.with(Cell::get)
+}
+
+pub(crate) fn set_thread_name(name: u32) {
+    NAME.with(|cell| cell.set(name));
+}
+
+pub(crate) mod complaint {
+    use super::Errno;
+    use core::ffi::c_int;
+
+    pub(crate) fn of_watch(_: c_int, fd: c_int, error: Errno) {
+        panic!("the kernel epoll does not take {fd}: {error:?}")
+    }
+}
+
+pub(crate) const SIGSET_BYTES: usize = 8;
+
+pub(crate) fn epoll_ctl(
+    _: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *const epoll_event,
+) -> Result<(), Errno> {
+    match op {
+        EPOLL_CTL_ADD => {
+            // SAFETY: an addition brings an event.
+            let event = unsafe { event.read_unaligned() };
+            KERNEL.add(fd, event.events, event.u64)
+        }
+        EPOLL_CTL_DEL => KERNEL.remove(fd),
+        _ => unreachable!("nobody changes a watch in the kernel"),
+    }
+}
+
+pub(crate) fn epoll_pwait(
+    _: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    milliseconds: c_int,
+    _: *const u8,
+    _: usize,
+) -> Result<c_int, Errno> {
+    assert!(milliseconds <= 0, "time stands still");
+    let found = KERNEL.wait(maxevents as usize, milliseconds < 0);
+    for (i, (bits, data)) in found.iter().enumerate() {
+        // SAFETY: the caller has memory for as many.
+        unsafe { events.add(i).write_unaligned(epoll_event { events: *bits, u64: *data }) };
+    }
+    Ok(found.len() as c_int)
+}
+
+pub(crate) fn epoll_pwait2(
+    _: c_int,
+    _: *mut epoll_event,
+    _: c_int,
+    _: Option<&timespec>,
+    _: *const u8,
+    _: usize,
+) -> Result<c_int, Errno> {
+    Err(Errno::ENOSYS)
+}
+
+pub(crate) fn wait_for_nothing(
+    _: Option<&timespec>,
+    _: *const u8,
+    _: usize,
+) -> Result<c_int, Errno> {
+    unreachable!("no wait outlives the number")
+}
+
+pub(crate) fn poll_all_now(entries: &mut [pollfd]) -> bool {
+    KERNEL.poll(entries);
+    true
+}
+
+/// Memory until the schedule's end.
+pub(crate) fn map_wiped_on_fork(len: usize) -> Option<*mut u8> {
+    Some(KERNEL.map(len))
+}
+
+pub(crate) fn gettid() -> c_int {
+    1
+}
+
+pub(crate) fn is_thread(_: c_int) -> bool {
+    true
+}
+
+pub(crate) fn sched_yield() {
+    loom::thread::yield_now();
+}

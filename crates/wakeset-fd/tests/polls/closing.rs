@@ -1,0 +1,134 @@
+//! What lets go of a watched file.
+
+use super::*;
+use std::io::ErrorKind;
+
+#[test]
+fn a_close_ends_the_connection_whoever_closes() {
+    let _alone = alone();
+    for mine in [true, false] {
+        let set = Set::new(64);
+        let (one, other) = pair();
+        let (bystander, mut its_peer) = pair();
+        set.add(&one, IN | ET, 1);
+        set.add(&bystander, IN | ET, 2);
+        assert_eq!(set.ready(), []);
+        if mine {
+            close(one);
+        } else {
+            std::thread::spawn(|| close(one)).join().unwrap();
+        }
+        assert!(at_end(&other), "mine: {mine}");
+        its_peer.write_all(b"x").unwrap();
+        assert_eq!(set.wait(8, LONG), [(2, IN)]);
+        set.close();
+        drain(&bystander);
+        close(bystander);
+        assert!(at_end(&its_peer));
+    }
+}
+
+#[test]
+fn a_removal_or_the_end_of_the_set_lets_go_of_the_file() {
+    let _alone = alone();
+    for by_removal in [true, false] {
+        let set = Set::new(64);
+        let (one, other) = pair();
+        set.add(&one, IN | OUT | ET, 1);
+        if by_removal {
+            assert_eq!(set.control(EPOLL_CTL_DEL, one.as_raw_fd(), 0, 0), Ok(()));
+            assert_eq!(set.control(EPOLL_CTL_DEL, one.as_raw_fd(), 0, 0), Err(libc::ENOENT));
+        } else {
+            set.close();
+        }
+        // Closed as by code that knows nothing of Wakeset.
+        drop(one);
+        assert!(at_end(&other));
+        if by_removal {
+            set.close();
+        }
+    }
+}
+
+#[test]
+fn a_range_and_a_duplicate_close_as_well() {
+    let _alone = alone();
+    let set = Set::new(64);
+    let ((one, other), (two, another)) = (pair(), pair());
+    set.add(&one, IN | ET, 1);
+    set.add(&two, IN | ET, 2);
+    let number = one.into_raw_fd() as u32;
+    let closed = wakeset_fd::descriptor::close_range(number, number, 0)
+        // SAFETY: a number of ours.
+        .or_kernel(|| match unsafe { libc::close_range(number, number, 0) } {
+            0 => Ok(()),
+            _ => Err(wakeset_fd::Errno::EBADF),
+        });
+    assert_eq!(closed, Ok(()));
+    assert!(at_end(&other));
+    let (third, _fourth) = pair();
+    let _ = wakeset_fd::descriptor::before_dup_to(third.as_raw_fd(), two.as_raw_fd(), 0)
+        // SAFETY: numbers of ours.
+        .or_kernel(|| Ok(unsafe { libc::dup2(third.as_raw_fd(), two.as_raw_fd()) }));
+    assert!(at_end(&another));
+    set.close();
+}
+
+#[test]
+fn a_forked_child_holds_nothing_and_watches_everything() {
+    let _alone = alone();
+    for mine in [true, false] {
+        let set = Set::new(64);
+        let (one, mut other) = pair();
+        set.add(&one, IN | ET, 1);
+        assert_eq!(set.ready(), []);
+        let fork = || {
+            let forking = wakeset_fd::fork::prepare();
+            // SAFETY: the child makes system calls only.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                forking.in_child();
+                let found = set.wait(8, LONG) == [(1, IN)];
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(if found { 42 } else { 1 }) };
+            }
+            forking.in_parent();
+            child
+        };
+        let child = if mine {
+            fork()
+        } else {
+            std::thread::scope(|scope| scope.spawn(fork).join().unwrap())
+        };
+        other.write_all(b"x").unwrap();
+        let mut status = 0;
+        // SAFETY: a place for the status.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 42));
+        set.close();
+        drop(one);
+        assert_eq!(drain(&other), 0);
+        // Unread data makes the close a reset.
+        assert!(
+            !matches!(other.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+        );
+    }
+}
+
+#[test]
+fn a_thread_that_ends_takes_nothing_with_it() {
+    let _alone = alone();
+    let (one, mut other) = pair();
+    let set = std::thread::scope(|scope| {
+        let start = || {
+            let set = Set::new(64);
+            set.add(&one, IN | ET, 1);
+            assert_eq!(set.ready(), []);
+            set
+        };
+        scope.spawn(start).join().unwrap()
+    });
+    other.write_all(b"x").unwrap();
+    assert_eq!(set.wait(8, LONG), [(1, IN)]);
+    set.close();
+}

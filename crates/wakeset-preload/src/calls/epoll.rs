@@ -1,0 +1,164 @@
+//! The epoll calls.
+
+use super::row::Registers;
+use crate::{listeners, signals};
+use core::ffi::{c_int, c_long};
+use core::ptr;
+use libc::{epoll_event, sigset_t, timespec};
+use wakeset_fd::interpose::{answered_int, answered_unit, fail, mask_of, returned};
+use wakeset_fd::set::{self, Limit, Mask};
+use wakeset_fd::user;
+
+/// epoll_create(2).
+pub(super) fn epoll_create(size: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
+    if size <= 0 {
+        return fail(libc::EINVAL) as c_int;
+    }
+    epoll_create1(0, call)
+}
+
+/// epoll_create1(2).
+pub(super) fn epoll_create1(flags: c_int, _: impl FnOnce(c_int) -> c_int) -> c_int {
+    returned(set::epoll_create1(flags).map(|fd| fd as isize)) as c_int
+}
+
+/// epoll_ctl(2).
+///
+/// # Safety
+/// As epoll_ctl(2).
+pub(super) unsafe fn epoll_ctl(
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+    call: impl FnOnce(c_int, c_int, c_int, *mut epoll_event) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    let verdict = unsafe { set::epoll_ctl(epfd, op, fd, event) };
+    answered_unit(verdict, || call(epfd, op, fd, event))
+}
+
+/// What the calls of the epoll_wait family have in common.
+///
+/// # Safety
+/// As epoll_pwait2(2).
+#[inline]
+unsafe fn wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    capacity: c_int,
+    limit: Limit,
+    mask: Mask,
+    call: impl Fn() -> c_int,
+) -> c_int {
+    let _uncounted = uncounted_in(mask);
+    // SAFETY: the caller's contract.
+    let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
+    let found = answered_int(verdict, || {
+        // SAFETY: the kernel returns how many it has written.
+        unsafe { set::in_kernel(epfd, events, call) }
+    });
+    if found > 0 {
+        listeners::note_events();
+    }
+    found
+}
+
+/// What a mask blocks does not end the wait: see [`signals::Uncounted`].
+fn uncounted_in(mask: Mask) -> Option<signals::Uncounted> {
+    if mask.set.is_null() {
+        return None;
+    }
+    // SAFETY: any bits are a mask.
+    unsafe { user::load(mask.set.cast()) }.map(signals::Uncounted::begin)
+}
+
+/// epoll_wait(2).
+///
+/// # Safety
+/// As epoll_wait(2).
+pub(super) unsafe fn epoll_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    capacity: c_int,
+    timeout: c_int,
+    call: impl Fn(c_int, *mut epoll_event, c_int, c_int) -> c_int,
+) -> c_int {
+    let (limit, call) = (Limit::Milliseconds(timeout), || call(epfd, events, capacity, timeout));
+    // SAFETY: the caller's contract.
+    unsafe { wait(epfd, events, capacity, limit, Mask::NONE, call) }
+}
+
+/// epoll_pwait(2).
+///
+/// # Safety
+/// As epoll_pwait(2).
+pub(super) unsafe fn epoll_pwait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    capacity: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+    call: impl Fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int,
+) -> c_int {
+    let limit = Limit::Milliseconds(timeout);
+    let call = || call(epfd, events, capacity, timeout, mask);
+    // SAFETY: the caller's contract.
+    unsafe { wait(epfd, events, capacity, limit, mask_of(mask), call) }
+}
+
+/// epoll_pwait2(2).
+///
+/// # Safety
+/// As epoll_pwait2(2).
+pub(super) unsafe fn epoll_pwait2(
+    epfd: c_int,
+    events: *mut epoll_event,
+    capacity: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: impl Fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int,
+) -> c_int {
+    let limit = Limit::Timespec(timeout);
+    let call = || call(epfd, events, capacity, timeout, mask);
+    // SAFETY: the caller's contract.
+    unsafe { wait(epfd, events, capacity, limit, mask_of(mask), call) }
+}
+
+/// epoll_pwait(2), the system call, which has the size of the mask besides.
+///
+/// # Safety
+/// As epoll_pwait(2).
+pub(super) unsafe fn raw_epoll_pwait(
+    registers: Registers,
+    call: impl Fn(Registers) -> c_long,
+) -> c_long {
+    // SAFETY: the caller's contract.
+    unsafe { raw_wait(registers, Limit::Milliseconds(registers[3] as c_int), call) }
+}
+
+/// epoll_pwait2(2), the system call, which has the size of the mask besides.
+///
+/// # Safety
+/// As epoll_pwait2(2).
+pub(super) unsafe fn raw_epoll_pwait2(
+    registers: Registers,
+    call: impl Fn(Registers) -> c_long,
+) -> c_long {
+    let limit = Limit::Timespec(ptr::with_exposed_provenance(registers[3]));
+    // SAFETY: the caller's contract.
+    unsafe { raw_wait(registers, limit, call) }
+}
+
+unsafe fn raw_wait(
+    registers: Registers,
+    limit: Limit,
+    call: impl Fn(Registers) -> c_long,
+) -> c_long {
+    let [epfd, events, capacity, _, mask, bytes] = registers;
+    let events = ptr::with_exposed_provenance_mut(events);
+    let mask = Mask { set: ptr::with_exposed_provenance(mask), bytes };
+    let call = || call(registers) as c_int;
+    // SAFETY: the caller's contract.
+    unsafe { wait(epfd as c_int, events, capacity as c_int, limit, mask, call) }.into()
+}

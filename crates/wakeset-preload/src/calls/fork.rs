@@ -1,0 +1,157 @@
+//! fork(2), vfork(2) and clone(2).
+//!
+//! The function `fork` needs no hook: glibc runs the pthread_atfork(3) handlers of
+//! `process::fork` for it, also when daemon(3) or forkpty(3) forks. vfork(2) does: the child works
+//! on the same memory, but with a descriptor table of its own, so what it calls by a number may be
+//! something else in the parent by then. Everything migrates before it.
+
+use super::process::leave_to_kernel;
+use super::row::Registers;
+use crate::process::fork::{in_child, in_parent, prepare};
+use crate::real::real;
+use core::ffi::{c_int, c_long, c_void};
+use core::ptr;
+use libc::pid_t;
+use wakeset_fd::interpose::returned;
+use wakeset_fd::stats::Stat;
+use wakeset_fd::{Errno, fork, migrate, user};
+
+/// _Fork(3): fork without the handlers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Fork() -> pid_t {
+    type Fork = unsafe extern "C" fn() -> pid_t;
+    // SAFETY: each half of the handlers runs once on its side.
+    unsafe {
+        prepare();
+        let pid = real!(_Fork: Fork)();
+        if pid == 0 {
+            in_child()
+        } else {
+            in_parent()
+        }
+        pid
+    }
+}
+
+extern "C" fn before_vfork() {
+    fork::before_vfork();
+}
+
+/// In the parent, with what the system call returned.
+extern "C" fn after_vfork(result: isize) -> pid_t {
+    fork::after_vfork();
+    returned(Errno::from_ret(result as usize).map(|pid| pid as isize)) as pid_t
+}
+
+/// vfork(2). The child returns first, on the parent's stack, and writes over what is below; so the
+/// return address waits in a register, and nothing else is kept.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vfork() -> pid_t {
+    core::arch::naked_asm!(
+        "endbr64",
+        "sub rsp, 8",
+        "call {before}",
+        "add rsp, 8",
+        "pop rdi",
+        "mov eax, {number}",
+        "syscall",
+        "push rdi",
+        "test rax, rax",
+        "jz 2f",
+        "mov rdi, rax",
+        "sub rsp, 8",
+        "call {after}",
+        "add rsp, 8",
+        "2: ret",
+        before = sym before_vfork,
+        after = sym after_vfork,
+        number = const libc::SYS_vfork,
+    )
+}
+
+/// glibc's other name for vfork(2).
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __vfork() -> pid_t {
+    core::arch::naked_asm!("endbr64", "jmp {vfork}", vfork = sym vfork)
+}
+
+/// clone(2), the function. The optional arguments are passed on as they are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clone(
+    function: *mut c_void,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_tid: c_long,
+    tls: c_long,
+    child_tid: c_long,
+) -> c_int {
+    type Clone = unsafe extern "C" fn(
+        *mut c_void,
+        *mut c_void,
+        c_int,
+        *mut c_void,
+        c_long,
+        c_long,
+        c_long,
+    ) -> c_int;
+    around_clone(flags, || {
+        // SAFETY: the caller's contract.
+        unsafe { real!(clone: Clone)(function, stack, flags, argument, parent_tid, tls, child_tid) }
+    })
+}
+
+/// fork(2) and vfork(2), the system calls.
+pub(super) fn raw_fork(registers: Registers, call: impl FnOnce(Registers) -> c_long) -> c_long {
+    around_fork(|| call(registers))
+}
+
+/// clone(2), the system call.
+pub(super) fn raw_clone(registers: Registers, call: impl FnOnce(Registers) -> c_long) -> c_long {
+    around_clone(registers[0] as c_int, || call(registers))
+}
+
+/// clone3(2), whose flags are the first word of a structure.
+///
+/// # Safety
+/// As clone3(2).
+pub(super) unsafe fn raw_clone3(
+    registers: Registers,
+    call: impl FnOnce(Registers) -> c_long,
+) -> c_long {
+    // SAFETY: any bits are flags.
+    match unsafe { user::load(ptr::with_exposed_provenance::<u64>(registers[0])) } {
+        Some(flags) => around_clone(flags as c_int, || call(registers)),
+        None => call(registers),
+    }
+}
+
+/// A clone(2) with these flags.
+fn around_clone<T>(flags: c_int, call: impl FnOnce() -> T) -> T {
+    let has_own_memory = flags & libc::CLONE_VM == 0;
+    // A child without a descriptor table of ours that lasts only until it execs.
+    let is_vfork = flags & (libc::CLONE_FILES | libc::CLONE_VFORK) == libc::CLONE_VFORK;
+    if has_own_memory || is_vfork {
+        return around_fork(call);
+    }
+    if flags & libc::CLONE_FILES == 0 {
+        // Two descriptor tables over one memory: numbers no longer mean one thing.
+        leave_to_kernel();
+    }
+    call()
+}
+
+/// A call that returns twice, the second time in a child that shares nothing with this process but
+/// descriptions.
+fn around_fork<T>(call: impl FnOnce() -> T) -> T {
+    migrate::everything(Stat::MovedFork);
+    let result = call();
+    // In a child this changes a copy of the gate, which the child resets when it makes its first
+    // object.
+    migrate::open_gate();
+    result
+}

@@ -1,0 +1,167 @@
+//! poll(2) and ppoll(2). What they name migrates first, because they wait in the kernel, on all
+//! descriptors at once, and must find the state there. A wait for listening sockets ([`listeners`])
+//! or for a userfaultfd ([`uffd`]) takes its turn.
+
+use super::row::{Registers, replaced};
+use crate::listeners::{self, Outcome};
+use crate::uffd;
+use core::cell::Cell;
+use core::ffi::{c_int, c_long};
+use core::ptr;
+use core::time::Duration;
+use libc::{nfds_t, pollfd, sigset_t, timespec};
+use wakeset::{Deadline, Timeout};
+use wakeset_fd::interpose::{self, TimeLimit, milliseconds_of, returned, timespec_of};
+use wakeset_fd::user;
+
+/// How a program's call is made again.
+#[derive(Clone, Copy)]
+pub(super) enum Again {
+    /// With the limit that the program gave.
+    Unchanged,
+    /// With this much time.
+    Within(Option<Duration>),
+}
+
+/// What poll(2) and ppoll(2) have in common.
+///
+/// # Safety
+/// As ppoll(2).
+#[inline]
+unsafe fn poll_with(
+    fds: *mut pollfd,
+    n: nfds_t,
+    limit: TimeLimit,
+    mask: *const sigset_t,
+    call: &mut impl FnMut(Again) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { interpose::before_poll(fds, n) };
+    let limit = match limit {
+        TimeLimit::Zero | TimeLimit::Invalid => return call(Again::Unchanged),
+        TimeLimit::Forever => None,
+        TimeLimit::After(limit) => Some(limit),
+    };
+    // SAFETY: as above.
+    let taken = unsafe { uffd::poll(fds, n, limit, mask, &mut |left| call(Again::Within(left))) };
+    if let Some(result) = taken {
+        return result;
+    }
+    // SAFETY: as above.
+    match unsafe { listeners::poll(fds, n, limit, mask) } {
+        Outcome::Unchanged => call(Again::Unchanged),
+        Outcome::Done(result) => returned(result) as c_int,
+        Outcome::Rest(left) => call(Again::Within(left)),
+    }
+}
+
+/// poll(2).
+///
+/// # Safety
+/// As poll(2).
+pub(super) unsafe fn poll(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: c_int,
+    call: impl Fn(*mut pollfd, nfds_t, c_int) -> c_int,
+) -> c_int {
+    let limit = TimeLimit::of_milliseconds(timeout);
+    let mut again = |again| match again {
+        Again::Unchanged => call(fds, n, timeout),
+        Again::Within(left) => call(fds, n, milliseconds_of(left)),
+    };
+    // SAFETY: the caller's contract.
+    unsafe { poll_with(fds, n, limit, ptr::null(), &mut again) }
+}
+
+/// ppoll(2), the function: unlike the system call it leaves the limit as it is.
+///
+/// # Safety
+/// As ppoll(2).
+pub(super) unsafe fn ppoll(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: impl Fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int,
+) -> c_int {
+    let mut again = |again| match again {
+        Again::Unchanged => call(fds, n, timeout, mask),
+        Again::Within(left) => {
+            let left = left.map(timespec_of);
+            call(fds, n, left.as_ref().map_or(ptr::null(), ptr::from_ref), mask)
+        }
+    };
+    // SAFETY: the caller's contract.
+    unsafe { poll_with(fds, n, TimeLimit::of_timespec(timeout), mask, &mut again) }
+}
+
+/// The size of the kernel's signal set. With another one, and a mask, the kernel says EINVAL.
+pub(super) const MASK_BYTES: usize = 8;
+
+/// ppoll(2), the system call, which has the size of the mask besides and writes back the time that
+/// is left.
+///
+/// # Safety
+/// As ppoll(2).
+pub(super) unsafe fn raw_ppoll(registers: Registers, call: impl Fn(Registers) -> c_long) -> c_long {
+    let [fds, n, timeout, mask, bytes, _] = registers;
+    let fds = ptr::with_exposed_provenance_mut::<pollfd>(fds);
+    let n = n as nfds_t;
+    if mask != 0 && bytes != MASK_BYTES {
+        // SAFETY: the caller's contract.
+        unsafe { interpose::before_poll(fds, n) };
+        return call(registers);
+    }
+    // SAFETY: the caller's contract.
+    let left = unsafe { TimeLeft::of(timeout) };
+    let again = |_, _, limit: *const timespec, _| {
+        left.note_call(limit);
+        call(replaced(registers, [registers[0], registers[1], limit.expose_provenance()])) as c_int
+    };
+    let (limit, mask) = (left.place, ptr::with_exposed_provenance(mask));
+    // SAFETY: as above.
+    let result = unsafe { ppoll(fds, n, limit, mask, again) };
+    // SAFETY: as above.
+    unsafe { left.write_back() };
+    result.into()
+}
+
+/// What is left of the time of a system call that writes it back.
+pub(super) struct TimeLeft {
+    pub(super) place: *mut timespec,
+    deadline: Option<Deadline>,
+    /// The kernel has had the program's own limit, and has written it back.
+    written: Cell<bool>,
+}
+
+impl TimeLeft {
+    /// # Safety
+    /// As [`TimeLimit::of_timespec`].
+    pub(super) unsafe fn of(timeout: usize) -> Self {
+        let place = ptr::with_exposed_provenance_mut(timeout);
+        // SAFETY: the caller's contract.
+        let deadline = match unsafe { TimeLimit::of_timespec(place) } {
+            TimeLimit::After(limit) => Deadline::of(Timeout::After(limit)),
+            _ => None,
+        };
+        Self { place, deadline, written: Cell::new(false) }
+    }
+
+    pub(super) fn note_call(&self, limit: *const timespec) {
+        self.written.set(ptr::eq(limit, self.place));
+    }
+
+    /// # Safety
+    /// The memory, if it is there, is the caller's to give.
+    pub(super) unsafe fn write_back(&self) {
+        let Some(deadline) = self.deadline.filter(|_| !self.written.get()) else { return };
+        let left = timespec_of(deadline.remaining());
+        let place = self.place.cast::<u64>();
+        // SAFETY: the caller's contract. Linux ignores it, too, if the memory is not there.
+        let _ = unsafe {
+            user::store_u64(place, left.tv_sec as u64)
+                && user::store_u64(place.wrapping_add(1), left.tv_nsec as u64)
+        };
+    }
+}

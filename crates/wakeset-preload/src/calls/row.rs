@@ -1,0 +1,220 @@
+//! How a row of the [table](super::table) becomes exported hooks and a case of the decoder of
+//! `syscall()`.
+//!
+//! Both come from `road!`, which makes the code of the row's policy around a way to make the real
+//! call: libc's function of that name for a hook, libc's `syscall` for the decoder. So the two
+//! roads cannot drift apart.
+
+use core::ffi::{c_int, c_long, c_uint};
+use core::ptr;
+
+/// The argument registers of a system call.
+pub(super) type Registers = [usize; 6];
+
+/// A type that travels in one argument register.
+pub(super) trait Argument: Sized {
+    /// The argument in a register, whose upper half the caller need not have cleared.
+    fn of(register: usize) -> Self;
+
+    /// The register that the kernel is to see.
+    fn register(self) -> usize;
+}
+
+macro_rules! integers {
+    ($($type:ty)+) => {$(
+        impl Argument for $type {
+            fn of(register: usize) -> Self {
+                register as Self
+            }
+
+            fn register(self) -> usize {
+                self as usize
+            }
+        }
+    )+};
+}
+
+integers!(c_int c_uint c_long usize u64);
+
+impl<T> Argument for *const T {
+    fn of(register: usize) -> Self {
+        ptr::with_exposed_provenance(register)
+    }
+
+    fn register(self) -> usize {
+        self.expose_provenance()
+    }
+}
+
+impl<T> Argument for *mut T {
+    fn of(register: usize) -> Self {
+        ptr::with_exposed_provenance_mut(register)
+    }
+
+    fn register(self) -> usize {
+        self.expose_provenance()
+    }
+}
+
+/// The registers of a call that is made again with these arguments first.
+pub(super) fn replaced<const N: usize>(mut registers: Registers, first: [usize; N]) -> Registers {
+    for (register, argument) in registers.iter_mut().zip(first) {
+        *register = argument;
+    }
+    registers
+}
+
+/// The code of a row's policy. `$call` makes the real call.
+macro_rules! road {
+    ([$($arg:ident)*] body [$body:path], $call:expr) => { $body($($arg,)* $call) };
+    ([$($arg:ident)*] migrates [$($fd:ident)+], $call:expr) => {{
+        $(wakeset_fd::migrate::fd($fd as c_int, wakeset_fd::stats::Stat::MovedUnmodelled);)+
+        ($call)($($arg),*)
+    }};
+    ([$($arg:ident)*] opens [$path:ident], $call:expr) => {{
+        crate::calls::path::before_open(core::ptr::with_exposed_provenance($path));
+        ($call)($($arg),*)
+    }};
+    ([$($arg:ident)*] leaves [$reason:ident], $call:expr) => {{
+        wakeset_fd::migrate::everything_for_good(wakeset_fd::stats::Stat::$reason);
+        ($call)($($arg),*)
+    }};
+    ([$($arg:ident)*] first [$($first:expr),+], $call:expr) => {{
+        $($first;)+
+        ($call)($($arg),*)
+    }};
+}
+
+/// An exported hook. Arguments without a type are registers.
+macro_rules! hook {
+    (
+        $abi:literal $name:ident ($($arg:ident $(: $type:ty)?),*) -> $ret:tt
+        $policy:ident $what:tt
+    ) => {
+        hook!(@typed $abi $name ($($arg: argument_type!($($type)?)),*) -> $ret $policy $what);
+    };
+    (
+        @typed $abi:literal $name:ident ($($arg:ident: $type:ty),*) -> $ret:tt
+        $policy:ident $what:tt
+    ) => {
+        /// libc's function of this name; see the table.
+        #[unsafe(no_mangle)]
+        pub unsafe extern $abi fn $name($($arg: $type),*) -> $ret {
+            type Function = unsafe extern $abi fn($($type),*) -> $ret;
+            // SAFETY: the caller's contract is that of libc's function.
+            unsafe {
+                road!([$($arg)*] $policy $what, |$($arg: $type),*| {
+                    crate::real::real!($name: Function)($($arg),*)
+                })
+            }
+        }
+    };
+}
+
+/// Another name for a hook.
+macro_rules! alias {
+    ($abi:literal $alias:ident = $name:ident ($($arg:ident $(: $type:ty)?),*) -> $ret:tt) => {
+        /// glibc's other name for a function; see the table.
+        #[unsafe(no_mangle)]
+        pub unsafe extern $abi fn $alias($($arg: argument_type!($($type)?)),*) -> $ret {
+            // SAFETY: the same contract.
+            unsafe { $name($($arg),*) }
+        }
+    };
+}
+
+macro_rules! argument_type {
+    () => {
+        usize
+    };
+    ($type:ty) => {
+        $type
+    };
+}
+
+/// A case of the decoder: the row's policy around the same system call.
+macro_rules! decoded {
+    (
+        $registers:ident $call:ident ($($arg:ident $(: $type:ty)?),*) -> $ret:tt
+        $policy:ident $what:tt
+    ) => {{
+        let [$($arg,)* ..] = $registers;
+        $(let $arg = <argument_type!($($type)?) as row::Argument>::of($arg);)*
+        road!([$($arg)*] $policy $what, |$($arg: argument_type!($($type)?)),*| {
+            $call(row::replaced($registers, [$(row::Argument::register($arg)),*])) as $ret
+        }) as c_long
+    }};
+}
+
+/// Makes the hooks of a part of the table, and its `decode`.
+macro_rules! calls {
+    ($(
+        $abi:literal $row:ident $args:tt -> $ret:tt {
+            $(names [$name:ident $($also:ident)*])?
+            $(alias [$($alias:ident)+])?
+            $(hand [$($hand:ident)+])?
+            $(number [$($number:ident)+])?
+            $(raw [$($raw:ident = $adapter:path),+])?
+            => $policy:ident $what:tt
+            $class:ident $note:literal
+            $(apart $apart:literal)?
+        }
+    )+) => {
+        #[allow(unused_imports, reason = "a part of the table has not every kind of row")]
+        use crate::calls::{
+            create, descriptor, epoll, fork, poll, process, read_write, row, select, socket,
+        };
+        #[allow(unused_imports, reason = "as above")]
+        use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+        #[allow(unused_imports, reason = "as above")]
+        use libc::{
+            epoll_event, fd_set, iovec, itimerspec, mmsghdr, msghdr, nfds_t, pollfd, sigset_t,
+            size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+        };
+
+        $($(
+            hook!($abi $name $args -> $ret $policy $what);
+            $(hook!($abi $also $args -> $ret $policy $what);)*
+        )?)+
+        $($($(
+            alias!($abi $alias = $row $args -> $ret);
+        )+)?)+
+
+        /// Whether a system call is in a row of this part of the table.
+        #[inline]
+        pub(super) const fn has(number: syscalls::Sysno) -> bool {
+            match number {
+                $($($(syscalls::Sysno::$number => true,)+)?)+
+                $($($(syscalls::Sysno::$raw => true,)+)?)+
+                _ => false,
+            }
+        }
+
+        /// A system call of this part of the table by its number, as through its libc name; `call`
+        /// makes it.
+        ///
+        /// # Safety
+        /// The registers are as that call wants them.
+        #[inline(always)]
+        pub(super) unsafe fn decode(
+            number: syscalls::Sysno,
+            registers: row::Registers,
+            call: impl Fn(row::Registers) -> c_long,
+        ) -> c_long {
+            // SAFETY: the caller's contract.
+            unsafe {
+                match number {
+                    $($($(
+                        syscalls::Sysno::$number => {
+                            decoded!(registers call $args -> $ret $policy $what)
+                        }
+                    )+)?)+
+                    $($($(
+                        syscalls::Sysno::$raw => $adapter(registers, call),
+                    )+)?)+
+                    _ => call(registers),
+                }
+            }
+        }
+    };
+}

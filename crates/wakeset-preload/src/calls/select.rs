@@ -1,0 +1,154 @@
+//! select(2) and pselect(2). As for poll(2), what they name migrates first, and a wait for
+//! listening sockets takes its turn.
+
+use super::poll::{Again, MASK_BYTES, TimeLeft};
+use super::row::Registers;
+use crate::listeners::{self, Outcome};
+use core::ffi::{c_int, c_long};
+use core::ptr;
+use libc::{fd_set, sigset_t, timespec, timeval};
+use wakeset::{Deadline, Timeout};
+use wakeset_fd::interpose::{self, TimeLimit, returned, timespec_of, timeval_of};
+use wakeset_fd::user;
+
+/// What select(2) and pselect(2) have in common.
+///
+/// # Safety
+/// As pselect(2).
+#[inline]
+unsafe fn select_with(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    limit: TimeLimit,
+    mask: *const sigset_t,
+    call: &mut impl FnMut(Again) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { interpose::before_select(n, sets.map(<*mut fd_set>::cast_const)) };
+    let limit = match limit {
+        TimeLimit::Zero | TimeLimit::Invalid => return call(Again::Unchanged),
+        TimeLimit::Forever => None,
+        TimeLimit::After(limit) => Some(limit),
+    };
+    // SAFETY: as above.
+    match unsafe { listeners::select(n, sets, limit, mask) } {
+        Outcome::Unchanged => call(Again::Unchanged),
+        Outcome::Done(result) => returned(result) as c_int,
+        Outcome::Rest(left) => call(Again::Within(left)),
+    }
+}
+
+/// select(2), which writes back the time that is left.
+///
+/// # Safety
+/// As select(2).
+pub(super) unsafe fn select(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+    call: impl Fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    let limit = unsafe { TimeLimit::of_timeval(timeout) };
+    let deadline = match limit {
+        TimeLimit::After(limit) => Deadline::of(Timeout::After(limit)),
+        _ => None,
+    };
+    let mut written = false;
+    let mut again = |again| match again {
+        Again::Unchanged => {
+            written = true;
+            call(n, read, write, except, timeout)
+        }
+        Again::Within(left) => {
+            let mut left = left.map(timeval_of);
+            call(n, read, write, except, left.as_mut().map_or(ptr::null_mut(), ptr::from_mut))
+        }
+    };
+    // SAFETY: the caller's contract.
+    let result = unsafe { select_with(n, [read, write, except], limit, ptr::null(), &mut again) };
+    if let Some(deadline) = deadline.filter(|_| !written) {
+        let left = timeval_of(deadline.remaining());
+        let place = timeout.cast::<u64>();
+        // SAFETY: the caller's contract. Linux ignores it, too, if the memory is not there.
+        let _ = unsafe {
+            user::store_u64(place, left.tv_sec as u64)
+                && user::store_u64(place.wrapping_add(1), left.tv_usec as u64)
+        };
+    }
+    result
+}
+
+/// pselect(2), the function: unlike the system call it leaves the limit as it is.
+///
+/// # Safety
+/// As pselect(2).
+pub(super) unsafe fn pselect(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: impl Fn(
+        c_int,
+        *mut fd_set,
+        *mut fd_set,
+        *mut fd_set,
+        *const timespec,
+        *const sigset_t,
+    ) -> c_int,
+) -> c_int {
+    let mut again = |again| match again {
+        Again::Unchanged => call(n, read, write, except, timeout, mask),
+        Again::Within(left) => {
+            let left = left.map(timespec_of);
+            let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);
+            call(n, read, write, except, left, mask)
+        }
+    };
+    // SAFETY: the caller's contract.
+    let limit = unsafe { TimeLimit::of_timespec(timeout) };
+    // SAFETY: the caller's contract.
+    unsafe { select_with(n, [read, write, except], limit, mask, &mut again) }
+}
+
+/// pselect6(2), the system call, which has the mask and its size behind one pointer and writes back
+/// the time that is left.
+///
+/// # Safety
+/// As pselect6(2).
+pub(super) unsafe fn raw_pselect6(
+    registers: Registers,
+    call: impl Fn(Registers) -> c_long,
+) -> c_long {
+    let [n, read, write, except, timeout, masked] = registers;
+    let sets = [read, write, except].map(ptr::with_exposed_provenance_mut::<fd_set>);
+    let masked = match masked {
+        0 => Some([0, 0]),
+        // SAFETY: any bits are a pointer and a size.
+        place => unsafe { user::load(ptr::with_exposed_provenance::<[usize; 2]>(place)) },
+    };
+    let Some([mask, _]) = masked.filter(|[mask, bytes]| *mask == 0 || *bytes == MASK_BYTES) else {
+        // SAFETY: the caller's contract.
+        unsafe { interpose::before_select(n as c_int, sets.map(<*mut fd_set>::cast_const)) };
+        return call(registers);
+    };
+    // SAFETY: the caller's contract.
+    let left = unsafe { TimeLeft::of(timeout) };
+    let again = |_, _, _, _, limit: *const timespec, _| {
+        left.note_call(limit);
+        let mut again = registers;
+        again[4] = limit.expose_provenance();
+        call(again) as c_int
+    };
+    let ([read, write, except], limit) = (sets, left.place);
+    let mask = ptr::with_exposed_provenance(mask);
+    // SAFETY: as above.
+    let result = unsafe { pselect(n as c_int, read, write, except, limit, mask, again) };
+    // SAFETY: as above.
+    unsafe { left.write_back() };
+    result.into()
+}

@@ -1,0 +1,159 @@
+//! The calls of sockets: messages of in-process pairs, and what listeners have to know.
+
+use super::table;
+use crate::listeners;
+use core::ffi::{c_int, c_uint, c_void};
+use libc::{mmsghdr, size_t, sockaddr, socklen_t, ssize_t};
+use wakeset_fd::interpose::answered;
+use wakeset_fd::stats::Stat;
+use wakeset_fd::{descriptor, migrate, pipe};
+
+/// send(2).
+///
+/// # Safety
+/// As send(2).
+pub(super) unsafe fn send(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+    call: impl FnOnce(c_int, *const c_void, size_t, c_int) -> ssize_t,
+) -> ssize_t {
+    if !pipe::is_end(fd) {
+        return call(fd, buffer, len, flags);
+    }
+    // SAFETY: the caller's contract.
+    let verdict = unsafe { pipe::send(fd, buffer.cast(), len, flags) };
+    answered(verdict, || call(fd, buffer, len, flags))
+}
+
+/// recv(2).
+///
+/// # Safety
+/// As recv(2).
+pub(super) unsafe fn recv(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    call: impl FnOnce(c_int, *mut c_void, size_t, c_int) -> ssize_t,
+) -> ssize_t {
+    if !pipe::is_end(fd) {
+        return call(fd, buffer, len, flags);
+    }
+    // SAFETY: the caller's contract.
+    let verdict = unsafe { pipe::recv(fd, buffer.cast(), len, flags) };
+    answered(verdict, || call(fd, buffer, len, flags))
+}
+
+/// sendto(2). Without an address it is send(2).
+///
+/// # Safety
+/// As sendto(2).
+pub(super) unsafe fn sendto(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+    address: *const sockaddr,
+    address_len: socklen_t,
+    call: impl FnOnce(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t,
+) -> ssize_t {
+    if pipe::is_end(fd) {
+        if address.is_null() && address_len == 0 {
+            // SAFETY: the caller's contract.
+            return unsafe { table::send(fd, buffer, len, flags) };
+        }
+        migrate::fd(fd, Stat::MovedOddArgument);
+    }
+    call(fd, buffer, len, flags, address, address_len)
+}
+
+/// recvfrom(2). Without memory for the address it is recv(2).
+///
+/// # Safety
+/// As recvfrom(2).
+pub(super) unsafe fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_len: *mut socklen_t,
+    call: impl FnOnce(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t,
+) -> ssize_t {
+    if pipe::is_end(fd) {
+        if address.is_null() {
+            // SAFETY: the caller's contract.
+            return unsafe { table::recv(fd, buffer, len, flags) };
+        }
+        migrate::fd(fd, Stat::MovedOddArgument);
+    }
+    call(fd, buffer, len, flags, address, address_len)
+}
+
+/// Migrates an in-process pair by one of its ends, or a pipe.
+pub(super) fn migrate_pair(fd: c_int) {
+    if pipe::is_end(fd) {
+        migrate::fd(fd, Stat::MovedUnmodelled);
+    }
+}
+
+/// Migrates what the messages pass on.
+///
+/// # Safety
+/// As sendmmsg(2).
+pub(super) unsafe fn before_sendmmsg(messages: *const mmsghdr, n: c_uint) {
+    // The kernel sends no more than UIO_MAXIOV at once.
+    for i in 0..n.min(1024) as usize {
+        // SAFETY: the caller's contract. The header comes first in a mmsghdr.
+        unsafe { descriptor::before_sendmsg(messages.wrapping_add(i).cast()) };
+    }
+}
+
+/// Before getsockopt(2).
+pub(super) fn before_getsockopt(fd: c_int, name: c_int) {
+    /// The option whose answer depends on what is in a socket.
+    const SO_MEMINFO: c_int = 55;
+    if name == SO_MEMINFO {
+        migrate_pair(fd);
+    }
+}
+
+/// accept(2).
+pub(super) fn accept(
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+    call: impl Fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
+) -> c_int {
+    listeners::accept(fd, &mut || call(fd, address, len))
+}
+
+/// accept4(2).
+pub(super) fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+    call: impl Fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int,
+) -> c_int {
+    let mut call = || call(fd, address, len, flags);
+    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
+        return call();
+    }
+    listeners::accept(fd, &mut call)
+}
+
+/// listen(2).
+pub(super) fn listen(fd: c_int, backlog: c_int, call: impl FnOnce(c_int, c_int) -> c_int) -> c_int {
+    let result = call(fd, backlog);
+    wakeset_fd::listeners::forget(fd);
+    result
+}
+
+/// Before connect(2). A listener may become a client: connecting it to `AF_UNSPEC` ends its
+/// listening.
+pub(super) fn before_connect(fd: c_int) {
+    wakeset_fd::listeners::forget_listener(fd);
+}

@@ -1,0 +1,119 @@
+//! Calls about processes, rings and signals, and `syscall()` itself.
+
+calls! {
+    // ---- Processes ----
+
+    "C" fork() -> c_int {
+        hand [_Fork __register_atfork] raw [fork = fork::raw_fork] => by_hand []
+        MigratesAll "libc's `fork` needs no hook: it runs the handlers that are registered before \
+            main, also for `daemon` and `forkpty`. `__register_atfork` is hooked so that handlers \
+            of the program that prepare for a fork are done before ours."
+        apart "fork(3) runs the handlers of pthread_atfork(3) and the system call does not"
+    }
+    "C" vfork() -> c_int {
+        hand [vfork __vfork] raw [vfork = fork::raw_fork] => by_hand []
+        MigratesAll "The child works in the same memory, but its numbers are its own."
+        apart "a child of the system call returns into the caller's stack frame"
+    }
+    "C" clone() -> c_int {
+        hand [clone] raw [clone = fork::raw_clone, clone3 = fork::raw_clone3] => by_hand []
+        MigratesAll "Without `CLONE_VM`, or with `CLONE_VFORK`. With `CLONE_VM` and without \
+            `CLONE_FILES` two descriptor tables share one memory: every object migrates for good. \
+            A thread changes nothing."
+        apart "clone(3) takes a function and a stack, and the system call does not"
+    }
+    "C" unshare(flags: c_int) -> c_int {
+        names [unshare] number [unshare] => first [process::before_unshare(flags)]
+        ForGood "With `CLONE_FILES`."
+    }
+    "C" pthread_cancel(thread) -> c_int {
+        names [pthread_cancel] => first [process::before_cancel()]
+        ForGood "libc's own blocking calls are exact about cancellation."
+        apart "it is a function of libc alone"
+    }
+    "C" execve(path, arguments, environment) -> c_int {
+        names [execve] number [execve] => first [process::before_exec()]
+        MigratesInherited ""
+    }
+    "C" execveat(directory, path, arguments, environment, flags) -> c_int {
+        names [execveat] number [execveat] => first [process::before_exec()]
+        MigratesInherited ""
+    }
+    "C" exec(path, arguments, environment) -> c_int {
+        names [execv execvp execvpe fexecve] hand [execl execlp execle]
+        => first [process::before_exec()]
+        MigratesInherited "libc's `execve` is not called through its name."
+        apart "they are functions of libc alone"
+    }
+    "C" posix_spawn(pid, path, actions, attributes, arguments, environment) -> c_int {
+        names [posix_spawn posix_spawnp] => first [process::before_spawn(actions)]
+        MigratesInherited "Also what `posix_spawn_file_actions_adddup2` has ever named, and every \
+            pipe once `posix_spawn_file_actions_addopen` has named a descriptor by its path."
+        apart "it is a function of libc alone"
+    }
+    "C" posix_spawn_file_actions_adddup2(actions, fd: c_int, new) -> c_int {
+        names [posix_spawn_file_actions_adddup2] => first [process::note_spawn_number(fd)]
+        Noted "For `posix_spawn`." apart "it is a function of libc alone"
+    }
+    "C" posix_spawn_file_actions_addopen(actions, fd, path, flags, mode) -> c_int {
+        names [posix_spawn_file_actions_addopen] => first [process::note_spawn_path(path)]
+        Noted "For `posix_spawn`." apart "it is a function of libc alone"
+    }
+    "C" system(command, mode) -> usize {
+        names [system popen] => first [process::before_spawn(0)]
+        MigratesInherited "" apart "they are functions of libc alone"
+    }
+
+    // ---- Rings and asynchronous I/O ----
+
+    "C" io_uring_setup(entries, parameters) -> c_int {
+        names [io_uring_setup] number [io_uring_setup] => leaves [MovedIoRing]
+        ForGood "An io_uring reaches every descriptor by a road that passes no hook. liburing \
+            exports this name."
+        apart "libc has no function for it, and liburing's returns the error instead of setting \
+            errno"
+    }
+    "C" io_uring_queue_init(entries, ring, parameters, memory, len) -> c_int {
+        names [io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem]
+        => leaves [MovedIoRing]
+        ForGood "liburing makes its system calls itself."
+        apart "they are functions of liburing alone"
+    }
+    "C" io_setup(n, context) -> c_int {
+        names [io_setup] number [io_setup] => leaves [MovedAio]
+        ForGood "libaio exports this name."
+        apart "libc has no function for it, and libaio's returns the error instead of setting errno"
+    }
+    "C" io_queue_init(n, context) -> c_int {
+        names [io_queue_init] => leaves [MovedAio]
+        ForGood "libaio makes its system calls itself." apart "it is a function of libaio alone"
+    }
+    "C" aio(first, second, third, fourth) -> c_int {
+        names [aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64]
+        => leaves [MovedAio]
+        ForGood "libc's helper threads read and write by calls that cannot be replaced."
+        apart "they are functions of libc alone"
+    }
+
+    // ---- Signals ----
+
+    "C" sigaction() -> c_int {
+        hand [sigaction __sigaction] => by_hand []
+        Noted "Handlers of the program are kept out of critical sections, and SIGSEGV and SIGBUS \
+            are always caught: a bad pointer that a hooked call is given becomes EFAULT."
+        apart "rt_sigaction(2) takes the kernel's own structure and a restorer; a handler that it \
+            sets runs without ours before it, and is looked for when a sleep is interrupted"
+    }
+    "C" signal() -> usize {
+        hand [signal bsd_signal ssignal sysv_signal __sysv_signal sigset siginterrupt] => by_hand []
+        Noted "As `sigaction`." apart "they are functions of libc alone"
+    }
+
+    // ---- By number ----
+
+    "C-unwind" syscall() -> usize {
+        hand [syscall] => by_hand []
+        Noted "Decoded by the number of the call, which then goes the same way as through its name."
+        apart "it is the other road itself"
+    }
+}

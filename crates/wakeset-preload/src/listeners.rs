@@ -1,0 +1,91 @@
+//! Waits on listening sockets: a connection wakes one waiter, and not every thread that polls the
+//! listener.
+//!
+//! A thread that polls or selects listeners sleeps in a private epoll set instead
+//! ([`Sleeper`](wakeset_fd::listeners::Sleeper)). If it wakes to connections and nothing else, the
+//! kernel has said all there is to tell the program; after anything else the program's call is made
+//! without time to sleep, so that nothing of it is modelled here. A call that the private set
+//! cannot stand in for goes to the kernel as it is. Once in
+//! [`RESCUE`](wakeset_fd::listeners::RESCUE) each thread makes the call in any case, so that a
+//! connection whose waiter died is found: no sleep lasts longer, and what ends sleeps or calls
+//! earlier does not put it off.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `call` | a program's call: what it is about, and what can be asked of it |
+//! | `habits` | what a thread has learned about accept(2) |
+//! | `thread` | what a thread keeps: its private set, and what it has learned |
+//! | `wait` | the wait itself |
+//! | `poll`, `select`, `accept` | the three kinds of call |
+//!
+//! **Signals.** A call of poll(2) ends with EINTR if a handler runs at any time between its
+//! beginning and its end. Ours makes several system calls, and a handler that ran between two must
+//! not be forgotten. So each thread counts the signals that it handles, and a sleep does not begin
+//! once the count has changed ([`signals::sleep`]). A sleep in an epoll set
+//! also ends when the process is stopped and continued, or traced, which poll(2) does not: then
+//! nothing was counted, and the sleep goes on.
+//!
+//! **accept(2)** that finds nothing is expensive: the kernel makes a socket and a descriptor first.
+//! A thread that accepts until there is nothing left is answered by a look at the listener, once
+//! that guess has come true often enough. So is a thread that a wait told of a connection, if other
+//! threads are often faster: a thread that has finished a request accepts once more before it
+//! waits, and finds the connection that another thread was woken for.
+//!
+//! **Standing back.** A client that is back at once wakes the next thread in the queue while the
+//! worker that has served it is on its way back, and both find the connection: often within the
+//! same few microseconds, because the client's going to sleep lets the worker go on and also gives
+//! the other thread a processor. So a worker that returns and finds a connection it was not woken
+//! for leaves it alone for [`STAND_BACK`](habits::STAND_BACK), if such connections have often been
+//! another's ([`ANOTHERS`](habits::ANOTHERS)). Nothing depends on it: the thread that was woken may
+//! be dead, and if the connection is still there afterwards, the worker takes it.
+//!
+//! **accept(2) that blocks** is the kernel's, which wakes one thread for a connection, in order.
+//! But a thread that sleeps there cannot make its own look, so where other threads wait in turn
+//! ([`is_in_turn`](wakeset_fd::listeners::is_in_turn)) it sleeps in its private set first, as a
+//! poll(2) would, and calls accept(2) when there is something. A call that would end by itself
+//! (`SO_RCVTIMEO`), or that another thread overtakes in that moment, blocks in the kernel.
+
+mod accept;
+mod call;
+mod habits;
+mod poll;
+mod select;
+mod thread;
+mod wait;
+
+pub(crate) use accept::accept;
+pub(crate) use call::Outcome;
+pub(crate) use poll::poll;
+pub(crate) use select::select;
+
+use crate::signals;
+use wakeset_fd::count;
+use wakeset_fd::listeners::{self, Order};
+
+/// Before main: reads the order that `wakeset run` has put into the environment.
+pub(crate) fn start() {
+    listeners::share_hint();
+    // SAFETY: a C string; the environment is only read.
+    let value = unsafe { libc::getenv(c"WAKESET_ORDER".as_ptr()) };
+    let order = if value.is_null() {
+        Some(Order::Fifo)
+    } else {
+        // SAFETY: getenv returns a C string.
+        match unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() {
+            b"lifo" => Some(Order::Lifo),
+            b"turns" => Some(Order::Turns),
+            b"kernel" => None,
+            _ => Some(Order::Fifo),
+        }
+    };
+    listeners::set_order(order);
+    // SAFETY: this thread's own.
+    listeners::set_handled(|| unsafe { signals::handled().read_volatile() });
+}
+
+/// After a wait on a set that has reported something.
+pub(crate) fn note_events() {
+    if count::is_on() {
+        thread::WAITER.with(|waiter| waiter.reported.set(thread::SOME));
+    }
+}

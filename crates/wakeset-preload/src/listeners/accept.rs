@@ -1,0 +1,216 @@
+//! accept(2) on a listener that other threads wait for, too.
+
+use super::call::{Asked, Descriptors, NO_MASK, Outcome};
+use super::habits::{ANOTHERS, IN_VAIN, OFTEN, OVERTAKEN, SURE, lower, raise};
+use super::thread::{SOME, WAITER, Waiter};
+use super::wait::{ending, wait};
+use crate::flags;
+use core::ffi::c_int;
+use libc::{EPOLLIN, socklen_t};
+use syscalls::{Errno, Sysno, syscall};
+use wakeset_fd::interpose::fail;
+use wakeset_fd::listeners::{self, ListenerStat};
+
+/// What a look before accept(2) has found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// There was no cause for a look, or it cannot tell.
+    NotAtAll,
+    /// There is a connection.
+    Some,
+    /// accept(2) would say EAGAIN: there is none, and the listener is non-blocking.
+    None,
+}
+
+/// Looks for a connection, if this thread has cause to.
+fn look_first(fd: c_int) -> Looked {
+    let found = WAITER.with(|waiter| {
+        let is_told = waiter.reported.get() == fd && waiter.overtaken.get() >= OFTEN;
+        let is_done = waiter.accepted.get() == fd && waiter.emptied.get() >= SURE;
+        if !(is_told || is_done) || listeners::order().is_none() {
+            return None;
+        }
+        let mut is_ready = || listeners::is_ready(fd);
+        Some(is_ready() && (waiter.reported.get() == fd || waiter.stand_back(&mut is_ready)))
+    });
+    match found {
+        None => Looked::NotAtAll,
+        Some(true) => Looked::Some,
+        // The number may have become something else, about which accept(2) has its own error.
+        Some(false) if listeners::is_listener(fd) && flags::is_nonblocking(fd) == Some(true) => {
+            Looked::None
+        }
+        Some(false) => Looked::NotAtAll,
+    }
+}
+
+/// After a call of accept(2) that has found nothing, or would have. `seen`: a look had found a
+/// connection before.
+fn note_nothing(fd: c_int, seen: bool) {
+    WAITER.with(|waiter| {
+        let before = waiter.reported.replace(-1);
+        let is_told = before == fd || before == SOME;
+        if waiter.came_back.get() && (before == fd || seen) {
+            raise(&waiter.anothers, ANOTHERS);
+        }
+        if is_told {
+            listeners::count(fd, ListenerStat::SpuriousWakes);
+            raise(&waiter.overtaken, OVERTAKEN);
+        } else if waiter.accepted.get() == fd {
+            waiter.accepted.set(-1);
+            raise(&waiter.emptied, IN_VAIN);
+        }
+    });
+}
+
+/// After a call of accept(2) that has returned `result`. `seen`: a look had found a connection
+/// before.
+fn note_accept(fd: c_int, result: c_int, seen: bool) {
+    if result == -1 {
+        // SAFETY: this thread's errno.
+        if unsafe { *libc::__errno_location() } == libc::EAGAIN {
+            note_nothing(fd, seen);
+        }
+        return;
+    }
+    listeners::note_connection(result);
+    listeners::count(fd, ListenerStat::Connections);
+    WAITER.with(|waiter| {
+        if waiter.reported.replace(-1) == fd {
+            lower(&waiter.overtaken);
+        }
+        if waiter.accepted.replace(fd) == fd {
+            lower(&waiter.emptied);
+        }
+        if waiter.came_back.replace(true) {
+            lower(&waiter.anothers);
+        }
+    });
+}
+
+/// A call of accept(2) as a wait.
+struct Accepting {
+    fd: c_int,
+    found: bool,
+}
+
+impl Asked for Accepting {
+    fn look(&mut self) -> Result<usize, Errno> {
+        self.found = listeners::is_ready(self.fd);
+        Ok(usize::from(self.found))
+    }
+
+    fn interrupted(&mut self) {}
+
+    fn is_ready(&self, _: c_int) -> bool {
+        self.found
+    }
+
+    fn outlasts(&self) -> c_int {
+        libc::SA_RESTART
+    }
+
+    fn tell(&mut self, listeners: &[c_int]) -> Option<Result<usize, Errno>> {
+        Some(Ok(listeners.len()))
+    }
+}
+
+/// Whether accept(2) may block.
+fn blocks(fd: c_int) -> bool {
+    let version = flags::version().wrapping_add(listeners::generation());
+    if WAITER.with(|waiter| waiter.unblocking.get() == (fd, version)) {
+        return false;
+    }
+    let blocks = flags::is_nonblocking(fd) == Some(false);
+    if !blocks {
+        WAITER.with(|waiter| waiter.unblocking.set((fd, version)));
+    }
+    blocks
+}
+
+/// Whether an accept(2) that blocks does so without a limit.
+fn has_no_limit(fd: c_int) -> bool {
+    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut len = size_of_val(&limit) as socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
+    // SAFETY: memory for the limit and its length.
+    let asked =
+        unsafe { syscall!(Sysno::getsockopt, fd, level, option, &raw mut limit, &raw mut len) };
+    asked.is_ok() && limit.tv_sec == 0 && limit.tv_usec == 0
+}
+
+/// Makes `call`, an accept(2) on this listener. If it blocks beside threads that wait in turn, it
+/// is not made before there is something.
+#[inline]
+fn accept_in_turn(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
+    let sleeps = listeners::any_in_turn()
+        && listeners::is_listener(fd)
+        && blocks(fd)
+        && !listeners::is_ready(fd);
+    if sleeps && listeners::is_in_turn(fd) && has_no_limit(fd) {
+        return accept_beside_others(fd, call);
+    }
+    accept_now(call)
+}
+
+/// Makes `call`. If the process has no number left for the connection, gives up the one of this
+/// thread's private set.
+fn accept_now(call: &mut dyn FnMut() -> c_int) -> c_int {
+    let result = call();
+    // SAFETY: this thread's errno.
+    let full = result == -1 && unsafe { *libc::__errno_location() } == libc::EMFILE;
+    // The private set had the last number.
+    if full && WAITER.with(Waiter::give_up_set) { call() } else { result }
+}
+
+/// An accept(2) that blocks: sleeps in the private set until there is something, then makes `call`.
+#[cold]
+fn accept_beside_others(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
+    let mut asked = Accepting { fd, found: false };
+    let mut descriptors = Descriptors::none();
+    descriptors.add(fd, EPOLLIN as u32, true);
+    let ending = ending(asked.outlasts());
+    // SAFETY: this thread's own.
+    let ended = || unsafe { ending.read_volatile() };
+    let before = ended();
+    loop {
+        let mut may_wait = true;
+        if !listeners::is_ready(fd) {
+            let outcome = match listeners::order() {
+                Some(order) if descriptors.has_listeners() => {
+                    wait(&descriptors, order, None, NO_MASK, &mut asked)
+                }
+                _ => Outcome::Unchanged,
+            };
+            match outcome {
+                Outcome::Done(Err(error)) => return fail(error.into_raw()) as c_int,
+                Outcome::Done(Ok(_)) => {}
+                Outcome::Unchanged | Outcome::Rest(_) => may_wait = false,
+            }
+        }
+        let result = call();
+        // SAFETY: this thread's errno.
+        let emptied = result == -1 && unsafe { *libc::__errno_location() } == libc::EAGAIN;
+        if !(emptied && may_wait) {
+            return result;
+        }
+        // It does not block any more. It did when the call began, and in Linux that is what counts.
+        if ended() != before {
+            return fail(libc::EINTR) as c_int;
+        }
+    }
+}
+
+/// Makes `call`, an accept(2) on this listener, unless it is known to find nothing.
+pub(crate) fn accept(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
+    let looked = look_first(fd);
+    if looked == Looked::None {
+        note_nothing(fd, false);
+        return fail(libc::EAGAIN) as c_int;
+    }
+    let seen = looked == Looked::Some;
+    // Nothing may come between the look and the call.
+    let result = if seen { accept_now(call) } else { accept_in_turn(fd, call) };
+    note_accept(fd, result, seen);
+    result
+}

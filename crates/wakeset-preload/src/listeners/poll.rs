@@ -1,0 +1,104 @@
+//! poll(2) with listeners among the descriptors.
+
+use super::call::{Asked, Descriptors, NO_MASK, Outcome, mask_of};
+use super::wait::wait;
+use core::ffi::c_int;
+use core::ptr;
+use core::time::Duration;
+use libc::{
+    POLLIN, POLLOUT, POLLPRI, POLLRDBAND, POLLRDHUP, POLLRDNORM, POLLWRBAND, POLLWRNORM, nfds_t,
+    pollfd, sigset_t, timespec,
+};
+use syscalls::{Errno, Sysno, syscall};
+use wakeset_fd::listeners::{self, MOST};
+use wakeset_fd::user;
+
+/// What a call that takes its turn may ask about a listener, which never has urgent data nor a
+/// half that is shut. A call that asks whether the listener is writable is the kernel's.
+const OF_A_LISTENER: i16 = POLLIN | POLLRDNORM | POLLRDBAND | POLLPRI | POLLRDHUP;
+/// The bits that poll(2) looks at; it ignores others. The last is `POLLMSG`.
+const ASKED: i16 = OF_A_LISTENER | POLLOUT | POLLWRNORM | POLLWRBAND | 0x400;
+
+/// poll(2) or ppoll(2) with a limit that is not zero, if it may be about a listener.
+///
+/// # Safety
+/// As ppoll(2).
+pub(crate) unsafe fn poll(
+    fds: *mut pollfd,
+    n: nfds_t,
+    limit: Option<Duration>,
+    mask: *const sigset_t,
+) -> Outcome {
+    let Some(order) = listeners::order() else { return Outcome::Unchanged };
+    if n > MOST as nfds_t {
+        return Outcome::Unchanged;
+    }
+    // SAFETY: any bits are a pollfd.
+    let entry = |i: usize| unsafe { user::load(fds.wrapping_add(i)) };
+    let mut descriptors = Descriptors::none();
+    for i in 0..n as usize {
+        let Some(pollfd { fd, events, .. }) = entry(i) else { return Outcome::Unchanged };
+        let asked = events & ASKED;
+        let may_be_listener = asked & (POLLIN | POLLRDNORM) != 0 && asked & !OF_A_LISTENER == 0;
+        if fd >= 0 && !descriptors.add(fd, asked as u16 as u32, may_be_listener) {
+            return Outcome::Unchanged;
+        }
+    }
+    let Ok(mask) = mask_of(mask) else { return Outcome::Unchanged };
+    if !descriptors.has_listeners() {
+        return Outcome::Unchanged;
+    }
+    let mask = mask.as_ref().map_or(NO_MASK, ptr::from_ref);
+    wait(&descriptors, order, limit, mask, &mut Polled { fds, n: n as usize, mask })
+}
+
+/// A call of poll(2) or ppoll(2) as a wait. Its memory is the program's.
+struct Polled {
+    fds: *mut pollfd,
+    n: usize,
+    mask: *const u64,
+}
+
+impl Polled {
+    fn entries(&self) -> impl Iterator<Item = (*mut pollfd, Option<pollfd>)> {
+        let places = (0..self.n).map(|i| self.fds.wrapping_add(i));
+        // SAFETY: any bits are a pollfd.
+        places.map(|place| (place, unsafe { user::load(place.cast_const()) }))
+    }
+}
+
+impl Asked for Polled {
+    fn look(&mut self) -> Result<usize, Errno> {
+        let mut no_time = timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the caller's contract, and our own copies.
+        unsafe { syscall!(Sysno::ppoll, self.fds, self.n, &raw mut no_time, self.mask, 8) }
+    }
+
+    fn interrupted(&mut self) {
+        // Linux has checked every descriptor by then, and found nothing.
+        let _ = self.tell(&[]);
+    }
+
+    fn is_ready(&self, fd: c_int) -> bool {
+        self.entries()
+            .filter_map(|(_, entry)| entry)
+            .any(|entry| entry.fd == fd && entry.revents != 0)
+    }
+
+    fn tell(&mut self, listeners: &[c_int]) -> Option<Result<usize, Errno>> {
+        let mut found = 0;
+        for (place, entry) in self.entries() {
+            let mut entry = entry?;
+            let ready = listeners.contains(&entry.fd);
+            entry.revents = if ready { entry.events & (POLLIN | POLLRDNORM) } else { 0 };
+            found += usize::from(entry.revents != 0);
+            // SAFETY: both have the same size, and a pollfd has no padding.
+            let word = unsafe { core::mem::transmute::<pollfd, u64>(entry) };
+            // SAFETY: the caller's memory, if it is there.
+            if !unsafe { user::store_u64(place.cast(), word) } {
+                return Some(Err(Errno::EFAULT));
+            }
+        }
+        Some(Ok(found))
+    }
+}

@@ -1,0 +1,157 @@
+//! select(2) with listeners among the descriptors.
+
+use super::call::{Asked, Descriptors, NO_MASK, Outcome, mask_of};
+use super::wait::wait;
+use core::ffi::c_int;
+use core::ptr;
+use core::time::Duration;
+use libc::{
+    EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDBAND, EPOLLRDNORM, EPOLLWRBAND, EPOLLWRNORM, fd_set,
+    sigset_t, timespec,
+};
+use syscalls::{Errno, Sysno, syscall};
+use wakeset_fd::{listeners, user};
+
+/// The words of an fd_set.
+const SET_WORDS: usize = libc::FD_SETSIZE / 64;
+
+/// The first `words` of up to three fd_sets: what is waited for, and what was found. A null pointer
+/// stands for a set that is not there.
+struct Sets {
+    places: [*mut u64; 3],
+    words: usize,
+    asked: [[u64; SET_WORDS]; 3],
+    found: [[u64; SET_WORDS]; 3],
+}
+
+impl Sets {
+    /// # Safety
+    /// As select(2).
+    unsafe fn load(n: c_int, places: [*mut fd_set; 3]) -> Option<Self> {
+        let words = usize::try_from(n).ok()?.div_ceil(64);
+        let places = places.map(|place| place.cast::<u64>());
+        let mut asked = [[0; SET_WORDS]; 3];
+        for (place, asked) in places.iter().zip(&mut asked).filter(|(place, _)| !place.is_null()) {
+            for (word, asked) in asked.get_mut(..words)?.iter_mut().enumerate() {
+                // SAFETY: any bits are a word.
+                *asked = unsafe { user::load(place.wrapping_add(word))? };
+            }
+        }
+        Some(Self { places, words, asked, found: [[0; SET_WORDS]; 3] })
+    }
+
+    /// Writes back what was found.
+    ///
+    /// # Safety
+    /// As select(2).
+    unsafe fn store(&self) -> bool {
+        self.places.iter().zip(&self.found).filter(|(place, _)| !place.is_null()).all(
+            |(place, found)| {
+                let mut words = found.iter().take(self.words).enumerate();
+                // SAFETY: the caller's memory, if it is there.
+                words.all(|(word, found)| unsafe {
+                    user::store_u64(place.wrapping_add(word), *found)
+                })
+            },
+        )
+    }
+
+    fn has(sets: &[u64; SET_WORDS], fd: c_int) -> bool {
+        sets.get(fd as usize / 64).is_some_and(|word| word >> (fd % 64) & 1 != 0)
+    }
+}
+
+/// select(2) or pselect(2) with a limit that is not zero, if it may be about a listener.
+///
+/// # Safety
+/// As pselect(2).
+pub(crate) unsafe fn select(
+    n: c_int,
+    places: [*mut fd_set; 3],
+    limit: Option<Duration>,
+    mask: *const sigset_t,
+) -> Outcome {
+    let Some(order) = listeners::order() else { return Outcome::Unchanged };
+    // SAFETY: the caller's contract.
+    let Some(sets) = (unsafe { Sets::load(n, places) }) else { return Outcome::Unchanged };
+    let mut descriptors = Descriptors::none();
+    for fd in 0..n {
+        let [read, write, except] = sets.asked.each_ref().map(|asked| Sets::has(asked, fd));
+        if !(read || write || except) {
+            continue;
+        }
+        let bits = |is: bool, bits: c_int| if is { bits as u32 } else { 0 };
+        let events = bits(read, EPOLLIN | EPOLLRDNORM | EPOLLRDBAND)
+            | bits(write, EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
+            | bits(except, EPOLLPRI);
+        if !descriptors.add(fd, events, read && !write) {
+            return Outcome::Unchanged;
+        }
+    }
+    let Ok(mask) = mask_of(mask) else { return Outcome::Unchanged };
+    if !descriptors.has_listeners() {
+        return Outcome::Unchanged;
+    }
+    let mask = mask.as_ref().map_or(NO_MASK, ptr::from_ref);
+    let mut selected = Selected { n, sets, mask };
+    let outcome = wait(&descriptors, order, limit, mask, &mut selected);
+    // SAFETY: the caller's contract.
+    if matches!(outcome, Outcome::Done(Ok(_))) && !unsafe { selected.sets.store() } {
+        return Outcome::Done(Err(Errno::EFAULT));
+    }
+    outcome
+}
+
+/// A call of select(2) or pselect(2) as a wait.
+struct Selected {
+    n: c_int,
+    sets: Sets,
+    mask: *const u64,
+}
+
+impl Asked for Selected {
+    fn look(&mut self) -> Result<usize, Errno> {
+        let sets = &mut self.sets;
+        sets.found = sets.asked;
+        let places = sets.places;
+        let mut place =
+            sets.found.iter_mut().zip(places).map(|(set, place)| match place.is_null() {
+                true => ptr::null_mut(),
+                false => set.as_mut_ptr(),
+            });
+        let mut next = || place.next().unwrap_or(ptr::null_mut());
+        let (read, write, except) = (next(), next(), next());
+        let mut no_time = timespec { tv_sec: 0, tv_nsec: 0 };
+        // The kernel wants the mask and its size behind one pointer.
+        let masked = [self.mask.addr(), 8];
+        // SAFETY: our own copies.
+        unsafe {
+            syscall!(
+                Sysno::pselect6,
+                self.n,
+                read,
+                write,
+                except,
+                &raw mut no_time,
+                &raw const masked
+            )
+        }
+    }
+
+    fn interrupted(&mut self) {
+        // Linux leaves the sets as they were.
+    }
+
+    fn is_ready(&self, fd: c_int) -> bool {
+        self.sets.found.iter().any(|found| Sets::has(found, fd))
+    }
+
+    fn tell(&mut self, listeners: &[c_int]) -> Option<Result<usize, Errno>> {
+        self.sets.found = [[0; SET_WORDS]; 3];
+        let read = self.sets.found.first_mut()?;
+        for fd in listeners {
+            *read.get_mut(*fd as usize / 64)? |= 1 << (fd % 64);
+        }
+        Some(Ok(listeners.len()))
+    }
+}

@@ -1,0 +1,239 @@
+//! The wait itself: sleep in the private set, and when something has fired make the program's call
+//! without time to sleep.
+
+use super::call::{Asked, Descriptors, Outcome};
+use super::habits::STAND_BACK;
+use super::thread::{WAITER, Waiter};
+use crate::signals;
+use core::ffi::c_int;
+use core::time::Duration;
+use libc::{EPOLLIN, epoll_event, timespec};
+use syscalls::{Errno, Sysno};
+use wakeset::{Deadline, Timeout};
+use wakeset_fd::cancel;
+use wakeset_fd::interpose::{milliseconds_of, timespec_of};
+use wakeset_fd::listeners::{self, Fired, ListenerStat, Order, Wanted};
+
+/// Events taken from the private set at a time.
+const CAPACITY: usize = 8;
+
+/// After so many sleeps that ended for nothing the program's call sees, the kernel waits.
+const STRANGE_MOST: u32 = 3;
+
+/// Waits until there is something to tell the program.
+pub(super) fn wait(
+    descriptors: &Descriptors,
+    order: Order,
+    limit: Option<Duration>,
+    mask: *const u64,
+    asked: &mut dyn Asked,
+) -> Outcome {
+    // SAFETY: null, or a copy of the program's.
+    let _uncounted = signals::Uncounted::begin(unsafe { mask.as_ref() }.copied().unwrap_or(0));
+    let handled = ending(asked.outlasts());
+    let mut wait = Wait {
+        descriptors,
+        order,
+        deadline: Deadline::of(Timeout::from(limit)),
+        mask,
+        handled,
+        // SAFETY: this thread's own.
+        before: unsafe { handled.read_volatile() },
+        asked,
+        is_prepared: false,
+        strange: 0,
+    };
+    for wanted in descriptors.listeners() {
+        listeners::count(wanted.fd, ListenerStat::Waits);
+    }
+    if wait.is_worth_a_look(limit)
+        && let Some(result) = wait.look()
+    {
+        return wait.end(result);
+    }
+    WAITER.with(|waiter| waiter.came_back.set(false));
+    loop {
+        if let Some(outcome) = wait.sleep_once() {
+            return outcome;
+        }
+    }
+}
+
+/// Where this thread counts the handled signals that end a call; a handler registered with one of
+/// the flags in `outlasts` does not.
+pub(super) fn ending(outlasts: c_int) -> *mut u32 {
+    if outlasts == 0 { signals::handled() } else { signals::not_restarting() }
+}
+
+/// A wait under way.
+struct Wait<'a> {
+    descriptors: &'a Descriptors,
+    order: Order,
+    deadline: Option<Deadline>,
+    mask: *const u64,
+    /// Where this thread counts the signals that end the wait, and how many there were before it.
+    handled: *mut u32,
+    before: u32,
+    asked: &'a mut dyn Asked,
+    /// The private set watches what the wait is about.
+    is_prepared: bool,
+    /// Sleeps that ended for nothing the program's call sees.
+    strange: u32,
+}
+
+impl Wait<'_> {
+    fn left(&self) -> Option<Duration> {
+        self.deadline.map(Deadline::remaining)
+    }
+
+    fn is_over(&self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+
+    /// Whether to make the program's call before the first sleep. What is ready already needs no
+    /// place in the queue; and the time for the thread's own look may have come.
+    fn is_worth_a_look(&self, limit: Option<Duration>) -> bool {
+        WAITER.with(|waiter| {
+            waiter.came_back.set(true);
+            let has_something = || waiter.has_something(self.descriptors.wanted(), self.order);
+            let may_stand_back = limit.is_none_or(|limit| limit > STAND_BACK);
+            waiter.looked.until_next().is_zero()
+                || has_something().is_some_and(|is_listener| {
+                    !(is_listener && may_stand_back)
+                        || waiter.stand_back(&mut || has_something().is_some())
+                })
+        })
+    }
+
+    /// What the program's call has to tell now, if anything.
+    fn look(&mut self) -> Option<Result<usize, Errno>> {
+        WAITER.with(|waiter| waiter.looked.note());
+        let result = self.asked.look();
+        if result == Ok(0) {
+            return None;
+        }
+        if result.is_ok() {
+            let listeners = self.descriptors.listeners().map(|wanted| wanted.fd);
+            let ready = listeners.filter(|fd| self.asked.is_ready(*fd));
+            WAITER.with(|waiter| ready.for_each(|fd| waiter.note_report(fd)));
+        }
+        Some(result)
+    }
+
+    /// The end of the wait with what a look has found. A filter that lets poll(2) pass and not the
+    /// call that we look with leaves the wait to the kernel.
+    fn end(&self, result: Result<usize, Errno>) -> Outcome {
+        match result {
+            Err(Errno::ENOSYS | Errno::EPERM | Errno::EACCES) => Outcome::Rest(self.left()),
+            result => Outcome::Done(result),
+        }
+    }
+
+    /// Sleeps once and looks at what has fired. `None`: the wait goes on.
+    fn sleep_once(&mut self) -> Option<Outcome> {
+        let wanted = self.descriptors.wanted();
+        let set = WAITER.with(|waiter| waiter.prepare(wanted, self.order, self.is_prepared));
+        let Some(set) = set else { return Some(Outcome::Rest(self.left())) };
+        self.is_prepared = true;
+        let mut events = [epoll_event { events: 0, u64: 0 }; CAPACITY];
+        let slept = self.sleep(set, &mut events);
+        let events = events.get(..slept.unwrap_or(0)).unwrap_or_default();
+        let fired = WAITER.with(|waiter| waiter.sort(events));
+        if let Err(error) = slept
+            && let Some(outcome) = self.after_error(error)
+        {
+            return Some(outcome);
+        }
+        self.after_sleep(events, fired)
+    }
+
+    /// One sleep in the private set, until this thread's next look at the latest.
+    fn sleep(&self, set: c_int, events: &mut [epoll_event]) -> Result<usize, Errno> {
+        let until_look = WAITER.with(|waiter| waiter.looked.until_next());
+        let most = self.left().map_or(until_look, |left| left.min(until_look));
+        cancel::point(|| {
+            let mut call = |number: Sysno, limit: isize| {
+                // SAFETY: a limit of that call's, a mask that the kernel has just read, and this
+                // thread's own count.
+                unsafe {
+                    signals::sleep::enter(
+                        number,
+                        set,
+                        events,
+                        limit,
+                        self.mask,
+                        self.handled,
+                        self.before,
+                    )
+                }
+            };
+            let milliseconds = milliseconds_of(Some(most)) as isize;
+            if most.subsec_nanos().is_multiple_of(1_000_000) {
+                return call(Sysno::epoll_pwait, milliseconds);
+            }
+            let limit: timespec = timespec_of(most);
+            match call(Sysno::epoll_pwait2, (&raw const limit).addr() as isize) {
+                // Before Linux 5.11, or where a sandbox does not know it.
+                Err(Errno::ENOSYS | Errno::EPERM) => call(Sysno::epoll_pwait, milliseconds),
+                result => result,
+            }
+        })
+    }
+
+    /// After a sleep that ended with an error. `None`: nothing has come of it.
+    fn after_error(&mut self, error: Errno) -> Option<Outcome> {
+        if error != Errno::EINTR {
+            // The set is gone: the program closes numbers that it did not open.
+            WAITER.with(Waiter::forget);
+            return Some(Outcome::Rest(self.left()));
+        }
+        // SAFETY: this thread's own.
+        let has_handled = unsafe { self.handled.read_volatile() } != self.before;
+        if has_handled || signals::may_have_foreign_handlers(self.asked.outlasts()) {
+            self.asked.interrupted();
+            return Some(Outcome::Done(Err(Errno::EINTR)));
+        }
+        None
+    }
+
+    /// After a sleep that ended with these events, or with none. `None`: the wait goes on.
+    fn after_sleep(&mut self, events: &[epoll_event], fired: Fired) -> Option<Outcome> {
+        let mut numbers = [0; CAPACITY];
+        let of_listeners = events.iter().filter(|event| Wanted::is_listener(event.u64));
+        let len = numbers
+            .iter_mut()
+            .zip(of_listeners)
+            .map(|(number, event)| *number = event.u64 as c_int)
+            .count();
+        let woken_by = numbers.get(..len).unwrap_or_default();
+        woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::Wakes));
+        // The kernel has looked at everything that it did not report, and had capacity for more.
+        let is_plain =
+            events.len() < CAPACITY && events.iter().all(|event| event.events == EPOLLIN as u32);
+        if fired.only_listeners()
+            && is_plain
+            && let Some(result) = self.asked.tell(woken_by)
+        {
+            WAITER.with(|waiter| woken_by.iter().for_each(|fd| waiter.note_report(*fd)));
+            return Some(Outcome::Done(result));
+        }
+        if let Some(result) = self.look() {
+            return Some(self.end(result));
+        }
+        woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::SpuriousWakes));
+        if self.is_over() {
+            return Some(Outcome::Done(Ok(0)));
+        }
+        if fired.other || fired.stale {
+            // Something fires that the program's call does not see: a description whose number is
+            // gone, or what select(2) ignores.
+            self.strange += 1;
+            if self.strange == STRANGE_MOST {
+                return Some(Outcome::Rest(self.left()));
+            }
+            WAITER.with(Waiter::forget_watches);
+            self.is_prepared = false;
+        }
+        None
+    }
+}

@@ -1,0 +1,37 @@
+//! Signal handlers, kept out of critical sections.
+//!
+//! The kernel calls our handler for every signal that the program handles, and ours calls the
+//! program's. When a signal comes while its thread is in a
+//! [`SignalGuard`](wakeset_fd::signal_guard::SignalGuard), ours notes it, has the kernel block all
+//! further ones on return, and lets the section finish; at its end the program's handler is called,
+//! with the same information and the mask it asked for. The program sees the signal a few hundred
+//! nanoseconds later, as if it had been sent then. Faults of the running instruction are never
+//! deferred.
+//!
+//! SIGSEGV and SIGBUS are always ours: a fault in one of our accesses to the program's memory
+//! becomes EFAULT ([`wakeset_fd::user`]); every other one is the program's, or the kernel's
+//! default.
+//!
+//! What sigaction(2) and signal(2) report is what the program set.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `dispositions` | what the program has set for each signal |
+//! | `counts` | how many signals a thread has handled |
+//! | `sleep` | a sleep that does not begin once a signal has been handled |
+//! | `deferred` | signals kept until the end of a critical section |
+//! | `handler` | our handler |
+//! | `register` | sigaction(2) and its kin |
+
+mod counts;
+mod deferred;
+mod dispositions;
+mod handler;
+mod register;
+pub(crate) mod sleep;
+
+pub(crate) use counts::{Uncounted, handled, not_restarting};
+pub(crate) use deferred::drop_deferred;
+pub(crate) use dispositions::{hold, release};
+pub(crate) use handler::{deliver_deferred, may_have_foreign_handlers};
+pub(crate) use register::take_faults;

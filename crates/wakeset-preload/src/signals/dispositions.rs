@@ -1,0 +1,73 @@
+//! What the program has set for each signal. In the kernel every handler is ours.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use libc::{SIG_DFL, SIG_ERR, SIG_IGN, sigaction as Action};
+use wakeset_fd::signal_guard::SignalSafeLock;
+
+/// One more than the highest number of a signal.
+pub(super) const SIGNALS: usize = 65;
+
+/// The program's handler for each signal.
+pub(super) static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
+/// The flags of sigaction(2) that it was registered with.
+pub(super) static FLAGS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
+/// The signals that are blocked while it runs.
+pub(super) static MASKS: [AtomicU64; SIGNALS] = [const { AtomicU64::new(0) }; SIGNALS];
+
+/// Whether a disposition is a function of the program.
+pub(super) fn is_handler(handler: usize) -> bool {
+    handler != SIG_DFL && handler != SIG_IGN && handler != SIG_ERR
+}
+
+/// libc's sigaction(2).
+pub(super) type Sigaction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
+
+/// The program's dispositions of the two faults that are always ours.
+pub(super) struct Faults {
+    lock: SignalSafeLock,
+    actions: UnsafeCell<[MaybeUninit<Action>; 2]>,
+}
+// SAFETY: only used with the lock held, in `with`.
+unsafe impl Sync for Faults {}
+pub(super) static FAULTS: Faults = Faults {
+    lock: SignalSafeLock::new(),
+    actions: UnsafeCell::new([const { MaybeUninit::zeroed() }; 2]),
+};
+
+/// Whether a signal is one of the two whose handler is always ours.
+pub(super) fn is_fault(signal: c_int) -> bool {
+    matches!(signal, libc::SIGSEGV | libc::SIGBUS)
+}
+
+impl Faults {
+    /// Runs `f` on the program's disposition of a fault.
+    pub(super) fn with<T>(&self, signal: c_int, f: impl FnOnce(&mut Action) -> T) -> T {
+        self.lock.lock();
+        let index = usize::from(signal == libc::SIGBUS);
+        // SAFETY: the lock is ours, and all-zero is a valid action, the default.
+        let result = f(unsafe { (*self.actions.get())[index].assume_init_mut() });
+        self.lock.unlock();
+        result
+    }
+}
+
+/// Before a fork: waits until no other thread is changing what a forked child goes on with.
+pub(crate) fn hold() {
+    FAULTS.lock.lock();
+}
+
+/// After a fork, on both sides: undoes [`hold`].
+pub(crate) fn release() {
+    FAULTS.lock.unlock();
+}
+
+/// The flags of sigaction(2) that the program has set for a signal.
+pub(super) fn flags_of(signal: c_int) -> c_int {
+    match is_fault(signal) {
+        true => FAULTS.with(signal, |action| action.sa_flags),
+        false => FLAGS[signal as usize % SIGNALS].load(Ordering::Acquire) as c_int,
+    }
+}

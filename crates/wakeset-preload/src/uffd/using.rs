@@ -1,0 +1,142 @@
+//! A call on a userfaultfd under way.
+
+use super::groups::{Group, NUMBERS, find, group_at, is_off, order};
+use super::thread::{CALL, me};
+use crate::flags;
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::Ordering;
+use wakeset_fd::count::count;
+use wakeset_fd::signal_guard::SignalGuard;
+use wakeset_fd::stats::Stat;
+use wakeset_group::leader::Waiter;
+
+/// A call on a userfaultfd under way.
+pub(super) struct Using {
+    pub(super) group: &'static Group,
+    index: usize,
+    fd: c_int,
+}
+
+impl Using {
+    /// Begins a call on this number; `None` if it is not a known userfaultfd's.
+    pub(super) fn begin(fd: c_int) -> Option<Self> {
+        let index = find(fd)?;
+        if is_off() {
+            return None;
+        }
+        let group = group_at(index)?;
+        group.users.fetch_add(1, Ordering::SeqCst);
+        let using = Self { group, index, fd };
+        // If it was closed meanwhile, the number may stand for anything: the call is the kernel's.
+        (NUMBERS[index].load(Ordering::SeqCst) == fd + 1).then_some(using)
+    }
+
+    /// The userfaultfd's number now.
+    pub(super) fn fd(&self) -> c_int {
+        if NUMBERS[self.index].load(Ordering::SeqCst) == self.fd + 1 {
+            return self.fd;
+        }
+        match self.group.after_close.load(Ordering::SeqCst) {
+            0 => self.fd,
+            number => number - 1,
+        }
+    }
+
+    /// Takes the turn if it is free, or joins the queue. Returns whether the thread has the turn.
+    pub(super) fn join(&self, waiter: &Waiter) -> bool {
+        let _guard = SignalGuard::enter();
+        // SAFETY: the waiter stays on the stack until `leave`, `take`, or a handler has taken it
+        // out of the queue; the thread that gives it the turn takes it out, too.
+        let given = unsafe { self.group.leadership.join(waiter, me()) };
+        CALL.with(|call| {
+            call.waiter.set(if given { ptr::null() } else { waiter });
+            call.group.set(self.group);
+        });
+        given
+    }
+
+    /// Takes the turn that the thread was given; `false` if a handler had to give it away.
+    pub(super) fn take(&self, waiter: &Waiter) -> bool {
+        let _guard = SignalGuard::enter();
+        let given = waiter.leads();
+        count(Stat::UffdWakes, usize::from(given));
+        CALL.with(|call| {
+            call.waiter.set(ptr::null());
+            call.group.set(if given { self.group } else { ptr::null() });
+        });
+        given
+    }
+
+    /// Takes the turn from a thread that has kept it too long; whether it did.
+    pub(super) fn rescue(&self, waiter: &Waiter, stamp: u32) -> bool {
+        let _guard = SignalGuard::enter();
+        let taken = self.group.leadership.rescue(waiter, stamp);
+        if taken {
+            CALL.with(|call| call.waiter.set(ptr::null()));
+        }
+        taken
+    }
+
+    /// Leaves the queue.
+    pub(super) fn leave(&self, waiter: &Waiter) {
+        let _guard = SignalGuard::enter();
+        self.group.leadership.leave(waiter, order());
+        CALL.with(|call| {
+            call.waiter.set(ptr::null());
+            call.group.set(ptr::null());
+        });
+    }
+
+    /// Gives up the turn, unless a handler had to; keeps it if the thread was told of a message.
+    pub(super) fn finish(&self, told: bool) {
+        let _guard = SignalGuard::enter();
+        let (had, again) =
+            CALL.with(|call| (!call.group.replace(ptr::null()).is_null(), call.has_message.get()));
+        if told && !again {
+            // Before the turn is kept: see `Polling::sleep`.
+            self.group.told.note();
+        }
+        match (had, told) {
+            (true, true) => self.group.leadership.hold(me(), order()),
+            (true, false) => self.group.leadership.pass(order()),
+            (false, _) => {}
+        }
+    }
+
+    /// Leaves the queue, or gives up the turn if the thread has it.
+    pub(super) fn give_up(&self, waiter: &Waiter, has_turn: bool) {
+        if has_turn { self.finish(false) } else { self.leave(waiter) }
+    }
+
+    /// After a read that takes no turn: passes on the turn of the thread that was told of this
+    /// message, or of the one that was told of a message and has found none.
+    pub(super) fn note_taken(&self, is_empty: bool) {
+        let _guard = SignalGuard::enter();
+        let was_told = CALL.with(|call| call.has_message.replace(false));
+        count(Stat::UffdSpuriousWakes, usize::from(is_empty && was_told));
+        self.group.leadership.taken(order());
+    }
+
+    pub(super) fn is_nonblocking(&self) -> bool {
+        let version = flags::version();
+        let known = self.group.flags.load(Ordering::Relaxed);
+        if known >> 1 == version & u32::MAX >> 1 {
+            return known & 1 != 0;
+        }
+        let nonblocking = self.ask_nonblocking();
+        self.group.flags.store(version << 1 | u32::from(nonblocking), Ordering::Relaxed);
+        nonblocking
+    }
+
+    pub(super) fn ask_nonblocking(&self) -> bool {
+        flags::is_nonblocking(self.fd()) == Some(true)
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.group.users.fetch_sub(1, Ordering::SeqCst);
+        self.group.close_if_unused(self.index);
+    }
+}

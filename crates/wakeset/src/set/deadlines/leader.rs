@@ -1,0 +1,93 @@
+//! The leader: the waiter that sleeps until the set's deadline.
+
+use crate::set::base::set_core::SetCore;
+use crate::sync::Ordering;
+
+use crate::sync::Slept;
+use crate::sync::time::Deadline;
+use crate::wake::timed::NEVER;
+use core::cell::Cell;
+
+impl SetCore {
+    /// Wakes a waiter to sleep until the deadline, if none does.
+    pub(crate) fn mind_deadline(&self) {
+        if mutant!("nobody_takes_over") {
+            return;
+        }
+        if self.wake.waiters.deadline() < self.led_until.load(Ordering::SeqCst) {
+            self.wake.waiters.kick();
+        }
+    }
+
+    /// For a waiter that is counted in and about to sleep: until when it leads, if nobody else
+    /// does.
+    pub(crate) fn lead(&self) -> Option<u64> {
+        let at = self.wake.waiters.deadline();
+        if at == NEVER {
+            return None;
+        }
+        let mut until = self.led_until.load(Ordering::SeqCst);
+        // A leader whose time is over has been stopped before it could say so.
+        while at < until && !(mutant!("first_leads") && until != NEVER)
+            || until <= Deadline::now().as_nanos()
+        {
+            match self.led_until.compare_exchange(until, at, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return Some(at),
+                Err(now) => until = now,
+            }
+        }
+        None
+    }
+
+    /// It no longer sleeps.
+    pub(crate) fn stop_leading(&self, led: Option<u64>) {
+        if let Some(at) = led {
+            // Unless another has taken over meanwhile.
+            let _ = self.led_until.compare_exchange(at, NEVER, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+
+    /// Sleeps until kicked, at most until `deadline`, unless `ready()`; and no longer than the
+    /// set's own deadline if nobody else minds that.
+    pub(crate) fn sleep_unless(
+        &self,
+        ready: impl FnOnce() -> bool,
+        deadline: Option<Deadline>,
+    ) -> Slept {
+        self.sleep_with(deadline, |until| self.wake.waiters.sleep_unless(ready, until))
+    }
+
+    /// The same with a sleep of the caller's, until what it is given says when it is about to
+    /// begin.
+    pub(crate) fn sleep_with(
+        &self,
+        deadline: Option<Deadline>,
+        sleep: impl FnOnce(&dyn Fn() -> Option<Deadline>) -> Slept,
+    ) -> Slept {
+        let led = Cell::new(None);
+        let slept = sleep(&|| {
+            led.set(self.lead());
+            match (deadline, led.get().map(Deadline::from_nanos)) {
+                (Some(deadline), Some(own)) => Some(deadline.min(own)),
+                (deadline, own) => deadline.or(own),
+            }
+        });
+        self.stop_leading(led.get());
+        match slept {
+            // The set's time, not the caller's.
+            Slept::TimedOut if deadline.is_none_or(|deadline| Deadline::now() < deadline) => {
+                Slept::Woken
+            }
+            slept => slept,
+        }
+    }
+}
+
+/// A waiter that is about to leave: another one minds the deadline then.
+pub(crate) struct Minding<'a>(pub(crate) &'a SetCore);
+
+impl Drop for Minding<'_> {
+    fn drop(&mut self) {
+        self.0.mind_deadline();
+    }
+}

@@ -1,0 +1,181 @@
+//! The pieces that a descriptor table builds its own waits and sets from.
+
+use crate::events::{Event, Events};
+use crate::set::base::set_core::SetCore;
+use crate::set::changes::batch::Changes;
+use crate::set::event_poll::handle::EventPoll;
+use crate::sync::Slept;
+use crate::sync::time::Deadline;
+use crate::wake::source::Source;
+use crate::wake::waiters::DoorbellFn;
+
+impl EventPoll {
+    /// Delivers what is ready now, without waiting.
+    #[doc(hidden)]
+    #[inline]
+    pub fn harvest(&self, maxevents: usize, report: impl FnMut(Event) -> bool) -> usize {
+        self.core().harvest(maxevents, report)
+    }
+
+    /// Whether a harvest could find something; never a wrong "no".
+    #[doc(hidden)]
+    #[inline]
+    pub fn may_be_ready(&self) -> bool {
+        self.core().may_be_ready()
+    }
+
+    /// Wakes all who sleep in [`wait`](Self::wait), to look again.
+    #[doc(hidden)]
+    #[inline]
+    pub fn kick_all(&self) {
+        self.core().wake.waiters.kick_all();
+    }
+
+    /// Wakes one who sleeps, here or elsewhere.
+    #[doc(hidden)]
+    #[inline]
+    pub fn kick(&self) {
+        // The caller's change need not have been a read-modify-write.
+        crate::sync::full_fence();
+        self.core().wake.waiters.kick();
+    }
+
+    /// Counts in a waiter that will sleep in a kernel call and wants the doorbell rung. It must
+    /// look at [`may_be_ready`](Self::may_be_ready) afterwards.
+    #[doc(hidden)]
+    #[inline]
+    pub fn enter_remote(&self) {
+        self.core().wake.waiters.enter_remote();
+    }
+
+    /// Whether such a waiter is counted in.
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_remote_waiter(&self) -> bool {
+        self.core().wake.waiters.has_remote_waiter()
+    }
+
+    /// Counts it out.
+    #[doc(hidden)]
+    #[inline]
+    pub fn leave_remote(&self) {
+        self.core().wake.waiters.leave_remote();
+    }
+
+    /// Installs the doorbell for such waiters.
+    #[doc(hidden)]
+    pub fn set_doorbell(&self, bell: Option<(DoorbellFn, usize)>) {
+        self.core().wake.waiters.set_doorbell(bell);
+    }
+
+    /// For a waiter counted in as [`enter_remote`](Self::enter_remote) does: until when it
+    /// has to sleep at most, because nobody else minds the timers. It calls
+    /// [`stop_leading`](Self::stop_leading) with that when it is awake.
+    #[doc(hidden)]
+    #[inline]
+    pub fn lead(&self) -> Option<Deadline> {
+        self.core().lead().map(Deadline::from_nanos)
+    }
+
+    /// It no longer sleeps.
+    #[doc(hidden)]
+    #[inline]
+    pub fn stop_leading(&self, led: Option<Deadline>) {
+        self.core().stop_leading(led.map(Deadline::as_nanos));
+    }
+
+    /// Before a waiter that has slept leaves: wakes another one if nobody minds the timers any
+    /// more.
+    #[doc(hidden)]
+    #[inline]
+    pub fn mind_deadline(&self) {
+        self.core().mind_deadline();
+    }
+
+    /// One sleep on the set's futex unless something may be ready or `stay` says no; it may end
+    /// early.
+    #[doc(hidden)]
+    #[inline]
+    pub fn sleep_once(&self, stay: impl Fn() -> bool, deadline: Option<Deadline>) -> Woken {
+        let core = self.core();
+        let slept = self
+            .adaptive_spin
+            .asleep(|| core.sleep_unless(|| core.may_be_ready() || !stay(), deadline));
+        slept.into()
+    }
+
+    /// The adaptive wait before a sleep: what `harvest` gets, 0 if it is better to sleep.
+    #[doc(hidden)]
+    #[inline]
+    pub fn spin(&self, harvest: impl FnMut() -> usize) -> usize {
+        let core = self.core();
+        self.adaptive_spin.spin(&core.wake.waiters, || core.may_be_ready(), harvest)
+    }
+
+    /// Takes the scan lock for several changes: what a descriptor table builds its batches from.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin_changes(&self) -> Changes<'_> {
+        Changes::begin(self.core())
+    }
+
+    /// Calls `f(descriptor, source, interest, data)` for each watch, with the scan lock held.
+    #[doc(hidden)]
+    pub fn for_each(&self, f: impl FnMut(i32, *const dyn Source, Events, u64)) {
+        self.core().for_each(f);
+    }
+
+    /// Calls `f` while nobody harvests or changes the set: nobody who had the scan lock at the call
+    /// has it any more.
+    #[doc(hidden)]
+    pub fn between_scans<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.core().between_scans(f)
+    }
+
+    /// Removes every watch and every watch on it, and takes no more until [`reopen`](Self::reopen).
+    #[doc(hidden)]
+    pub fn close(&self) {
+        self.core().close();
+    }
+
+    /// Makes a closed set an empty open one.
+    #[doc(hidden)]
+    pub fn reopen(&self) {
+        self.core().open(self.engine.shared(), self.core().wake.ready_list());
+    }
+
+    /// What [`WaitQueue::detach_watches`] tells of this set.
+    #[doc(hidden)]
+    pub fn set_owner(&self, owner: usize) {
+        self.core().set_owner(owner);
+    }
+
+    /// The core, for [`Source::as_set`] of a wrapper.
+    #[doc(hidden)]
+    #[inline]
+    pub fn as_core(&self) -> &SetCore {
+        self.core()
+    }
+}
+
+/// How one sleep ended.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Kicked, or there was no need to sleep.
+    Kicked,
+    /// The deadline has passed.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+}
+
+impl From<Slept> for Woken {
+    fn from(slept: Slept) -> Self {
+        match slept {
+            Slept::Woken => Self::Kicked,
+            Slept::TimedOut => Self::TimedOut,
+            Slept::Interrupted => Self::Interrupted,
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A pipe as its owner has it.
+
+use crate::error::Error;
+use crate::sources::pipe::chain::{Chain, Piece};
+use crate::sources::pipe::nodes::{Nodes, free};
+use crate::sources::pipe::word::{PAGES, Word};
+use crate::sync::blocked::Blocked;
+use crate::sync::lock::ScanLock;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use crate::testing::steps::step;
+use alloc::alloc::{Layout, alloc};
+use core::num::NonZeroU32;
+use core::ptr;
+
+pub(in crate::sources::pipe) const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();
+
+/// How Linux counts what is in there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// A pipe: 16 pages, each filled to its end before the next.
+    Pages,
+    /// A stream socket: each write is a message, and each message costs the same.
+    Messages {
+        /// As many fit.
+        most: u32,
+        /// The socket is writable with as many.
+        writable: u32,
+        /// A read that leaves no more than these tells the writing side.
+        telling: u32,
+    },
+}
+
+/// What a look at a pipe shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Bytes in it.
+    pub len: u32,
+    /// Whether a poll calls it writable.
+    pub writable: bool,
+    /// The messages in it; for a pipe by pages, the offset of the first byte in its page.
+    pub offset: u32,
+    /// It has been sealed; the rest is what it then was.
+    pub sealed: bool,
+}
+
+/// What a read took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Bytes.
+    pub n: usize,
+    /// Whether the writing side's watches are to be told.
+    pub made_room: bool,
+}
+
+/// One direction of a pipe or stream socket pair. It owns no wait queue: each end of a pair has its
+/// own, and is its owner's to wake.
+///
+/// A write takes no lock; nor does a read, unless different bytes are in the pipe. None enters the
+/// kernel unless a reader sleeps.
+#[doc(alias = "pipe")]
+#[derive(Debug)]
+pub struct Pipe {
+    pub(in crate::sources::pipe) word: AtomicU64,
+    /// Readers that sleep.
+    pub(in crate::sources::pipe) blocked: Blocked,
+    /// [`Room::Messages`]; `most` is 0 for a pipe by pages.
+    pub(in crate::sources::pipe) most: AtomicU32,
+    pub(in crate::sources::pipe) writable: AtomicU32,
+    pub(in crate::sources::pipe) telling: AtomicU32,
+    pub(in crate::sources::pipe) chain: ScanLock<Chain>,
+    pub(in crate::sources::pipe) nodes: AtomicPtr<Nodes>,
+}
+
+// SAFETY: the nodes are shared through atomics and freed only with the pipe.
+unsafe impl Send for Pipe {}
+// SAFETY: as above.
+unsafe impl Sync for Pipe {}
+
+impl Default for Pipe {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pipe {
+    /// A sealed pipe of generation 0.
+    pub fn new() -> Self {
+        Self {
+            word: AtomicU64::new(Word::empty(0).sealed().0),
+            blocked: Blocked::new(),
+            most: AtomicU32::new(0),
+            writable: AtomicU32::new(0),
+            telling: AtomicU32::new(0),
+            chain: ScanLock::new(Chain::default()),
+            nodes: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// The word if this generation lasts.
+    #[inline(always)]
+    pub(in crate::sources::pipe) fn word(
+        &self,
+        generation: u32,
+        ordering: Ordering,
+    ) -> Result<Word, Error> {
+        let word = Word(self.word.load(ordering));
+        if word.is_sealed() || word.generation() != generation {
+            return Err(self.sealed());
+        }
+        Ok(word)
+    }
+
+    /// The error of a call that has found the pipe sealed. The fence makes visible what the
+    /// migrating thread has stored before the seal: where the bytes are now.
+    #[cold]
+    pub(in crate::sources::pipe) fn sealed(&self) -> Error {
+        if !mutant!("pipe_sealed_unfenced") {
+            fence(Ordering::Acquire);
+        }
+        Error::Sealed
+    }
+
+    /// SeqCst: the change of publish-then-check with a harvester (see `wake_watch`) and a sleeper
+    /// (see `block_reader`); release of the nodes pushed, acquire of those taken.
+    pub(in crate::sources::pipe) fn change(&self, from: Word, to: Word) -> bool {
+        self.word
+            .compare_exchange(
+                from.0,
+                to.0,
+                ordering!(SeqCst, "pipe_change_relaxed"),
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+
+    /// What is in it; `None` once `generation` is over.
+    #[inline]
+    pub fn look(&self, generation: u32) -> Option<Look> {
+        let word = Word(self.word.load(Ordering::SeqCst));
+        (word.generation() == generation).then(|| Look {
+            len: word.len(),
+            writable: match self.most.load(Ordering::Relaxed) {
+                0 => word.pages() < PAGES,
+                _ => word.offset() <= self.writable.load(Ordering::Relaxed),
+            },
+            offset: word.offset(),
+            sealed: word.is_sealed(),
+        })
+    }
+
+    /// Takes everything out for good, and gives it to `carry` in order: from now on every operation
+    /// of this generation fails with [`Error::Sealed`]. What it was like shows in
+    /// [`look`](Self::look) still. Returns whether this call sealed it. Readers that sleep are
+    /// woken by [`wake_sealed`](Self::wake_sealed).
+    pub fn seal(&self, generation: u32, mut carry: impl FnMut(Piece<'_>)) -> bool {
+        let mut chain = self.chain.lock();
+        let word = loop {
+            let Ok(word) = self.word(generation, Ordering::SeqCst) else { return false };
+            if mutant!("pipe_seal_without_compare") {
+                self.word.store(word.sealed().0, Ordering::SeqCst);
+                break word;
+            }
+            if self.change(word, word.sealed()) {
+                break word;
+            }
+        };
+        step!(pipe_sealed);
+        if word.is_run() {
+            if word.len() != 0 {
+                carry(Piece::Run(word.item(), word.len()));
+            }
+            return true;
+        }
+        // SAFETY: as in `read_nodes`.
+        let Some(nodes) = (unsafe { self.nodes.load(Ordering::Acquire).as_ref() }) else {
+            return true;
+        };
+        chain.append(nodes, word.item());
+        chain.empty(nodes, &mut carry);
+        true
+    }
+
+    /// Wakes the readers that are blocked in a sealed pipe.
+    pub fn wake_sealed(&self) {
+        if self.blocked.any(mutant!("pipe_seal_without_fence")) {
+            self.blocked.wake(u32::MAX >> 1, READERS);
+        }
+    }
+
+    /// The number of the next generation of a sealed pipe.
+    pub fn next_generation(&self) -> u32 {
+        (Word(self.word.load(Ordering::SeqCst)).generation() + 1) & Word::GENERATION as u32
+    }
+
+    /// Begins the given generation of a sealed pipe, empty.
+    pub fn unseal(&self, generation: u32, room: Room) {
+        let (most, writable, telling) = match room {
+            Room::Pages => (0, 0, 0),
+            Room::Messages { most, writable, telling } => (most.max(1), writable, telling),
+        };
+        self.most.store(most, Ordering::Relaxed);
+        self.writable.store(writable, Ordering::Relaxed);
+        self.telling.store(telling, Ordering::Relaxed);
+        self.word.store(Word::empty(generation).0, Ordering::SeqCst);
+    }
+
+    /// Repeats a read until it does not block, sleeping in between.
+    ///
+    /// # Errors
+    /// Those of `attempt` but for [`Error::WouldBlock`]; [`Error::Interrupted`].
+    #[cold]
+    pub fn block_reader<T>(&self, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        let weakened = || mutant!("pipe_block_without_fence");
+        self.blocked.block(weakened, attempt, |futex, seen| futex.sleep_restarting(seen, READERS))
+    }
+
+    /// The nodes, made when first asked for; `None` when there is no memory for them.
+    pub(in crate::sources::pipe) fn nodes(&self) -> Option<&Nodes> {
+        let mut nodes = self.nodes.load(Ordering::Acquire);
+        if nodes.is_null() {
+            // SAFETY: the layout is not empty.
+            let fresh = unsafe { alloc(Layout::new::<Nodes>()) }.cast::<Nodes>();
+            if fresh.is_null() {
+                return None;
+            }
+            // SAFETY: fresh memory of that layout.
+            unsafe { Nodes::write_to(fresh) };
+            match self.nodes.compare_exchange(
+                ptr::null_mut(),
+                fresh,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => nodes = fresh,
+                Err(first) => {
+                    // SAFETY: made above, and nobody has seen it.
+                    unsafe { free(fresh) };
+                    nodes = first;
+                }
+            }
+        }
+        // SAFETY: made above or by another call, and freed only with the pipe.
+        Some(unsafe { &*nodes })
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let nodes = self.nodes.load(Ordering::Acquire);
+        if !nodes.is_null() {
+            // SAFETY: nobody uses the pipe any more.
+            unsafe { free(nodes) };
+        }
+    }
+}

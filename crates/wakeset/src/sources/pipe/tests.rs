@@ -1,0 +1,210 @@
+extern crate std;
+use crate::error::Error;
+use crate::sources::pipe::chain::Piece;
+use crate::sources::pipe::handle::{Pipe, Room};
+use crate::sources::pipe::nodes::{LONGEST_MESSAGE, NODES};
+use crate::sources::pipe::word::{PAGE, PIPE_CAPACITY};
+use crate::sync::Ordering;
+use std::vec::Vec;
+
+fn pipe(room: Room) -> (Pipe, u32) {
+    let pipe = Pipe::new();
+    let generation = pipe.next_generation();
+    pipe.unseal(generation, room);
+    (pipe, generation)
+}
+
+fn read(pipe: &Pipe, generation: u32, most: usize) -> Result<(Vec<u8>, bool), Error> {
+    let mut bytes = Vec::new();
+    let taken = pipe.try_read(generation, most, |part| {
+        bytes.extend_from_slice(part);
+        true
+    })?;
+    assert_eq!(taken.n, bytes.len());
+    Ok((bytes, taken.made_room))
+}
+
+fn sealed(pipe: &Pipe, generation: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    assert!(pipe.seal(generation, |piece| match piece {
+        Piece::Run(byte, n) => bytes.extend((0..n).map(|_| byte)),
+        Piece::Bytes { bytes: more, .. } => bytes.extend_from_slice(more),
+    }));
+    bytes
+}
+
+const FEW: Room = Room::Messages { most: 5, writable: 2, telling: 1 };
+
+/// What a queue of bytes would do, driven by a simple generator.
+#[test]
+fn bytes_come_out_in_order() {
+    let mut seed = 1_u64;
+    let mut random = |n: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % n
+    };
+    let (pipe, mut generation) = pipe(Room::Pages);
+    let mut model = std::collections::VecDeque::new();
+    let mut next = 0_u8;
+    for _ in 0..200_000 {
+        match random(20) {
+            0..9 => {
+                let len = [1, 1, 1, 2, 8, 57, 300][random(7) as usize];
+                next = next.wrapping_add(random(2) as u8);
+                let bytes: Vec<u8> =
+                    (0..len).map(|i| next.wrapping_add(random(3) as u8 * (i as u8 & 1))).collect();
+                match pipe.try_write(generation, &bytes) {
+                    Ok(()) => model.extend(bytes),
+                    Err(Error::Unfit | Error::WouldBlock) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            9..19 => {
+                let most = 1 + random(130) as usize;
+                let expected: Vec<u8> = model.iter().copied().take(most).collect();
+                match read(&pipe, generation, most) {
+                    Ok((bytes, _)) => assert_eq!(bytes, expected),
+                    Err(error) => assert_eq!((error, expected.len()), (Error::WouldBlock, 0)),
+                }
+                model.drain(..expected.len());
+            }
+            _ if random(50) == 0 => {
+                assert_eq!(sealed(&pipe, generation), model.drain(..).collect::<Vec<u8>>());
+                assert_eq!(pipe.try_write(generation, b"x"), Err(Error::Sealed));
+                generation = pipe.next_generation();
+                pipe.unseal(generation, Room::Pages);
+                assert_eq!(
+                    pipe.try_write(generation.wrapping_sub(1), b"x"),
+                    Err(Error::Sealed),
+                    "an earlier generation"
+                );
+            }
+            _ => {}
+        }
+        assert_eq!(pipe.look(generation).map(|look| look.len as usize), Some(model.len()));
+    }
+    // Every node has come back.
+    let _ = sealed(&pipe, generation);
+    assert!(pipe.nodes().unwrap().taken.iter().all(|taken| taken.load(Ordering::Relaxed) == 0));
+}
+
+#[test]
+fn holds_sixteen_pages_of_single_bytes() {
+    let (pipe, generation) = pipe(Room::Pages);
+    let writable = |pipe: &Pipe| pipe.look(generation).unwrap().writable;
+    for i in 0..PIPE_CAPACITY {
+        assert_eq!(writable(&pipe), i <= PIPE_CAPACITY - PAGE, "{i}");
+        assert_eq!(pipe.try_write(generation, b"x"), Ok(()));
+    }
+    assert_eq!(pipe.try_write(generation, b"x"), Err(Error::WouldBlock));
+    assert_eq!(pipe.try_write(generation, b"y"), Err(Error::WouldBlock));
+    assert_eq!(
+        read(&pipe, generation, 4095).map(|(bytes, room)| (bytes.len(), room)),
+        Ok((4095, false))
+    );
+    assert_eq!(pipe.try_write(generation, b"x"), Err(Error::WouldBlock));
+    assert_eq!(read(&pipe, generation, 1).map(|(bytes, room)| (bytes.len(), room)), Ok((1, true)));
+    assert_eq!(pipe.try_write(generation, &[b'x'; 4096]), Ok(()));
+    assert_eq!(pipe.try_write(generation, b"x"), Err(Error::WouldBlock));
+    let (bytes, room) = read(&pipe, generation, usize::MAX).unwrap();
+    assert_eq!((bytes.len(), room), (PIPE_CAPACITY as usize, true));
+}
+
+/// A write that leaves a gap at the end of a page is not held here.
+#[test]
+fn what_would_leave_a_gap_is_unfit() {
+    let (pipe, generation) = pipe(Room::Pages);
+    for _ in 0..40 {
+        assert_eq!(pipe.try_write(generation, &[7; 100]), Ok(()));
+    }
+    assert_eq!(pipe.try_write(generation, &[7; 100]), Err(Error::Unfit));
+    assert_eq!(pipe.try_write(generation, &[7; 96]), Ok(()));
+    assert_eq!(pipe.try_write(generation, &[7; 100]), Ok(()));
+    assert_eq!(pipe.try_write(generation, &[7; 4097]), Err(Error::Unfit));
+}
+
+#[test]
+fn messages_count_until_their_last_byte_is_read() {
+    let (pipe, generation) = pipe(FEW);
+    let look = |pipe: &Pipe| {
+        pipe.look(generation).map(|look| (look.len, look.offset, look.writable)).unwrap()
+    };
+    assert_eq!(pipe.try_write(generation, b"a"), Ok(()));
+    assert_eq!(pipe.try_write(generation, b"a"), Ok(()));
+    assert_eq!(pipe.try_write(generation, b"bcd"), Ok(()));
+    assert_eq!(look(&pipe), (5, 3, false));
+    assert_eq!(pipe.try_write(generation, b"e"), Ok(()));
+    assert_eq!(pipe.try_write(generation, b"e"), Ok(()));
+    assert_eq!(pipe.try_write(generation, b"e"), Err(Error::WouldBlock));
+    assert_eq!(read(&pipe, generation, 3), Ok((b"aab".to_vec(), false)));
+    assert_eq!(look(&pipe), (4, 3, false));
+    assert_eq!(read(&pipe, generation, 1), Ok((b"c".to_vec(), false)));
+    assert_eq!(look(&pipe), (3, 3, false));
+    assert_eq!(read(&pipe, generation, 1), Ok((b"d".to_vec(), false)));
+    assert_eq!(look(&pipe), (2, 2, true));
+    assert_eq!(read(&pipe, generation, 1), Ok((b"e".to_vec(), true)));
+    assert_eq!(read(&pipe, generation, 9), Ok((b"e".to_vec(), true)));
+}
+
+/// What a seal says of a message that is half read, so that it can be made again elsewhere.
+#[test]
+fn a_seal_tells_the_messages_apart() {
+    let (pipe, generation) = pipe(FEW);
+    for message in [&b"abcd"[..], b"e", b"f"] {
+        pipe.try_write(generation, message).unwrap();
+    }
+    assert_eq!(read(&pipe, generation, 2), Ok((b"ab".to_vec(), false)));
+    let mut pieces = Vec::new();
+    pipe.seal(generation, |piece| match piece {
+        Piece::Run(byte, n) => panic!("{n} of {byte}"),
+        Piece::Bytes { bytes, read } => pieces.push((bytes.to_vec(), read)),
+    });
+    assert_eq!(pieces, [(b"cd".to_vec(), 2), (b"e".to_vec(), 0), (b"f".to_vec(), 0)]);
+    assert_eq!(
+        pipe.look(generation).map(|look| (look.len, look.offset, look.sealed)),
+        Some((4, 3, true))
+    );
+}
+
+/// A read whose memory is not there takes nothing.
+#[test]
+fn a_refused_read_takes_nothing() {
+    let (pipe, generation) = pipe(Room::Pages);
+    pipe.try_write(generation, b"abc").unwrap();
+    assert_eq!(pipe.try_read(generation, 2, |_| false), Err(Error::Unfit));
+    assert_eq!(read(&pipe, generation, 9), Ok((b"abc".to_vec(), false)));
+}
+
+/// A pipe whose memory was all touched at once cost four pages more.
+#[test]
+fn only_nodes_that_were_needed_are_made() {
+    let (pipe, generation) = pipe(Room::Pages);
+    let made = |pipe: &Pipe| -> u32 {
+        pipe.nodes()
+            .unwrap()
+            .made
+            .iter()
+            .map(|made| made.load(Ordering::Relaxed).count_ones())
+            .sum()
+    };
+    assert_eq!(made(&pipe), 0);
+    for _ in 0..2 * NODES {
+        assert_eq!(pipe.try_write(generation, b"ab"), Ok(()));
+        assert_eq!(pipe.try_write(generation, b"cd"), Ok(()));
+        assert_eq!(read(&pipe, generation, 9), Ok((b"abcd".to_vec(), false)));
+        assert_eq!(made(&pipe), 2);
+    }
+}
+
+#[test]
+fn without_nodes_left_a_write_is_unfit() {
+    let (pipe, generation) = pipe(Room::Pages);
+    let mut written = 0;
+    while pipe.try_write(generation, &[0, 1]).is_ok() {
+        written += 1;
+    }
+    assert_eq!(written, NODES);
+    assert_eq!(read(&pipe, generation, 2), Ok(([0, 1].to_vec(), false)));
+    assert_eq!(pipe.try_write(generation, &[0, 1]), Ok(()));
+    assert_eq!(pipe.try_write(generation, &[0; LONGEST_MESSAGE + 1]), Err(Error::Unfit));
+}

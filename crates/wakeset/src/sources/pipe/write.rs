@@ -1,0 +1,138 @@
+//! Writes into a pipe.
+
+use crate::error::Error;
+use crate::sources::pipe::handle::{Pipe, READERS};
+use crate::sources::pipe::nodes::LONGEST_MESSAGE;
+use crate::sources::pipe::word::{LONGEST_WRITE, PAGE, PAGES, Word};
+use crate::sync::Ordering;
+use crate::testing::steps::step;
+
+impl Pipe {
+    /// The word with `n` more bytes, if Linux's has room for them.
+    #[inline(always)]
+    fn with_more(&self, word: Word, n: u32) -> Result<Word, Error> {
+        let most = self.most.load(Ordering::Relaxed);
+        if most != 0 {
+            return match word.offset() {
+                messages if messages >= most => Err(Error::WouldBlock),
+                messages if messages >= Word::OFFSET as u32 => Err(Error::Unfit),
+                messages => Ok(word.with(word.len() + n, messages + 1)),
+            };
+        }
+        // A write goes on in the last page if it fits there in whole; else it begins a page, of
+        // which there may be none.
+        let filled = (word.offset() + word.len()) % PAGE;
+        if word.len() != 0 && (filled == 0 || filled + n > PAGE) {
+            if word.pages() >= PAGES {
+                return Err(Error::WouldBlock);
+            }
+            if filled != 0 {
+                // The last page keeps a gap.
+                return Err(Error::Unfit);
+            }
+        }
+        Ok(word.with(word.len() + n, word.offset()))
+    }
+
+    /// Puts bytes in, all or none.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if Linux's would; [`Error::Sealed`], also if `generation` is over;
+    /// [`Error::Unfit`] if they cannot be held here.
+    pub fn try_write(&self, generation: u32, bytes: &[u8]) -> Result<(), Error> {
+        let Some((first, rest)) = bytes.split_first() else { return Ok(()) };
+        // A run may be several writes, or one: only messages must be told apart.
+        if rest.is_empty() || self.is_run_by_pages(*first, rest) {
+            match self.try_write_run(generation, *first, bytes.len() as u32) {
+                Err(Error::Unfit) => {}
+                done => return done,
+            }
+        }
+        self.write_nodes(generation, bytes)
+    }
+
+    /// [`try_write`](Self::try_write) of one byte, without memory being made for it.
+    ///
+    /// # Errors
+    /// As those, and [`Error::Unfit`] if that takes memory.
+    #[inline(always)]
+    pub fn try_write_byte(&self, generation: u32, byte: u8) -> Result<(), Error> {
+        self.try_write_run(generation, byte, 1)
+    }
+
+    #[inline(always)]
+    fn try_write_run(&self, generation: u32, byte: u8, n: u32) -> Result<(), Error> {
+        loop {
+            let word = self.word(generation, Ordering::Relaxed)?;
+            if !word.is_run() || word.len() != 0 && word.item() != byte {
+                return Err(Error::Unfit);
+            }
+            let more = self.with_more(word, n)?.with_item(byte);
+            step!(pipe_before_write);
+            if self.change(word, more) {
+                self.told_readers();
+                return Ok(());
+            }
+        }
+    }
+
+    #[cold]
+    fn is_run_by_pages(&self, first: u8, rest: &[u8]) -> bool {
+        self.most.load(Ordering::Relaxed) == 0
+            && rest.len() < LONGEST_WRITE
+            && rest.iter().all(|byte| *byte == first)
+    }
+
+    #[cold]
+    fn write_nodes(&self, generation: u32, bytes: &[u8]) -> Result<(), Error> {
+        let most =
+            if self.most.load(Ordering::Relaxed) != 0 { LONGEST_MESSAGE } else { LONGEST_WRITE };
+        if bytes.len() > most {
+            return Err(Error::Unfit);
+        }
+        if mutant!("pipe_write_in_parts") && bytes.len() > LONGEST_MESSAGE {
+            return bytes
+                .chunks(LONGEST_MESSAGE)
+                .try_for_each(|part| self.write_nodes(generation, part));
+        }
+        let nodes = self.nodes().ok_or(Error::Unfit)?;
+        let (newest, lowest) = nodes.fill(bytes).ok_or(Error::Unfit)?;
+        let link = nodes.link(lowest);
+        let written = loop {
+            let more = self
+                .word(generation, Ordering::Relaxed)
+                .and_then(|word| Ok((word, self.with_more(word, bytes.len() as u32)?)));
+            let (word, more) = match more {
+                Ok(words) => words,
+                Err(error) => break Err(error),
+            };
+            let below = match word.is_run() {
+                true if word.len() != 0 => link.after_run(word.item(), word.len()),
+                true => link,
+                false => link.with_next(word.item()),
+            };
+            nodes.set_link(lowest, below);
+            step!(pipe_before_push);
+            if self.change(word, more.with_node(newest)) {
+                break Ok(());
+            }
+        };
+        match written {
+            Ok(()) => self.told_readers(),
+            Err(_) => {
+                nodes.set_link(lowest, link);
+                nodes.give_stack(newest);
+            }
+        }
+        written
+    }
+
+    /// After a write: wakes a reader that sleeps.
+    #[inline(always)]
+    fn told_readers(&self) {
+        step!(pipe_written);
+        if self.blocked.any(mutant!("pipe_write_without_fence")) {
+            self.blocked.wake(1, READERS);
+        }
+    }
+}

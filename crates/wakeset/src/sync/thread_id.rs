@@ -1,0 +1,154 @@
+//! The running thread's number, as gettid(2) gives it, without a system call: a lock's word has to
+//! name its holder before the kernel can lend that one priority (futex(2), "Priority-inheritance
+//! futexes"). The process's number comes with it.
+
+pub(crate) use real::{current, process};
+
+#[cfg(target_arch = "x86_64")]
+mod real {
+    use crate::sync::{AtomicU32, Ordering};
+    use core::ptr;
+    use rustix::mm::{Advice, madvise};
+    use rustix::process::getpid;
+    use rustix::thread::gettid;
+
+    // What the thread has learnt: its number in the low half, its process's, inverted, in the high
+    // half; 0 before.
+    core::arch::global_asm!(
+        ".section .tbss.wakeset_thread_id,\"awT\",@nobits",
+        ".balign 8",
+        ".hidden wakeset_thread_id",
+        ".globl wakeset_thread_id",
+        ".type wakeset_thread_id,@object",
+        ".size wakeset_thread_id,8",
+        "wakeset_thread_id:",
+        ".zero 8",
+        ".previous",
+    );
+
+    /// Initial-exec, so one load and never a call that may allocate: locks are taken inside memory
+    /// allocators and signal handlers.
+    #[inline(always)]
+    fn learnt() -> u64 {
+        let learnt: u64;
+        // SAFETY: the word is this thread's own.
+        unsafe {
+            core::arch::asm!(
+                "mov {place}, qword ptr [rip + wakeset_thread_id@GOTTPOFF]",
+                "mov {learnt}, qword ptr fs:[{place}]",
+                place = out(reg) _,
+                learnt = out(reg) learnt,
+                options(nostack, preserves_flags),
+            );
+        }
+        learnt
+    }
+
+    fn set_learnt(learnt: u64) {
+        // SAFETY: the word is this thread's own.
+        unsafe {
+            core::arch::asm!(
+                "mov {place}, qword ptr [rip + wakeset_thread_id@GOTTPOFF]",
+                "mov qword ptr fs:[{place}], {learnt}",
+                place = out(reg) _,
+                learnt = in(reg) learnt,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// A page that a fork wipes (`MADV_WIPEONFORK`), so that what the forking thread has learnt is
+    /// void in the child.
+    #[repr(C, align(4096))]
+    struct Page {
+        /// The process's number; 0 before anything was learnt, and after a fork.
+        process: AtomicU32,
+        _rest: [u32; 1023],
+    }
+
+    static PAGE: Page = Page { process: AtomicU32::new(0), _rest: [0; 1023] };
+
+    /// The running thread's number; never 0.
+    #[inline(always)]
+    pub(crate) fn current() -> u32 {
+        let learnt = learnt();
+        // The upper half is inverted, so that a thread that has learnt nothing does not match a
+        // page that says nothing.
+        if (learnt >> 32) as u32 == !PAGE.process.load(Ordering::Relaxed) {
+            return learnt as u32;
+        }
+        learn()
+    }
+
+    /// The process's number, as getpid(2) gives it, without a system call; a child of vfork(2) gets
+    /// its parent's.
+    #[inline]
+    pub(crate) fn process() -> u32 {
+        match PAGE.process.load(Ordering::Relaxed) {
+            0 => ask_process(),
+            process => process,
+        }
+    }
+
+    #[cold]
+    fn ask_process() -> u32 {
+        let _ = current();
+        getpid().as_raw_pid() as u32
+    }
+
+    #[cold]
+    fn learn() -> u32 {
+        let thread = gettid().as_raw_pid() as u32;
+        if PAGE.process.load(Ordering::Relaxed) != 0 || is_wiped_on_fork() {
+            let process = getpid().as_raw_pid() as u32;
+            PAGE.process.store(process, Ordering::Relaxed);
+            set_learnt(u64::from(!process) << 32 | u64::from(thread));
+        }
+        thread
+    }
+
+    /// Asks for it. Where it is refused, nothing is learnt and every call asks the kernel.
+    fn is_wiped_on_fork() -> bool {
+        let page = ptr::from_ref(&PAGE).cast_mut().cast();
+        // SAFETY: the page is ours whole, and the advice leaves it as it is.
+        unsafe { madvise(page, size_of::<Page>(), Advice::LinuxWipeOnFork) }.is_ok()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        extern crate std;
+
+        #[test]
+        fn each_thread_has_its_own() {
+            let kernels = || rustix::thread::gettid().as_raw_pid() as u32;
+            let check = move || {
+                for _ in 0..3 {
+                    assert_eq!(super::current(), kernels());
+                }
+            };
+            check();
+            assert_eq!(super::process(), std::process::id());
+            assert_ne!(
+                super::PAGE.process.load(super::Ordering::Relaxed),
+                0,
+                "the page cannot be wiped on fork here"
+            );
+            for other in [(); 4].map(|()| std::thread::spawn(check)) {
+                other.join().unwrap();
+            }
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod real {
+    /// The running thread's number; never 0.
+    pub(crate) fn current() -> u32 {
+        rustix::thread::gettid().as_raw_pid() as u32
+    }
+
+    /// The process's number.
+    pub(crate) fn process() -> u32 {
+        rustix::process::getpid().as_raw_pid() as u32
+    }
+}

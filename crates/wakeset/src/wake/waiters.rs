@@ -1,0 +1,241 @@
+//! The waiters of a set, and how a waker wakes one of them.
+//!
+//! The handshake is a publish-then-check ([`fence`](crate::sync::fence)) on both sides:
+//!
+//! | waiter | waker |
+//! |---|---|
+//! | count itself in | put the watch on the list |
+//! | check the list | check the count |
+//! | nothing there: sleep on `wake_seq` as it was before the check | a waiter is counted: change `wake_seq`, wake one |
+//!
+//! Whichever side comes second sees the other. A counted waiter that is leaving harvests after it
+//! has counted itself out. A waker stopped between its two steps delays only its own event: the
+//! next waker wakes, and that waiter harvests both.
+
+use crate::sync::time::Deadline;
+use crate::sync::{
+    AtomicU64, AtomicUsize, Futex, Ordering, Slept, after_publishing, fence_after_rmw,
+};
+use crate::testing::steps::step;
+use crate::wake::timed::NEVER;
+use core::num::NonZeroU32;
+
+const EVERY_CLASS: NonZeroU32 = NonZeroU32::MAX;
+/// One waiter that sleeps on the futex.
+const ASLEEP: u64 = 1;
+/// One waiter that spins before it sleeps, and will check the list before it does.
+const SPINNING: u64 = 1 << 21;
+/// One waiter that sleeps in a kernel call of its own and wants the doorbell rung.
+const REMOTE: u64 = 1 << 42;
+/// The bits of the counts that a kick acts on: `ASLEEP`s and `REMOTE`s, without the `SPINNING`s
+/// between them.
+const TO_WAKE: u64 = !(REMOTE - SPINNING);
+
+/// Wakes a waiter that sleeps in a kernel call of its own: `ring(argument)`, once for each event.
+/// Runs in the wake path, so it must be async-signal-safe and must not block.
+pub type DoorbellFn = fn(argument: usize);
+
+/// The sleeping waiters of one set.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    /// How many sleep, are about to, or spin: `ASLEEP`s, `SPINNING`s and `REMOTE`s, in 21 bits
+    /// or more each. A count that is too high is safe (a wake that finds no waiter); one that is
+    /// too low is a lost wake.
+    counts: AtomicU64,
+    /// Changes with each wake. 2^32 kicks between a waiter's read and its FUTEX_WAIT would be
+    /// missed; that is accepted.
+    wake_seq: Futex,
+    /// The doorbell: a [`DoorbellFn`] as an address, 0 for none, and its argument. Set before the
+    /// first `REMOTE`.
+    doorbell: AtomicUsize,
+    argument: AtomicUsize,
+    /// When the first of the set's plans is due, as of the last time the scan lock was free;
+    /// [`NEVER`] for none. No waiter may sleep beyond it unless another minds it.
+    deadline: AtomicU64,
+}
+
+impl Waiters {
+    pub(crate) fn new() -> Self {
+        Self {
+            counts: AtomicU64::new(0),
+            wake_seq: Futex::new(0),
+            doorbell: AtomicUsize::new(0),
+            argument: AtomicUsize::new(0),
+            deadline: AtomicU64::new(NEVER),
+        }
+    }
+
+    /// The earliest plan there was when the scan lock was last free.
+    #[inline]
+    pub(crate) fn deadline(&self) -> u64 {
+        self.deadline.load(Ordering::SeqCst)
+    }
+
+    /// Says until when the waiters may sleep, for the holder of the scan lock; whether that is
+    /// earlier than it was.
+    pub(crate) fn publish_deadline(&self, at: u64) -> bool {
+        let before = self.deadline.load(Ordering::Relaxed);
+        if at != before {
+            // A read-modify-write, for the check of the waiters that comes after it.
+            self.deadline.swap(at, Ordering::SeqCst);
+        }
+        at < before
+    }
+
+    /// Wakes one sleeping waiter, if there is one; whether there was. Call it after what it shall
+    /// see has been published with a `SeqCst` read-modify-write.
+    #[inline]
+    pub(crate) fn kick(&self) -> bool {
+        after_publishing(mutant!("kick_without_fence"));
+        step!(kick_before_look);
+        let counts = self.counts.load(Ordering::SeqCst);
+        step!(kick_looked);
+        if counts & TO_WAKE != 0 {
+            self.kick_sleeping(counts);
+        }
+        counts != 0
+    }
+
+    #[cold]
+    fn kick_sleeping(&self, counts: u64) {
+        let mut woken = 0;
+        if !counts.is_multiple_of(SPINNING) {
+            step!(kick_before_turn);
+            self.wake_seq.word().fetch_add(1, Ordering::SeqCst);
+            step!(kick_turned);
+            woken = self.wake_seq.wake(1, EVERY_CLASS);
+            step!(kick_futex_woken);
+            if mutant!("counted_is_woken") {
+                woken = 1;
+            }
+        }
+        // A counted waiter that is not yet, or no longer, asleep on the futex checks the list
+        // anyway. The doorbell is for the case that all the others are remote waiters.
+        if woken == 0 && counts >= REMOTE {
+            self.ring_doorbell();
+        }
+    }
+
+    /// Wakes every thread that sleeps on the futex, to check what has become of the set.
+    pub(crate) fn kick_all(&self) {
+        self.wake_seq.word().fetch_add(1, Ordering::SeqCst);
+        self.wake_seq.wake(u32::MAX >> 1, EVERY_CLASS);
+    }
+
+    /// Sleeps until kicked, at most `until()`, but not if `ready()` holds after the waiter has been
+    /// counted in.
+    pub(crate) fn sleep_unless(
+        &self,
+        ready: impl FnOnce() -> bool,
+        until: impl FnOnce() -> Option<Deadline>,
+    ) -> Slept {
+        self.sleep_with(ready, |futex, expected| futex.sleep(expected, until(), EVERY_CLASS))
+    }
+
+    /// The same with a sleep of the caller's: on this word while it has this value.
+    pub(crate) fn sleep_with(
+        &self,
+        ready: impl FnOnce() -> bool,
+        sleep: impl FnOnce(&Futex, u32) -> Slept,
+    ) -> Slept {
+        step!(sleep_before_count);
+        self.counts.fetch_add(ASLEEP, Ordering::SeqCst);
+        step!(sleep_counted);
+        // Before the look: a kick after it changes the word, and the sleep does not begin.
+        let mut seen = self.wake_seq.word().load(Ordering::SeqCst);
+        fence_after_rmw();
+        let ready = !mutant!("sleep_without_look") && ready();
+        if mutant!("turn_after_look") {
+            seen = self.wake_seq.word().load(Ordering::SeqCst);
+        }
+        step!(sleep_before_futex);
+        let slept = if ready { Slept::Woken } else { sleep(&self.wake_seq, seen) };
+        step!(sleep_before_leave);
+        self.counts.fetch_sub(ASLEEP, Ordering::SeqCst);
+        step!(sleep_left);
+        slept
+    }
+
+    /// Runs `spin`, which looks at the list now and then and does not sleep, as a waiter that
+    /// needs no waking. Whoever finds nothing in there sleeps next, and looks at the list
+    /// before.
+    pub(crate) fn while_spinning<T>(&self, spin: impl FnOnce() -> T) -> T {
+        struct Leave<'a>(&'a AtomicU64);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(SPINNING, Ordering::SeqCst);
+            }
+        }
+        self.counts.fetch_add(SPINNING, Ordering::SeqCst);
+        let _leave = Leave(&self.counts);
+        spin()
+    }
+
+    /// Counts in a waiter that will sleep in a kernel call of their own. It must look at the list
+    /// afterwards, and call [`leave_remote`](Self::leave_remote) when it no longer sleeps.
+    pub(crate) fn enter_remote(&self) {
+        step!(elsewhere_before);
+        self.counts.fetch_add(REMOTE, Ordering::SeqCst);
+        fence_after_rmw();
+        step!(elsewhere_counted);
+    }
+
+    pub(crate) fn has_remote_waiter(&self) -> bool {
+        self.counts.load(Ordering::SeqCst) >= REMOTE
+    }
+
+    pub(crate) fn leave_remote(&self) {
+        step!(elsewhere_before_leave);
+        self.counts.fetch_sub(REMOTE, Ordering::SeqCst);
+        step!(elsewhere_left);
+    }
+
+    /// Installs the doorbell for waiters that sleep in a kernel call of their own; `None` takes it
+    /// away.
+    pub(crate) fn set_doorbell(&self, bell: Option<(DoorbellFn, usize)>) {
+        match bell {
+            Some((ring, argument)) => {
+                self.argument.store(argument, Ordering::SeqCst);
+                self.doorbell.store(ring as *const () as usize, Ordering::SeqCst);
+            }
+            None => self.doorbell.store(0, Ordering::SeqCst),
+        }
+    }
+
+    fn ring_doorbell(&self) {
+        step!(ring_before_look);
+        let ring = self.doorbell.load(Ordering::SeqCst);
+        if ring != 0 {
+            let argument = self.argument.load(Ordering::SeqCst);
+            // SAFETY: only `set_doorbell` stores here, and it stores a `DoorbellFn`.
+            let ring: DoorbellFn =
+                unsafe { core::mem::transmute::<*const (), DoorbellFn>(ring as *const ()) };
+            step!(ring_before);
+            ring(argument);
+            step!(ring_done);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lingers_is_a_waiter_and_needs_no_waking() {
+        let waiters = Waiters::new();
+        assert!(!waiters.kick(), "nobody is there");
+        waiters.while_spinning(|| {
+            assert!(waiters.kick());
+            assert_eq!(waiters.wake_seq.word().load(Ordering::SeqCst), 0, "a wake for nobody");
+            waiters.enter_remote();
+            assert!(waiters.has_remote_waiter());
+            waiters.leave_remote();
+            assert!(!waiters.has_remote_waiter());
+        });
+        assert!(!waiters.kick(), "nobody is left");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models;
