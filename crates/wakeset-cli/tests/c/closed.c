@@ -7,7 +7,7 @@
  *   a set closed under a waiter       a waiter, or a migration, that goes by the number and
  *                                     interferes with the set that has it now
  *   jumps out of blocking calls       a call left by siglongjmp(3) that keeps the object from
- *                                     ending at its close
+ *                                     ending at its close, or a pipe's end open after it
  *   dup2 that fails                   a counter given up for a dup2(2) that then does nothing
  *   fork after a close under a reader a fork that waits for ever for the counter, which no number
  *                                     stands for, to migrate
@@ -124,7 +124,8 @@ static void jump_soon(void)
 static void show_jumps(void)
 {
 	/* Static, for they are to outlast the jumps. */
-	static int set, fd;
+	static int set, fd, ends[2];
+	char byte;
 	struct epoll_event event;
 	struct sigaction action = {.sa_handler = jump};
 	must(sigaction(SIGALRM, &action, NULL));
@@ -159,6 +160,18 @@ static void show_jumps(void)
 	show("a set that watches nothing, after a jump out of epoll_wait", "none", sorted(set, 16, 20));
 	must(close(set));
 	must(close(fd));
+
+	must(pipe2(ends, O_CLOEXEC));
+	if (sigsetjmp(back, 1) == 0) {
+		jump_soon();
+		must(read(ends[0], &byte, 1));
+		printf("read came back\n");
+	}
+	/* Nothing keeps the end open for a read that is over. */
+	must(close(ends[0]));
+	signal(SIGPIPE, SIG_IGN);
+	CALL("a write, the reader gone after a jump", "-1 EPIPE", write(ends[1], "x", 1));
+	must(close(ends[1]));
 	signal(SIGALRM, SIG_DFL);
 }
 

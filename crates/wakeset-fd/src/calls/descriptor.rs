@@ -49,7 +49,7 @@ fn forget(fd: c_int) {
     };
     if object.object().begin_close() {
         if !mutated!("pipe_closed_in_secret") {
-            migrate::fd(fd, Stat::Closed);
+            migrate::closing(fd, Stat::Closed);
         }
         return;
     }
@@ -158,7 +158,7 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
         forget(new);
     }
     // Into the kernel, which closes it if it comes to that, and not if the call fails.
-    migrate::fd(new, Stat::MovedUnmodelled);
+    migrate::closing(new, Stat::MovedUnmodelled);
     Kernel
 }
 

@@ -24,9 +24,20 @@ const KINDS: [usize; 3] = [table::COUNTER, table::PIPE, table::TIMER];
 /// Migrates the objects that these numbers stand for, and what has to migrate with them. The caller
 /// holds the migrations lock.
 pub(super) fn migrate(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
+    run(numbers, reason, None);
+}
+
+/// Migrates the object that a number stands for which is about to be closed, or to become another
+/// file's. Those that sleep in the object go on with its file.
+pub(super) fn migrate_closing(fd: c_int, reason: Stat) {
+    run(&mut core::iter::once(fd), reason, Some(fd));
+}
+
+fn run(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat, closing: Option<c_int>) {
     let _masked = Masked::begin();
     let mut batch = Batch {
         reason,
+        closing,
         sources: [const { Migrating::none() }; KINDS.len()],
         sets: Migrating::none(),
         fixed: Migrating::none(),
@@ -62,6 +73,8 @@ pub(super) fn migrate(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
 /// What migrates together.
 struct Batch {
     reason: Stat,
+    /// The number that is about to be closed.
+    closing: Option<c_int>,
     /// By [`KINDS`].
     sources: [Migrating; KINDS.len()],
     sets: Migrating,
@@ -125,7 +138,7 @@ impl Batch {
         for list in &mut self.sources {
             let sources = core::mem::replace(list, Migrating::none());
             if sources.first().is_some() {
-                migrate_sources(&sources, self.reason, &mut self.touched);
+                migrate_sources(&sources, self.reason, self.closing, &mut self.touched);
             }
         }
     }
@@ -192,7 +205,12 @@ impl Batch {
 }
 
 /// Migrates sources of one kind: the steps of [`Object`], each for all of them before the next.
-fn migrate_sources(sources: &Migrating, reason: Stat, touched: &mut Touched) {
+fn migrate_sources(
+    sources: &Migrating,
+    reason: Stat,
+    closing: Option<c_int>,
+    touched: &mut Touched,
+) {
     let objects = || sources.iter().map(SlotHead::object);
     let mut watched = false;
     objects().for_each(|object| object.wait_queue().refuse_watches());
@@ -205,7 +223,7 @@ fn migrate_sources(sources: &Migrating, reason: Stat, touched: &mut Touched) {
     // Before any thread is woken: one that sleeps now is not between a source and its watches.
     let quiet = watched && sys::others_sleep();
     for head in sources.iter().filter(|head| head.links.carries()) {
-        head.object().carry();
+        carry(head, closing == Some(head.fd()));
     }
     for round in ROUNDS {
         objects().for_each(|object| round.detach_watches(object, quiet, touched));
@@ -217,6 +235,26 @@ fn migrate_sources(sources: &Migrating, reason: Stat, touched: &mut Touched) {
             count(reason, 1);
         }
         leave_table(head);
+    }
+}
+
+/// Gives the state of a sealed object to the kernel. Where its number is about to be closed, those
+/// that it wakes go on with the file.
+fn carry(head: &'static SlotHead, closing: bool) {
+    let object = head.object();
+    // Who is not counted yet finds the words sealed, and does not sleep.
+    let kept = object.kept().filter(|_| closing && head.has_sleepers());
+    if let Some(kept) = kept
+        && !mutated!("sleepers_lose_the_file")
+    {
+        kept.keep(head.fd());
+    }
+    let woken = object.carry();
+    // Those counted have left by a jump out of a handler.
+    if let Some(kept) = kept
+        && woken == 0
+    {
+        kept.let_go();
     }
 }
 

@@ -91,6 +91,16 @@ pub fn fd(fd: c_int, reason: Stat) -> bool {
     true
 }
 
+/// As [`fd`], for a number that is about to be closed, or to become another file's: calls that
+/// sleep in the object go on with its file.
+pub(crate) fn closing(fd: c_int, reason: Stat) {
+    if table::get(fd).is_object() {
+        let _guard = SignalGuard::enter();
+        let _migrating = hold_migrations();
+        batch::migrate_closing(fd, reason);
+    }
+}
+
 /// Leaves the object `fd` stands for to the kernel, as its user wishes. What is not ours is the
 /// kernel's already.
 ///

@@ -11,6 +11,7 @@ use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
 use crate::table::gate::Gate;
+use crate::table::kept::KeptFile;
 use crate::table::process;
 use crate::table::slot::slot_for;
 use crate::table::{self, Slot, SlotHead};
@@ -25,6 +26,8 @@ use wakeset::{Counter, CounterFlags, Error, Events, Source, WaitQueue};
 pub(crate) struct FdCounter {
     head: SlotHead,
     residence: Residence,
+    /// For calls that sleep in it when another file gets its number.
+    kept: KeptFile,
     /// The value on its way, valid while it migrates.
     carried: AtomicU64,
     counter: Counter,
@@ -40,6 +43,7 @@ unsafe impl Slot for FdCounter {
         sys::memory::leak(Self {
             head,
             residence: Residence::nowhere(),
+            kept: KeptFile::none(),
             carried: AtomicU64::new(0),
             counter,
         })
@@ -69,8 +73,8 @@ impl Migratable for FdCounter {
         self.counter.seal_with(|value| self.carried.store(value, Ordering::SeqCst));
     }
 
-    fn wake_blocked(&self) {
-        self.counter.wake_sealed();
+    fn wake_blocked(&self) -> usize {
+        self.counter.wake_sealed()
     }
 
     fn give_to_kernel(&self) {
@@ -81,6 +85,10 @@ impl Migratable for FdCounter {
             let _ = sys::write(self.head.fd(), (&raw const value).cast(), 8);
         }
         step!(move_values_written);
+    }
+
+    fn kept_file(&self) -> Option<&KeptFile> {
+        Some(&self.kept)
     }
 
     fn change_nonblocking(&self, nonblocking: bool) {
@@ -218,10 +226,11 @@ pub(crate) unsafe fn write(
         .may_block()
         .then_some(|again: &dyn Fn() -> Result<(), Error>| slot.counter.block_writer(again));
     Some(match carry_out(fd, slot, attempt, block) {
-        Attempt::Done(()) => Done(Ok(8)),
-        Attempt::InKernel => Kernel,
-        Attempt::Again => return None,
-        Attempt::Failed(error) => Done(Err(errno(error))),
+        Err(kept) => Done(kept.call(|number| sys::write(number, buffer, len))),
+        Ok(Attempt::Done(())) => Done(Ok(8)),
+        Ok(Attempt::InKernel) => Kernel,
+        Ok(Attempt::Again) => return None,
+        Ok(Attempt::Failed(error)) => Done(Err(errno(error))),
     })
 }
 
@@ -240,12 +249,13 @@ pub(crate) unsafe fn read(
         .may_block()
         .then_some(|again: &dyn Fn() -> Result<u64, Error>| slot.counter.block_reader(again));
     Some(match carry_out(fd, slot, attempt, block) {
+        Err(kept) => Done(kept.call(|number| sys::read(number, buffer, 8))),
         // SAFETY: the caller gives the memory.
-        Attempt::Done(value) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
-        Attempt::Done(_) => Done(Err(Errno::EFAULT)),
-        Attempt::InKernel => Kernel,
-        Attempt::Again => return None,
-        Attempt::Failed(error) => Done(Err(errno(error))),
+        Ok(Attempt::Done(value)) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
+        Ok(Attempt::Done(_)) => Done(Err(Errno::EFAULT)),
+        Ok(Attempt::InKernel) => Kernel,
+        Ok(Attempt::Again) => return None,
+        Ok(Attempt::Failed(error)) => Done(Err(errno(error))),
     })
 }
 

@@ -7,10 +7,13 @@
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
 use crate::stats::count::count;
+use crate::sys::cancel;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::{self, Errno};
+use crate::table::kept::KeptFile;
 use crate::table::object::Object;
+use crate::table::slot::end_use;
 use crate::table::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use wakeset::{DetachedWatch, Error, Events};
@@ -35,8 +38,8 @@ pub(crate) trait Migratable: Slot {
     /// Seals the words and takes the state out, in one step.
     fn seal_words(&self);
 
-    /// Wakes threads that are blocked in sealed words.
-    fn wake_blocked(&self);
+    /// Wakes threads that are blocked in sealed words. Returns how many of them slept.
+    fn wake_blocked(&self) -> usize;
 
     /// Gives the state to the kernel object.
     fn give_to_kernel(&self) {}
@@ -88,6 +91,11 @@ pub(crate) trait Migratable: Slot {
         watch.pending
     }
 
+    /// As [`Object::kept`].
+    fn kept_file(&self) -> Option<&KeptFile> {
+        None
+    }
+
     /// [`Source::poll`](wakeset::Source::poll) of such an object.
     fn poll_anywhere(&self) -> Events {
         if let Some(events) = self.poll_here() {
@@ -115,6 +123,13 @@ impl<M: Migratable> Object for M {
 
     fn finalize(&self) {
         self.end_here();
+        if let Some(kept) = self.kept_file() {
+            kept.let_go();
+        }
+    }
+
+    fn kept(&self) -> Option<&KeptFile> {
+        self.kept_file()
     }
 
     fn begin_close(&self) -> bool {
@@ -153,9 +168,10 @@ impl<M: Migratable> Object for M {
         begun
     }
 
-    fn carry(&self) {
-        self.wake_blocked();
+    fn carry(&self) -> usize {
+        let woken = self.wake_blocked();
         self.give_to_kernel();
+        woken
     }
 
     fn may_report(&self, watch: &DetachedWatch) -> bool {
@@ -197,28 +213,58 @@ pub(crate) fn carry_out_once<M: Migratable, T>(
 }
 
 /// Tries an operation, and lets `block` repeat it until it no longer would block, if that is given.
+///
+/// # Errors
+/// The number has been closed, or is another file's, while the call slept: the call goes on with
+/// the file that it began with.
 pub(crate) fn carry_out<M: Migratable, T>(
     fd: c_int,
     object: &'static M,
     attempt: impl Fn() -> Result<T, Error>,
     block: Option<impl FnOnce(&dyn Fn() -> Result<T, Error>) -> Result<T, Error>>,
-) -> Attempt<T> {
+) -> Result<Attempt<T>, Kept> {
     let attempt = || try_guarded(&attempt);
     let mut result = attempt();
     if matches!(result, Err(Error::WouldBlock))
         && let Some(block) = block
     {
-        let Some(using) = Using::begin(fd, object) else { return Attempt::Again };
+        let Some(using) = Using::begin(fd, object) else { return Ok(Attempt::Again) };
         result = block(&attempt);
-        while matches!(result, Err(Error::Sealed)) && using.is_closed() {
-            // Closed under its feet. In Linux the call still has the file, and sleeps until a
-            // signal comes.
-            if sys::pause().is_err() {
-                result = Err(Error::Interrupted);
+        if matches!(result, Err(Error::Sealed)) {
+            if let Some(residence) = object.residence() {
+                residence.wait_until_settled();
+            }
+            if object.kept_file().and_then(KeptFile::number).is_some() || object.is_closed() {
+                return Err(Kept(using.leave_counted()));
             }
         }
     }
-    conclude(object, result)
+    Ok(conclude(object, result))
+}
+
+/// A call that slept in an object when its number was closed, or became another file's. It is still
+/// counted as a user of the object.
+#[must_use]
+pub(crate) struct Kept(&'static SlotHead);
+
+impl Kept {
+    /// Makes the system call on the file. Where it could not be kept, or nothing could come of it,
+    /// this sleeps until a signal comes, as the call would in Linux.
+    ///
+    /// It can be cancelled in there; the object and the file then stay as they are.
+    pub(crate) fn call<T>(self, call: impl FnOnce(c_int) -> Result<T, Errno>) -> Result<T, Errno> {
+        let object = self.0.object();
+        let result = cancel::point(|| match object.kept().and_then(KeptFile::number) {
+            Some(number) => call(number),
+            None => loop {
+                if let Err(errno) = sys::pause() {
+                    break Err(errno);
+                }
+            },
+        });
+        end_use(object);
+        result
+    }
 }
 
 /// What the result of an operation means. One that has found the words sealed waits until the state

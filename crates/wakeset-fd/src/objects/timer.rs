@@ -98,8 +98,10 @@ impl Migratable for FdTimer {
         });
     }
 
-    fn wake_blocked(&self) {
+    /// Nobody: a read that would block migrates the timer.
+    fn wake_blocked(&self) -> usize {
         self.timer.wake_sealed();
+        0
     }
 
     fn give_to_kernel(&self) {

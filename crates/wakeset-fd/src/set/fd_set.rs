@@ -97,7 +97,9 @@ impl Object for FdSet {
         false
     }
 
-    fn carry(&self) {}
+    fn carry(&self) -> usize {
+        0
+    }
 
     fn settle(&self) {}
 }

@@ -14,14 +14,18 @@ const NEAR: usize = 16;
 /// Gives a descriptor of ours a number that the program is not likely to want, and hides it; the
 /// old number is closed.
 pub(crate) fn hide(low: c_int) -> c_int {
-    lifecycle::sign_up(&HIDDEN);
-    let high = duplicate(low);
-    if high.is_some() {
+    if let Some(high) = hidden_duplicate(low) {
         let _ = sys::close(low);
+        return high;
     }
-    let hidden = high.unwrap_or(low);
-    table::put_doorbell(hidden);
-    hidden
+    table::put_doorbell(low);
+    low
+}
+
+/// A hidden duplicate of a descriptor. `None`: there is no number for it.
+pub(crate) fn hidden_duplicate(fd: c_int) -> Option<c_int> {
+    lifecycle::sign_up(&HIDDEN);
+    duplicate(fd).inspect(|high| table::put_doorbell(*high))
 }
 
 /// A hidden number, which no doorbell has, is about to be closed.

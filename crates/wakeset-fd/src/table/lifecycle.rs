@@ -22,6 +22,8 @@ pub(crate) enum Rank {
     Listeners,
     Polls,
     Commands,
+    /// Files that outlive their numbers.
+    Kept,
     /// The lists that a migration was working on.
     Sets,
 }

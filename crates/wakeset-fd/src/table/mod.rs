@@ -20,6 +20,7 @@ pub(crate) mod alone;
 pub(crate) mod engine;
 pub(crate) mod gate;
 pub(crate) mod hidden;
+pub(crate) mod kept;
 pub(crate) mod lifecycle;
 pub(crate) mod migrating;
 pub(crate) mod object;
@@ -226,18 +227,26 @@ pub(crate) fn vacant_slot(fd: c_int) -> usize {
     if word & TAG == VACANT { word & !TAG } else { 0 }
 }
 
-/// Whether a slot at `address` has ever been used for an object of this number.
-pub(crate) fn has_slot(fd: c_int, address: usize) -> bool {
+/// Calls `f` with each slot that has ever been used for an object of this number.
+pub(crate) fn each_slot(fd: c_int, mut f: impl FnMut(&'static SlotHead)) {
     let first = word_of(fd).map_or(0, |place| place.load(Ordering::SeqCst)) & !TAG;
     let mut slot = first;
-    while slot != 0 && slot != address {
+    while slot != 0 {
         // SAFETY: entries and siblings lead to slots, which begin with a head and are never freed.
-        slot = unsafe { &*(slot as *const SlotHead) }.sibling();
+        let head: &'static SlotHead = unsafe { &*(slot as *const SlotHead) };
+        f(head);
+        slot = head.sibling();
         if slot == first {
-            return false;
+            return;
         }
     }
-    slot != 0
+}
+
+/// Whether a slot at `address` has ever been used for an object of this number.
+pub(crate) fn has_slot(fd: c_int, address: usize) -> bool {
+    let mut found = false;
+    each_slot(fd, |slot| found |= slot.address() == address);
+    found
 }
 
 /// The numbers that may stand for something of ours.

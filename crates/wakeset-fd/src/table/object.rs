@@ -2,6 +2,7 @@
 //! to close and to migrate.
 
 use crate::sys::Errno;
+use crate::table::kept::KeptFile;
 use crate::table::slot::SlotHead;
 use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
@@ -34,6 +35,12 @@ pub(crate) trait Object: Source {
         false
     }
 
+    /// The file for those that sleep in the object when its number goes. `None`: no call that
+    /// sleeps in it would be told anything more.
+    fn kept(&self) -> Option<&KeptFile> {
+        None
+    }
+
     /// Takes note of a change of `O_NONBLOCK` that the kernel object has made.
     fn set_nonblocking(&self, _: bool) {}
 
@@ -57,8 +64,9 @@ pub(crate) trait Object: Source {
     /// object's part to do so, and to take the next steps.
     fn seal(&self) -> bool;
 
-    /// Second part: wakes blocked threads, and gives the state to the kernel object.
-    fn carry(&self);
+    /// Second part: wakes blocked threads, and gives the state to the kernel object. Returns how
+    /// many of them slept.
+    fn carry(&self) -> usize;
 
     /// Whether the kernel may have something to report that a watch has not reported here.
     fn may_report(&self, watch: &DetachedWatch) -> bool {

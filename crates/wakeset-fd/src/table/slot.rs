@@ -99,6 +99,11 @@ impl SlotHead {
         self.sibling.load(Ordering::Acquire)
     }
 
+    /// Whether a call sleeps in the object, or may be about to.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        self.users.load(Ordering::SeqCst) > 1
+    }
+
     pub(crate) fn set_migrating(&self, migrating: bool) {
         let before = self.migrating.swap(u32::from(migrating), Ordering::SeqCst);
         if migrating {
@@ -181,6 +186,15 @@ impl<S: Slot> Using<S> {
         step!(use_counted);
         let using = Self(slot);
         stands_for(fd, slot.head()).then_some(using)
+    }
+}
+
+impl<S: Slot> Using<S> {
+    /// Leaves the use to whoever calls [`end_use`].
+    pub(crate) fn leave_counted(self) -> &'static SlotHead {
+        let head = self.0.head();
+        core::mem::forget(self);
+        head
     }
 }
 

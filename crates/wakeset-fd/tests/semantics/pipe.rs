@@ -3,6 +3,7 @@
 mod blocking;
 mod bytes;
 mod calls;
+mod closed;
 mod ends;
 mod migration;
 mod reports;
@@ -16,6 +17,7 @@ use crate::task::{Task, ended};
 use blocking::*;
 use bytes::*;
 use calls::*;
+use closed::*;
 use ends::*;
 use libc::{EAGAIN, EBADF, EFAULT, EINTR, EINVAL, EPIPE, O_NONBLOCK, c_int};
 use migration::*;
@@ -47,6 +49,10 @@ on_both!(
     a_blocked_read_ends_with_the_last_writer,
     a_blocked_write_waits_for_a_read,
     one_write_lets_one_reader_go,
+    a_read_ends_with_both_ends,
+    a_read_goes_on_after_its_number_is_closed,
+    a_read_goes_on_when_its_number_is_another_file,
+    an_eventfds_read_leaves_the_next_file_alone,
     a_signal_interrupts_a_read,
     a_restarting_signal_does_not,
     nonblocking_can_be_turned_on_and_off,

@@ -292,12 +292,14 @@ impl Counter {
         Some(value)
     }
 
-    /// The second half of [`seal`](Self::seal): wakes who is blocked.
+    /// The second half of [`seal`](Self::seal): wakes who is blocked. Returns how many slept.
     #[doc(hidden)]
-    pub fn wake_sealed(&self) {
+    pub fn wake_sealed(&self) -> usize {
         if self.blocked.any(mutant!("seal_without_fence")) {
-            self.blocked.wake(u32::MAX >> 1, READERS);
-            self.blocked.wake(u32::MAX >> 1, WRITERS);
+            let readers = self.blocked.wake(u32::MAX >> 1, READERS);
+            readers + self.blocked.wake(u32::MAX >> 1, WRITERS)
+        } else {
+            0
         }
     }
 

@@ -35,14 +35,15 @@ impl Blocked {
         self.count.load(Ordering::SeqCst) != 0
     }
 
-    /// Wakes up to `n` of those that sleep in this class.
+    /// Wakes up to `n` of those that sleep in this class; how many it woke.
     #[cold]
-    pub(crate) fn wake(&self, n: u32, class: NonZeroU32) {
+    pub(crate) fn wake(&self, n: u32, class: NonZeroU32) -> usize {
         step!(blocked_before_turn);
         self.wake_seq.word().fetch_add(1, Ordering::SeqCst);
         step!(blocked_turned);
-        self.wake_seq.wake(n, class);
+        let woken = self.wake_seq.wake(n, class);
         step!(blocked_woken);
+        woken
     }
 
     /// Repeats `attempt` until it does not block, with a `sleep` on the futex while it has that

@@ -164,14 +164,15 @@ pub(crate) unsafe fn read(
     let block = (wait && bound.may_block())
         .then_some(|again: &dyn Fn() -> Result<usize, Error>| pipe.block_reader(again));
     Some(match carry_out(fd, end, attempt, block) {
-        Attempt::Done(n) => Done(Ok(n)),
-        Attempt::InKernel => Kernel,
-        Attempt::Again => return None,
-        Attempt::Failed(Error::Unfit) => {
+        Err(kept) => Done(kept.call(|number| sys::read(number, buffer, len))),
+        Ok(Attempt::Done(n)) => Done(Ok(n)),
+        Ok(Attempt::InKernel) => Kernel,
+        Ok(Attempt::Again) => return None,
+        Ok(Attempt::Failed(Error::Unfit)) => {
             migrate::fd(fd, Stat::MovedOddArgument);
             Kernel
         }
-        Attempt::Failed(error) => Done(Err(errno(error))),
+        Ok(Attempt::Failed(error)) => Done(Err(errno(error))),
     })
 }
 

@@ -24,6 +24,7 @@ use crate::objects::migratable::Migratable;
 use crate::objects::residence::Residence;
 use crate::sys;
 use crate::sys::user;
+use crate::table::kept::KeptFile;
 use crate::table::{self, Slot, SlotHead};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -43,6 +44,8 @@ pub(crate) struct FdPipe {
     closing: AtomicBool,
     /// The pair: the address of the slot that holds it, and its generation.
     binding: AtomicU64,
+    /// For reads that sleep in this end when its number is closed.
+    kept: KeptFile,
     queue: WaitQueue,
     /// In use if this is the first end.
     pair: Pair,
@@ -83,6 +86,7 @@ unsafe impl Slot for FdPipe {
             mode: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             binding: AtomicU64::new(0),
+            kept: KeptFile::none(),
             queue: WaitQueue::new(),
             pair: Pair {
                 residence: Residence::nowhere(),
@@ -174,10 +178,8 @@ impl Migratable for FdPipe {
         }
     }
 
-    fn wake_blocked(&self) {
-        if let Some(bound) = self.bound() {
-            bound.pair.pipes.iter().for_each(Pipe::wake_sealed);
-        }
+    fn wake_blocked(&self) -> usize {
+        self.bound().map_or(0, |bound| bound.pair.pipes.iter().map(Pipe::wake_sealed).sum())
     }
 
     /// Nothing: a number is closed once the pair has migrated.
@@ -204,6 +206,10 @@ impl Migratable for FdPipe {
     /// Also if the pair is no more.
     fn is_sealed(&self) -> bool {
         self.bound().is_none_or(|bound| bound.look(0).is_none_or(|look| look.sealed))
+    }
+
+    fn kept_file(&self) -> Option<&KeptFile> {
+        Some(&self.kept)
     }
 
     /// The other end of the pair: both migrate, or neither.

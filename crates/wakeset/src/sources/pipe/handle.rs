@@ -180,10 +180,12 @@ impl Pipe {
         true
     }
 
-    /// Wakes the readers that are blocked in a sealed pipe.
-    pub fn wake_sealed(&self) {
+    /// Wakes the readers that are blocked in a sealed pipe. Returns how many of them slept.
+    pub fn wake_sealed(&self) -> usize {
         if self.blocked.any(mutant!("pipe_seal_without_fence")) {
-            self.blocked.wake(u32::MAX >> 1, READERS);
+            self.blocked.wake(u32::MAX >> 1, READERS)
+        } else {
+            0
         }
     }
 
