@@ -2,12 +2,15 @@
 //!
 //! A doorbell is an eventfd of ours in that kernel half, edge-triggered, so each ring wakes one
 //! waiter and needs no reading. A set gets one when it first mixes both halves, or when a wait
-//! brings a signal mask. Doorbells are never closed, because a late waker may still ring one: what
-//! it then rings is the doorbell of another set, whose waiter wakes once for nothing. The program
-//! does not see them: to it their numbers are closed.
+//! brings a signal mask. The program does not see them: to it their numbers are closed.
 //!
-//! What else has one: a thread that sleeps in poll(2) (`lent`). How one gets another number when
-//! the program wants its own: `renumber`.
+//! A doorbell whose set has gone is the next set's, and a late waker of the old set may still ring
+//! it: a waiter of the new one then wakes once for nothing. But the program may put a file of its
+//! own under the number, by dup2(2) ([`renumber`]), and no waker may write into that. So a waker
+//! asks the set for the number just before it rings, and is counted from then on; and the number is
+//! given to the program when no waker is counted any more.
+//!
+//! What else has one: a thread that sleeps in poll(2) ([`lent`]).
 
 mod lent;
 mod renumber;
@@ -17,7 +20,7 @@ pub(crate) use self::renumber::make_way;
 
 use crate::set::FdSet;
 use crate::sys::signal_guard::SignalGuard;
-use crate::sys::steps::step;
+use crate::sys::steps::{step, step_lock, step_waited};
 use crate::sys::{self, Errno};
 use crate::table::{self, gate, hidden};
 use core::ffi::c_int;
@@ -26,6 +29,7 @@ use core::sync::atomic::Ordering;
 use libc::{
     EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, epoll_event,
 };
+use wakeset::{DoorbellFn, mutated};
 
 /// The data that marks the doorbell's event: an address the program cannot have. Odd, so it is no
 /// object's.
@@ -84,13 +88,50 @@ pub(crate) unsafe fn take_out(
     kept as c_int
 }
 
-/// Rings a doorbell, by its number: a `DoorbellFn` of the engine. Async-signal-safe.
-pub(crate) fn ring(fd: usize) {
+/// Rings a doorbell, by its number, which nobody may take away meanwhile. Async-signal-safe.
+pub(crate) fn ring(fd: c_int) {
     let one = 1_u64;
-    step!(doorbell_before_ring);
     // A full counter (EAGAIN) is 2^64 rings away.
-    let _ = sys::write(fd as c_int, (&raw const one).cast(), 8);
+    let _ = sys::write(fd, (&raw const one).cast(), 8);
+}
+
+/// What a set asks its wakers to call: a `DoorbellFn` of the engine, for this set.
+fn bell_of(set: &FdSet) -> (DoorbellFn, usize) {
+    (ring_for, ptr::from_ref(set).expose_provenance())
+}
+
+/// Rings the doorbell of the set in the slot at `address`. Async-signal-safe.
+fn ring_for(address: usize) {
+    // No handler comes in between: one that wants the number waits for this thread.
+    let _guard = SignalGuard::enter_unless_fast();
+    // SAFETY: the address of a set's slot (`bell_of`), which is never freed.
+    let set = unsafe { &*ptr::with_exposed_provenance::<FdSet>(address) };
+    set.rings.fetch_add(1, Ordering::SeqCst);
+    step_lock!(Locked, &set.rings);
+    // After the count. Where the number goes, it is changed before the count is checked.
+    let doorbell = set.doorbell.load(Ordering::SeqCst);
+    step!(doorbell_before_ring);
+    // Without one there is nobody to wake: the set has migrated, or is closed.
+    if doorbell >= 0 {
+        ring(doorbell);
+    }
     step!(doorbell_rung);
+    set.rings.fetch_sub(1, Ordering::SeqCst);
+    step_lock!(Unlocked, &set.rings);
+}
+
+/// Waits for the wakers that may know a number which no set has any more, of whatever set they are.
+fn wait_for_wakers() {
+    for number in table::numbers() {
+        table::each_slot(number, |slot| {
+            let Some(set) = slot.downcast::<FdSet>() else { return };
+            while set.rings.load(Ordering::SeqCst) != 0 && !mutated!("wakers_ring_late") {
+                step_lock!(Waiting, &set.rings);
+                sys::sched_yield();
+            }
+            step_waited!();
+        });
+    }
 }
 
 /// Empties a doorbell before it goes into its next set: what it was rung for in the last one would
@@ -137,12 +178,12 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
     }
     step!(doorbell_in_kernel);
     // Published by SeqCst stores, and then the remote waiters are checked.
-    set.set.set_doorbell(Some((ring, doorbell as usize)));
     set.doorbell.store(doorbell, Ordering::SeqCst);
+    set.set.set_doorbell(Some(bell_of(set)));
     step!(doorbell_known);
     if set.set.has_remote_waiter() {
         // A waker that pushed before there was a doorbell found none to ring.
-        ring(doorbell as usize);
+        ring(doorbell);
     }
     Ok(true)
 }

@@ -29,6 +29,8 @@ pub(crate) struct FdSet {
     pub(super) lists: Lists,
     /// The doorbell in the kernel half, below 0 for none.
     pub(crate) doorbell: AtomicI32,
+    /// Counts the wakers that are about to ring it.
+    pub(super) rings: AtomicU32,
     /// The listeners in the kernel half.
     pub(crate) rotation: Rotation,
     /// What an io_uring watches in its place.
@@ -51,6 +53,7 @@ unsafe impl Slot for FdSet {
             unsettled: AtomicU32::new(0),
             lists: Lists::new(),
             doorbell: AtomicI32::new(-1),
+            rings: AtomicU32::new(0),
             rotation: Rotation::new(),
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),

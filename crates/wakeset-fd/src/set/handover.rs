@@ -118,6 +118,6 @@ fn take_reported_edge(set: &FdSet) {
     let bell = set.doorbell.load(Ordering::SeqCst);
     if bell >= 0 && set.set.has_remote_waiter() {
         // We may have taken a ring with it.
-        doorbell::ring(bell as usize);
+        doorbell::ring(bell);
     }
 }

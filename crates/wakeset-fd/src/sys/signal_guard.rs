@@ -30,6 +30,12 @@ impl SignalGuard {
         Self(())
     }
 
+    /// Begins a critical section, unless the thread is in a [`FastSignalGuard`]'s already.
+    #[inline]
+    pub(crate) fn enter_unless_fast() -> Option<Self> {
+        (thread_words::load(FAST) == 0).then(Self::enter)
+    }
+
     /// Ends a critical section whose guard was forgotten.
     #[inline(always)]
     pub fn leave() {

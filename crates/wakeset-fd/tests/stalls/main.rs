@@ -8,6 +8,7 @@
 #![cfg(wakeset_steps)]
 #![allow(missing_docs)]
 
+mod bells;
 mod course;
 mod descriptors;
 mod looks;
@@ -34,6 +35,7 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     migrations::what_is_made_during_a_fork_moves();
     migrations::what_is_written_during_a_move_comes_behind();
     migrations::an_add_beside_a_close_is_no_loss();
+    bells::a_late_ring_reaches_the_doorbell_and_nothing_else();
     looks::a_pump_beside_a_move_finds_what_was_written();
     looks::a_look_beside_a_move_finds_what_was_written();
     let operations = operations();

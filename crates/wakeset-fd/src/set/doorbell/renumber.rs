@@ -1,6 +1,6 @@
 //! Hidden numbers that the program wants for itself.
 
-use super::{cookie, lent, ring};
+use super::{cookie, lent, wait_for_wakers};
 use crate::migrate;
 use crate::set::FdSet;
 use crate::stats::Stat;
@@ -36,6 +36,7 @@ pub(crate) fn make_way(old: c_int, fd: c_int) {
         }
         lifecycle::renumber(fd, -1);
         table::forget_doorbell(fd);
+        wait_for_wakers();
         replace(fd, old);
         return;
     };
@@ -50,9 +51,9 @@ pub(crate) fn make_way(old: c_int, fd: c_int) {
             let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };
             let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, new, &raw const event);
             let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, fd, ptr::null());
-            set.set.set_doorbell(Some((ring, new as usize)));
         }
     }
+    wait_for_wakers();
     replace(fd, old);
 }
 
