@@ -14,6 +14,7 @@
 #include "listeners/sets.h"
 #include "listeners/waiters.h"
 #include "listeners/numbers.h"
+#include "listeners/late.h"
 
 /*
  * With an argument it does not stop itself: a supervisor would stop with it. With "threads" it
@@ -45,6 +46,8 @@ int main(int count, char **arguments)
 	show_last_number(0);
 	show_last_number(1);
 	show_left();
+	show_late_listener(1);
+	show_late_listener(3);
 	show_accepts();
 	show_successors();
 	for (int family = 0; family < 3; family++)

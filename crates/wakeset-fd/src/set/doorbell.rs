@@ -95,6 +95,12 @@ pub(crate) fn ring(fd: c_int) {
     let _ = sys::write(fd, (&raw const one).cast(), 8);
 }
 
+/// Rings the doorbell that a set may have. Async-signal-safe.
+pub(crate) fn ring_of(set: &FdSet) {
+    let (ring, argument) = bell_of(set);
+    ring(argument);
+}
+
 /// What a set asks its wakers to call: a `DoorbellFn` of the engine, for this set.
 fn bell_of(set: &FdSet) -> (DoorbellFn, usize) {
     (ring_for, ptr::from_ref(set).expose_provenance())

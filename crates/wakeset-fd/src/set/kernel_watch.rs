@@ -1,7 +1,7 @@
 //! Watches in the kernel half of a set: how it gets the first, and what changes with it.
 
 use crate::migrate;
-use crate::set::{FdSet, doorbell, polls};
+use crate::set::{FdSet, doorbell, first_listener, polls};
 use crate::stats::Stat;
 use crate::sys::verdict::Verdict::{self, Done};
 use crate::sys::{self, Errno};
@@ -33,9 +33,13 @@ pub(super) fn change_kernel_watch(
     if op == EPOLL_CTL_ADD && !set.state.has_kernel() {
         return add_first(set, fd, event, asked);
     }
+    let had_listeners = set.rotation.any();
     let result = set.rotation.epoll_ctl(set, op, fd, event, asked);
     if result.is_ok() {
         note_known_watch(set);
+        if !had_listeners {
+            first_listener::note_joined(set);
+        }
         if set.polls.are_active() && !polls::are_for_me(set) {
             // The set has got polls while we were at it, and takes them for all it watches.
             polls::give_up(set);
@@ -87,6 +91,9 @@ fn add_first(
         set.note_kernel_watch();
     }
     drop(migrating);
+    if result.is_ok() {
+        first_listener::note_joined(set);
+    }
     if result == Err(Errno::EEXIST) {
         note_known_watch(set);
     }

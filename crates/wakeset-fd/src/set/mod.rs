@@ -14,6 +14,7 @@ mod epoll_ctl;
 mod epoll_wait;
 mod export;
 mod fd_set;
+mod first_listener;
 mod handover;
 mod kernel_watch;
 pub mod lease;

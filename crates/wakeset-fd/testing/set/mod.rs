@@ -9,6 +9,11 @@ pub(crate) mod state;
 #[path = "../../src/set/wait/mod.rs"]
 pub(crate) mod wait;
 
+/// No set has listeners here.
+pub(crate) mod first_listener {
+    pub(crate) fn tell_sleeper(_: &super::FdSet) {}
+}
+
 use crate::kernel_half::listeners::rotation::{LastLook, Rotation};
 use crate::rooms::kernel::{BELL, KERNEL};
 use crate::set::polls::Polls;

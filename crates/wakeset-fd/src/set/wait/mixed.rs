@@ -4,7 +4,7 @@ use super::limits::{Until, short_of};
 use super::{STARVATION_BOUND, Wait};
 use crate::kernel_half::listeners;
 use crate::migrate;
-use crate::set::{doorbell, polls};
+use crate::set::{doorbell, first_listener, polls};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::Errno;
@@ -27,8 +27,6 @@ type Round = Option<Result<c_int, Errno>>;
 struct Bounds {
     /// The set has no doorbell: what becomes ready in process has to be looked for.
     no_doorbell: bool,
-    /// The set has listeners, each of which is looked at once in a while.
-    has_listeners: bool,
     /// One of them has no watch, for lack of memory.
     listener_unwatched: bool,
 }
@@ -38,6 +36,8 @@ struct Slept {
     result: Result<c_int, Errno>,
     /// If it has found nothing, the wait's time is up.
     to_the_end: bool,
+    /// The set had listeners when the sleep began, so that it ended in time to look at them.
+    knew_listeners: bool,
 }
 
 impl Wait<'_> {
@@ -51,7 +51,11 @@ impl Wait<'_> {
             ControlFlow::Continue(bounds) => bounds,
             ControlFlow::Break(round) => return round,
         };
-        let Slept { result, to_the_end } = self.sleep_mixed(until, &bounds)?;
+        let Slept { result, to_the_end, knew_listeners } = self.sleep_mixed(until, &bounds)?;
+        if !knew_listeners && self.set.rotation.any() {
+            // Others have slept since before the first listener as well.
+            first_listener::tell_sleeper(self.set);
+        }
         let timed_out = result == Ok(0) && to_the_end;
         let rung = result.is_ok_and(|found| found > 0);
         if let Ok(found) = result {
@@ -127,7 +131,6 @@ impl Wait<'_> {
         let bounds = Bounds {
             // The kernel refuses a doorbell, and would refuse what migrates.
             no_doorbell: installed != Ok(true),
-            has_listeners: set.rotation.any(),
             listener_unwatched: !set.rotation.rotate(set),
         };
         // A handler between two pieces of a sleep; one that comes in the next few instructions is
@@ -144,6 +147,8 @@ impl Wait<'_> {
         let set = self.set;
         set.set.enter_remote();
         step!(elsewhere_before_look);
+        // After the count too: `first_listener`.
+        let has_listeners = set.rotation.any();
         // After the count: what was added or pushed before is seen here, what comes later rings (an
         // add installs the doorbell first: `install_for_add`).
         let no_sleep = set.set.may_be_ready()
@@ -155,7 +160,7 @@ impl Wait<'_> {
         let mut led = None;
         let result = (!no_sleep).then(|| {
             let mut end = until;
-            if bounds.has_listeners {
+            if has_listeners {
                 end = end.at_most(set.rotation.last_look.until_next());
             }
             if bounds.no_doorbell || bounds.listener_unwatched {
@@ -171,8 +176,8 @@ impl Wait<'_> {
         set.set.stop_leading(led);
         set.set.leave_remote();
         // Nothing but the limit of the wait itself bounded the sleep.
-        let unbounded = !bounds.no_doorbell && !bounds.has_listeners && led.is_none();
+        let unbounded = !bounds.no_doorbell && !has_listeners && led.is_none();
         let to_the_end = unbounded || until.left() == Some(Duration::ZERO);
-        result.map(|result| Slept { result, to_the_end })
+        result.map(|result| Slept { result, to_the_end, knew_listeners: has_listeners })
     }
 }

@@ -1,0 +1,61 @@
+/*
+ * A listener that a set gets while a thread sleeps in it already.
+ */
+#ifndef LISTENERS_LATE_H
+#define LISTENERS_LATE_H
+
+#include "deed.h"
+#include <sys/wait.h>
+
+/* A worker that waits for one connection, and dies of it. */
+static pid_t dying_worker(int listener)
+{
+	pid_t worker = must(fork());
+	if (worker == 0) {
+		struct epoll_event event;
+		int set = must(epoll_create1(EPOLL_CLOEXEC));
+		must(watch_new(set, listener, EPOLLIN, 'l'));
+		_exit(epoll_wait(set, &event, 1, 8000));
+	}
+	return worker;
+}
+
+/*
+ * The connection wakes a worker that dies, so the thread has to find it by itself. Several threads,
+ * for each of them may be the only one left.
+ */
+static void show_late_listener(int threads)
+{
+	struct waiter waiters[3];
+	int status, listener = listen_on(AF_INET), set = must(epoll_create1(EPOLL_CLOEXEC));
+	int other = must(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	heading("a listener for a set that threads sleep in");
+	number("threads", threads, threads);
+	pid_t worker = dying_worker(listener);
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	must(bind(other, (struct sockaddr *)&address, sizeof address));
+	must(watch_new(set, other, EPOLLIN, 'o'));
+	for (int i = 0; i < threads; i++)
+		start_waiting(&waiters[i], set, 1);
+	must(watch_new(set, listener, EPOLLIN, 'l'));
+	sleep_ms(200);
+	int client = connect_to(listener);
+	must(waitpid(worker, &status, 0));
+	int64_t died = now();
+	int told = 0;
+	while (told == 0 && now() - died < 3000000000) {
+		sleep_ms(20);
+		told = count_back(waiters, threads);
+	}
+	yes("one is told though the worker died", told > 0);
+	/* The others are told as long as nobody takes it. */
+	for (int i = 0; i < threads; i++)
+		finish(&waiters[i].thread);
+	number("nobody has taken it", 1, take_one(listener));
+	must(close(client));
+	must(close(listener));
+	must(close(other));
+	must(close(set));
+}
+
+#endif
