@@ -12,6 +12,7 @@
 //!
 //! | file | what is in it |
 //! |---|---|
+//! | `forks` | what a fork costs |
 //! | `memory` | programs with a heap that refuses |
 //! | `compare` | a program run both ways, and what differs |
 //! | `stats` | what `wakeset run --stats` counts |
@@ -21,6 +22,8 @@
 mod compare;
 #[path = "programs/compile.rs"]
 mod compile;
+#[path = "programs/forks.rs"]
+mod forks;
 #[path = "programs/memory.rs"]
 mod memory;
 #[path = "programs/run.rs"]

@@ -3,11 +3,12 @@
 
 use crate::migrate;
 use crate::stats::Stat;
+use crate::sys::process;
 pub use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
-use crate::table::gate;
-use crate::table::process;
+use crate::table::process::begin_anew;
 pub use crate::table::process::may_make_objects;
+use crate::table::{self, gate, lifecycle};
 use core::mem::ManuallyDrop;
 
 /// A fork under way: between [`prepare`] and [`Forking::in_parent`] or [`Forking::in_child`].
@@ -16,6 +17,20 @@ use core::mem::ManuallyDrop;
 pub struct Forking {
     section: SignalGuard,
     migrations: ManuallyDrop<wakeset::ScanGuard<'static, ()>>,
+}
+
+/// Whether this process has never had anything of ours. A fork of its only thread then has nothing
+/// to do here on either side.
+pub fn owns_nothing() -> bool {
+    process::has_no_owner() && !lifecycle::has_participants() && table::numbers().is_empty()
+}
+
+/// In the child of a fork that has not been prepared because the parent [owned
+/// nothing](owns_nothing): forgets what the parent has made since.
+pub fn begin_anew_unprepared() {
+    if !owns_nothing() {
+        begin_anew();
+    }
 }
 
 /// Before a fork: migrates everything and lets nothing new in until it is over.
@@ -35,7 +50,7 @@ impl Forking {
 
     /// After a fork, in the child.
     pub fn in_child(self) {
-        process::begin_anew();
+        begin_anew();
         drop(self.section);
     }
 }

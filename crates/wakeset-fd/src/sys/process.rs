@@ -25,6 +25,11 @@ pub fn is_foreign() -> bool {
     process != 0 && process != sys::getpid()
 }
 
+/// Whether nobody has asked to make an object here yet.
+pub(crate) fn has_no_owner() -> bool {
+    PROCESS.load(Ordering::Relaxed) == 0
+}
+
 /// Looks at whose memory this is; the first to ask is its owner.
 pub(crate) fn memory() -> Memory {
     let pid = sys::getpid();

@@ -76,6 +76,11 @@ fn participants() -> impl Iterator<Item = &'static Participant> {
     SIGNED_UP.iter().filter_map(|entry| unsafe { entry.load(Ordering::SeqCst).as_ref() })
 }
 
+/// Whether any module has signed up.
+pub(crate) fn has_participants() -> bool {
+    participants().next().is_some()
+}
+
 /// In a forked child: each module forgets what was its parent's.
 pub(crate) fn begin_anew() {
     participants().for_each(|participant| (participant.begin_anew)());

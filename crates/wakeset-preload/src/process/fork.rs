@@ -3,10 +3,12 @@
 
 use crate::real::real;
 use core::cell::UnsafeCell;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use wakeset_fd::count;
 use wakeset_fd::fork::{self, Forking};
+use wakeset_fd::signal_guard;
 
 type Handler = Option<unsafe extern "C" fn()>;
 type Register = unsafe extern "C-unwind" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
@@ -43,15 +45,48 @@ pub unsafe extern "C-unwind" fn __register_atfork(
     unsafe { real!(__register_atfork: Register)(prepare, in_parent, in_child, object) }
 }
 
-/// The fork under way. `prepare` holds a process-wide lock until it is over, so there is one at a
-/// time.
+/// The byte in which libc says whether this process has one thread. Null where libc has none.
+static SINGLE_THREADED: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// Finds libc's byte. Once, before main.
+pub(super) fn find_single_threaded() {
+    // SAFETY: a valid name.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    SINGLE_THREADED.store(found.cast(), Ordering::Relaxed);
+}
+
+/// Whether a fork concerns nothing of ours, and no other thread can make anything meanwhile. Most
+/// programs that fork all the time are of this kind, and each page that is written to in between
+/// would cost them a copy of it.
+fn is_nothing_to_us() -> bool {
+    // SAFETY: null, or libc's variable.
+    let single = unsafe { SINGLE_THREADED.load(Ordering::Relaxed).as_ref() };
+    single.is_some_and(|single| *single != 0)
+        && fork::owns_nothing()
+        && !count::is_on()
+        && !signal_guard::is_deferred()
+}
+
+/// The fork under way, if it is something to us. `prepare` holds a process-wide lock until it is
+/// over, so there is one at a time.
 struct UnderWay(UnsafeCell<Option<Forking>>);
 // SAFETY: only touched by the thread that forks, between `prepare` and the end of the fork.
 unsafe impl Sync for UnderWay {}
 static UNDER_WAY: UnderWay = UnderWay(UnsafeCell::new(None));
 
+/// Takes what [`prepare`] has noted. Writes nothing if that is nothing: each page that is written
+/// to around a fork is copied.
+fn under_way() -> Option<Forking> {
+    // SAFETY: see `UnderWay`.
+    let noted = unsafe { &mut *UNDER_WAY.0.get() };
+    if noted.is_some() { noted.take() } else { None }
+}
+
 /// Before a fork: everything migrates, and what the child will copy is locked.
 pub(crate) unsafe extern "C" fn prepare() {
+    if is_nothing_to_us() {
+        return;
+    }
     let forking = fork::prepare();
     crate::signals::hold();
     crate::heap::hold();
@@ -61,26 +96,31 @@ pub(crate) unsafe extern "C" fn prepare() {
 
 /// After a fork, in the parent.
 pub(crate) unsafe extern "C" fn in_parent() {
-    // SAFETY: see `UnderWay`.
-    let forking = unsafe { (*UNDER_WAY.0.get()).take() };
+    let Some(forking) = under_way() else {
+        if !fork::owns_nothing() {
+            // A signal handler has made something since `prepare`: the child has its number too.
+            fork::prepare().in_parent();
+        }
+        return;
+    };
     // SAFETY: held since `prepare`.
     unsafe { crate::heap::release() };
     crate::signals::release();
-    if let Some(forking) = forking {
-        forking.in_parent();
-    }
+    forking.in_parent();
 }
 
 /// After a fork, in the child.
 pub(crate) unsafe extern "C" fn in_child() {
-    // SAFETY: see `UnderWay`.
-    let forking = unsafe { (*UNDER_WAY.0.get()).take() };
+    let Some(forking) = under_way() else {
+        // By the number alone, whatever a signal handler has made since `prepare`.
+        return fork::begin_anew_unprepared();
+    };
     // SAFETY: held since `prepare`, by the thread that this one is a copy of.
     unsafe { crate::heap::release() };
     crate::signals::release();
     crate::signals::drop_deferred();
-    if let Some(forking) = forking {
-        forking.in_child();
+    forking.in_child();
+    if count::is_on() {
+        super::statistics::start();
     }
-    super::statistics::start();
 }

@@ -16,6 +16,7 @@ extern "C" fn start() {
     listeners::start();
     signal_guard::set_flush(signals::deliver_deferred);
     cancel::set_hooks(allow_cancellation, restore_cancellation);
+    fork::find_single_threaded();
     fork::register_handlers();
 }
 
