@@ -20,8 +20,8 @@
 //! | [`set`] | epoll_create1, epoll_ctl, epoll_wait; [`doorbell`], [`lease`], [`custom`], [`batch`], event rings |
 //! | `calls` | close, dup, exec, `SCM_RIGHTS` ([`descriptor`]), [`fork`], complete calls; [`interpose`], what stands in front of libc's functions |
 //!
-//! Under loom the doubles in `testing/` stand in for most rooms; `set::wait` and
-//! `set::polls` run there as they are.
+//! Under loom the doubles in `testing/` stand in for most rooms; `set::wait`, `set::polls` and the
+//! doorbell of a set (`set::doorbell::install`) run there as they are.
 //!
 //! Everything is process-wide: there is one descriptor table in a process. The functions in the
 //! crate's root are complete calls; those in the modules give a [`Verdict`], for a caller who has
@@ -36,7 +36,7 @@
         unused_macros,
         unused_imports,
         missing_debug_implementations,
-        reason = "there only `polls` and `wait` run"
+        reason = "there only `polls`, `wait` and a set's doorbell run"
     )
 )]
 
@@ -80,7 +80,8 @@ mod rooms {
     pub use sys::{Errno, Sysno, cancel, signal_guard, user};
 }
 
-/// Under the model checker: polls and waits as they are everywhere, and doubles around them.
+/// Under the model checker: polls, waits and a set's doorbell as they are everywhere, and doubles
+/// around them.
 #[cfg(loom)]
 #[path = "../testing/mod.rs"]
 mod rooms;

@@ -1,6 +1,6 @@
 //! The build for the model checker (`cfg(loom)`): what stands around the polls of an io_uring
-//! (`set::polls`) and the wait (`set::wait`), which run here as they are in every
-//! build.
+//! (`set::polls`), the wait (`set::wait`) and the doorbell of a set (`set::doorbell::install`),
+//! which run here as they are in every build.
 //!
 //! A room here has the name of the room in `src/` that it replaces. It takes files of that room
 //! with `#[path]` where they can run as they are, and has a double in a file of the same name where
@@ -8,14 +8,14 @@
 //!
 //! | module | in a model |
 //! |---|---|
-//! | `set::polls`, `kernel_half::uring::{watches, thread_rings}`, `set::wait`, `sys::{user, cancel, steps}`, `stats::page`; the engine | what they are in every build |
+//! | `set::polls`, `kernel_half::uring::{watches, thread_rings}`, `set::wait`, `set::doorbell::install`, `sys::{user, cancel, steps}`, `stats::page`; the engine | what they are in every build |
 //! | `models` | the models themselves |
 //! | [`kernel`] | plays files, their numbers, one epoll, the io_urings and poll(2), in as many steps as another processor can see |
 //! | `kernel_half::uring::poll_uring` | passes on to it what the io_uring of ordinary builds tells the kernel |
 //! | [`sys`] | passes on the other system calls; locks and names of threads, but no signals |
 //! | `sys::sync` | loom's atomics and statics |
-//! | [`set`] | a set with the fields that the two modules use, in no table, and with a doorbell from the start |
-//! | `set::doorbell`, [`migrate`] | the cookie and its removal, the migrations lock |
+//! | [`set`] | a set with the fields that these modules use, in no table; additions as `set::epoll_ctl` and `set::kernel_watch` have them, in a few lines |
+//! | [`table`], [`migrate`] | the migrations lock; no doorbell is kept for another set |
 //! | `stats::count`, `set::ring`, `kernel_half::listeners` | nothing happens there |
 
 pub(crate) mod kernel;

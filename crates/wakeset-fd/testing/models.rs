@@ -1,5 +1,7 @@
-//! Models of a set with polls, its thread and other threads. A wait without a limit that nothing
-//! ends is what loom calls a deadlock.
+//! Models of a set with polls, its thread and other threads; those of a set with both halves are in
+//! `mixed`. A wait without a limit that nothing ends is what loom calls a deadlock.
+
+mod mixed;
 
 use super::kernel::{KERNEL, KERNEL_FILE};
 use super::set::{FdSet, close};

@@ -1,8 +1,24 @@
 //! What modules do at a fork, a renumbering or a close is what it is in every build. The migrations
-//! lock is loom's.
+//! lock is loom's. No doorbell is left over from another set.
+
+use core::ffi::c_int;
 
 #[path = "../src/table/lifecycle.rs"]
 pub(crate) mod lifecycle;
+
+pub(crate) fn take_spare_doorbell() -> Option<c_int> {
+    None
+}
+
+pub(crate) fn spare_doorbell(_: c_int) {}
+
+pub(crate) mod hidden {
+    use core::ffi::c_int;
+
+    pub(crate) fn hide(low: c_int) -> c_int {
+        low
+    }
+}
 
 pub(crate) mod gate {
     use loom::sync::{Mutex, MutexGuard};

@@ -83,13 +83,7 @@ pub(crate) unsafe fn epoll_wait_into(
             faulted: Cell::new(false),
             rung: Cell::new(false),
         };
-        let result = wait.run();
-        set.set.mind_deadline();
-        if wait.rung.get() && set.set.may_be_ready() {
-            // The event that rang this wait's doorbell is still there: wake the next waiter.
-            set.set.kick();
-        }
-        let result = match result {
+        let result = match wait.run() {
             Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),
             result => result,
         };

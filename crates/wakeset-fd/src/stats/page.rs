@@ -32,7 +32,7 @@ pub const DIR_VARIABLE: &str = "WAKESET_STATS_DIR";
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WAKESET\0");
 
 /// The layout's version: a reader refuses any other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Stripes in a page, the shared one included.
 pub const STRIPES: usize = 63;

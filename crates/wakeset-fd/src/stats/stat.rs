@@ -39,8 +39,6 @@ stats! {
     MovedIoRing = "io_uring",
     /// Migrated: the process set up asynchronous I/O (io_setup).
     MovedAio = "aio",
-    /// Migrated: it was reached through `syscall()` in a way that is not modelled.
-    MovedSyscallFn = "syscall_function",
     /// Migrated: it was given to a call that is not modelled.
     MovedUnmodelled = "unmodelled_call",
     /// Migrated: a modelled call had an argument that is not modelled.

@@ -20,9 +20,8 @@ use std::vec::Vec;
 use syscalls::Errno;
 use uring::Uring;
 
-/// The number of the doorbell, and the data of its watch.
+/// The number of the doorbell.
 pub(crate) const BELL: c_int = 1;
-pub(crate) const BELL_DATA: u64 = 99;
 /// A number whose file is no socket, so that the epoll has to watch it.
 pub(crate) const KERNEL_FILE: c_int = 2;
 /// Numbers that there are.
@@ -71,6 +70,15 @@ impl State {
         self.numbers.get(fd as usize).copied().flatten()
     }
 
+    /// Counts up the doorbell's eventfd, and queues its watch.
+    fn ring(&mut self) {
+        let Some(bell) = self.file(BELL) else { return };
+        self.files[bell] |= libc::EPOLLIN as u32;
+        if let Some(watch) = self.watches.iter().find(|watch| watch.file == bell).copied() {
+            self.queue(watch);
+        }
+    }
+
     fn queue(&mut self, watch: Watch) {
         if !self.ready.contains(&(watch.fd, watch.file)) {
             self.ready.push_back((watch.fd, watch.file));
@@ -103,18 +111,13 @@ impl State {
 }
 
 impl Kernel {
-    /// A kernel with one file: the doorbell's, which is always readable to its edge-triggered
-    /// watch.
+    /// A kernel without files.
     fn new() -> Self {
-        let mut numbers = [None; NUMBERS];
-        numbers[BELL as usize] = Some(0);
-        let bell =
-            Watch { fd: BELL, file: 0, events: libc::EPOLLIN as u32 | EDGE, data: BELL_DATA };
         let state = State {
-            files: Vec::from([libc::EPOLLIN as u32]),
-            fills: Vec::from([0]),
-            numbers,
-            watches: Vec::from([bell]),
+            files: Vec::new(),
+            fills: Vec::new(),
+            numbers: [None; NUMBERS],
+            watches: Vec::new(),
             ready: VecDeque::new(),
             urings: Vec::new(),
             polls_end: false,
@@ -169,11 +172,16 @@ impl Kernel {
             self.state().urings[i].announce_work();
             let mut state = self.state();
             if state.urings[i].rings_doorbell() {
-                let bell = state.watches[0];
-                state.queue(bell);
+                state.ring();
                 self.woken.notify_all();
             }
         }
+    }
+
+    /// Writes to the doorbell's eventfd: count and ready list change under one lock.
+    pub(crate) fn ring(&self) {
+        self.state().ring();
+        self.woken.notify_all();
     }
 
     /// Reads all there is to read in a file, and returns how often it had been filled.

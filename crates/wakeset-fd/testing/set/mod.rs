@@ -15,7 +15,8 @@ pub(crate) mod first_listener {
 }
 
 use crate::kernel_half::listeners::rotation::{LastLook, Rotation};
-use crate::rooms::kernel::{BELL, KERNEL};
+use crate::migrate;
+use crate::rooms::kernel::KERNEL;
 use crate::set::polls::Polls;
 use crate::set::state::SetState;
 use crate::set::wait::{Limit, Mask, Wait};
@@ -27,7 +28,7 @@ use core::ffi::c_int;
 use core::ptr;
 use libc::{EPOLL_CTL_ADD, epoll_event};
 use std::vec::Vec;
-use wakeset::{Engine, Event, EventPoll, Events, Timeout};
+use wakeset::{Counter, Description, Engine, Event, EventPoll, Events, Timeout};
 
 #[derive(Debug)]
 pub(crate) struct FdSet {
@@ -37,6 +38,8 @@ pub(crate) struct FdSet {
     pub(crate) migrated_watches: core::sync::atomic::AtomicU32,
     pub(crate) unsettled: core::sync::atomic::AtomicU32,
     pub(crate) doorbell: AtomicI32,
+    /// Nobody takes a doorbell's number here.
+    pub(crate) rings: core::sync::atomic::AtomicU32,
     pub(crate) rotation: Rotation,
     pub(crate) polls: Polls,
     pub(crate) round_robin: AtomicU32,
@@ -44,12 +47,17 @@ pub(crate) struct FdSet {
 
 impl FdSet {
     pub(crate) fn new() -> Self {
+        Self::of(&Engine::new())
+    }
+
+    pub(crate) fn of(engine: &Engine) -> Self {
         Self {
-            set: EventPoll::new(&Engine::new()).unwrap(),
+            set: EventPoll::new(engine).unwrap(),
             state: SetState::new(),
             migrated_watches: core::sync::atomic::AtomicU32::new(0),
             unsettled: core::sync::atomic::AtomicU32::new(0),
-            doorbell: AtomicI32::new(BELL),
+            doorbell: AtomicI32::new(-1),
+            rings: core::sync::atomic::AtomicU32::new(0),
             rotation: Rotation { last_look: LastLook },
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
@@ -73,7 +81,10 @@ impl FdSet {
             return result;
         }
         if op == EPOLL_CTL_ADD {
-            self.note_kernel_watch();
+            self.state.note_not_only_polls();
+        }
+        if op == EPOLL_CTL_ADD && !self.state.has_kernel() {
+            return self.add_first(fd, events, data);
         }
         let event = epoll_event { events, u64: data };
         sys::epoll_ctl(self.fd(), op, fd, &raw const event)?;
@@ -81,6 +92,31 @@ impl FdSet {
             polls::give_up(self);
         }
         Ok(())
+    }
+
+    /// As `add_first` there. No set is around this one.
+    fn add_first(&self, fd: c_int, events: u32, data: u64) -> Result<(), Errno> {
+        let _migrating = migrate::hold_migrations();
+        if !self.set.is_empty() {
+            assert_eq!(doorbell::install_held(self), Ok(true));
+        }
+        let event = epoll_event { events, u64: data };
+        sys::epoll_ctl(self.fd(), EPOLL_CTL_ADD, fd, &raw const event)?;
+        self.note_kernel_watch();
+        Ok(())
+    }
+
+    /// epoll_ctl(2) as `set::epoll_ctl` has it for an addition of an in-process object.
+    pub(crate) fn add(&self, fd: c_int, counter: &Description<Counter>, events: u32, data: u64) {
+        let install_if_mixed = || {
+            if self.state.has_kernel() {
+                assert_eq!(doorbell::install(self), Ok(true));
+            }
+        };
+        install_if_mixed();
+        let asked = Event::new(Events::from_bits_retain(events), data);
+        self.set.add(fd, counter, asked).unwrap();
+        install_if_mixed();
     }
 
     /// epoll_wait(2) for up to `maxevents` events; returns the data of each.
@@ -99,7 +135,6 @@ impl FdSet {
             rung: Cell::new(false),
         };
         let n = wait.run().unwrap() as usize;
-        self.set.mind_deadline();
         events.truncate(n);
         events.iter().map(|event| event.u64).collect()
     }

@@ -132,3 +132,38 @@ fn a_thread_that_ends_takes_nothing_with_it() {
     assert_eq!(set.wait(8, LONG), [(1, IN)]);
     set.close();
 }
+
+/// Whatever the kernel refuses on the way, what the io_uring had by then is given back: the end of
+/// its pipe and a mapping were not.
+#[test]
+fn an_io_uring_that_comes_to_nothing_leaves_nothing() {
+    let _alone = alone();
+    if !has_polls() {
+        return;
+    }
+    let attempt = || {
+        let set = Set::new(64);
+        let (one, _other) = pair();
+        set.add(&one, IN | ET, 1);
+        set.close();
+        close(one);
+        let named = |entry: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_link(entry.unwrap().path()).unwrap_or_default()
+        };
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().map(named);
+        let is_of_one = |name: &str| name.contains("io_uring") || name.starts_with("pipe:");
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let open = open.filter(|name| is_of_one(&name.to_string_lossy())).count();
+        (open, maps.lines().filter(|line| line.contains("io_uring")).count())
+    };
+    // The memory of this number's watches stays, so that a refused madvise(2) is the io_uring's.
+    attempt();
+    let steps =
+        [libc::SYS_madvise, libc::SYS_pipe2, libc::SYS_io_uring_register, libc::SYS_io_uring_enter];
+    for call in steps {
+        without(&[call], libc::EPERM, || {
+            attempt();
+            assert_eq!(attempt(), attempt(), "without call {call}");
+        });
+    }
+}

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::sync::blocked::Blocked;
 use crate::sync::time::Deadline;
-use crate::sync::{AtomicPair, AtomicU32, AtomicU64, Ordering, fence_after_rmw};
+use crate::sync::{AtomicPair, AtomicU32, AtomicU64, Ordering};
 use crate::wake::source::Source;
 use crate::wake::timed::{NEVER, Timed};
 use crate::wake::wait_queue::WaitQueue;
@@ -400,7 +400,8 @@ impl Timed for Timer {
             if mutant!("plan_without_look") {
                 return at;
             }
-            fence_after_rmw();
+            // A publish-then-check without a barrier of its own: the plan and the time are SeqCst
+            // here and in `set_at`, and in the models the time is behind a lock.
             let earlier = self.next_look();
             if earlier >= at {
                 return at;

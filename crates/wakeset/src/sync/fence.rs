@@ -18,25 +18,19 @@ use crate::sync::atomics::{Ordering, fence};
 /// follows.
 ///
 /// `weakened` is the mutant of this place, which leaves the barrier out:
-/// `after_publishing(mutant!("name"))`.
-#[inline(always)]
-pub(crate) fn after_publishing(weakened: bool) {
-    if !weakened {
-        fence_after_rmw();
-    }
-}
-
-/// [`after_publishing`] for the places that have no mutant of their own.
+/// `after_publishing(mutant!("name"))`. There is no form without one.
 ///
 /// On x86-64 every `LOCK`-prefixed instruction is a full barrier already (Intel SDM vol. 3,
 /// 9.2.3.9), so only the compiler is held back; an `mfence` here would cost the wake path a third
 /// of its time.
 #[inline(always)]
-pub(crate) fn fence_after_rmw() {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
-    core::sync::atomic::compiler_fence(Ordering::SeqCst);
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
-    fence(Ordering::SeqCst);
+pub(crate) fn after_publishing(weakened: bool) {
+    if !weakened {
+        #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+        #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
+        fence(Ordering::SeqCst);
+    }
 }
 
 /// Orders everything before it against everything after it.

@@ -33,7 +33,7 @@ pub(crate) mod thread_id;
 pub(crate) use atomics::{
     AtomicPair, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnmodelledUsize, fence,
 };
-pub(crate) use fence::{after_publishing, fence_after_rmw, full_fence};
+pub(crate) use fence::{after_publishing, full_fence};
 pub(crate) use futex::{Futex, SharedFutex};
 pub(crate) use slept::Slept;
 

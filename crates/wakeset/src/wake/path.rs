@@ -10,7 +10,7 @@
 //! watch under the waker's feet. What is delayed is only the event of the stopped thread.
 
 use crate::events::Events;
-use crate::sync::{Ordering, fence_after_rmw};
+use crate::sync::{Ordering, after_publishing};
 use crate::testing::steps::step;
 use crate::wake::handle::Handle;
 #[cfg(feature = "bench-ready-lists")]
@@ -157,9 +157,9 @@ fn finish(watch: &Watch, marked: State) {
 /// Wakes one waiter of the set, if there is one that may sleep beyond `at`; whether there was.
 #[inline(always)]
 fn kick_until(set: &WakeSide, at: u64) -> bool {
-    if at != NOW && !mutant!("kick_without_fence") {
+    if at != NOW {
         // The push, or the note, before the deadline.
-        fence_after_rmw();
+        after_publishing(mutant!("kick_without_fence"));
     }
     (at == NOW || at < set.waiters.deadline() && !mutant!("earlier_kicks_nobody"))
         && set.waiters.kick()

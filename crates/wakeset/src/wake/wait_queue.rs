@@ -16,9 +16,7 @@
 use crate::error::Error;
 use crate::events::Events;
 use crate::sync::lock::ScanLock;
-use crate::sync::{
-    AtomicPtr, AtomicU32, AtomicU64, Ordering, after_publishing, fence_after_rmw, full_fence,
-};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, after_publishing, full_fence};
 use crate::testing::steps::step;
 use crate::wake::handle::Handle;
 use crate::wake::slots::Segment;
@@ -117,10 +115,9 @@ impl WaitQueue {
         self.wake_many(events);
     }
 
-    /// Tells all watches that the owner, a timer, has been set to expire at `at`. The change was a
-    /// `SeqCst` read-modify-write.
+    /// Tells all watches that the owner, a timer, has been set to expire at `at`. The caller has
+    /// passed the barrier of a publish-then-check since the change.
     pub(crate) fn wake_at(&self, at: u64) {
-        fence_after_rmw();
         self.tell_in_order(|handle| {
             // SAFETY: handles in a queue of this engine lead to type-stable watches.
             unsafe { crate::wake::path::plan_watch(handle, at) };
@@ -260,10 +257,10 @@ impl WaitQueue {
         stamp.store(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
         self.now.fetch_add(1, Ordering::Relaxed);
         step!(attach_stamped);
-        // A read-modify-write, so that the caller's poll is ordered after it without an mfence.
+        // A read-modify-write, so that the caller's poll is ordered after it without an mfence: the
+        // barrier is the one before the poll (`queue_if_ready`).
         slot.swap(handle.0, ordering!(SeqCst, "attach_relaxed"));
         step!(attached);
-        fence_after_rmw();
         Ok(index)
     }
 

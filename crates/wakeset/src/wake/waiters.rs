@@ -13,9 +13,7 @@
 //! next waker wakes, and that waiter harvests both.
 
 use crate::sync::time::Deadline;
-use crate::sync::{
-    AtomicU64, AtomicUsize, Futex, Ordering, Slept, after_publishing, fence_after_rmw,
-};
+use crate::sync::{AtomicU64, AtomicUsize, Futex, Ordering, Slept, after_publishing};
 use crate::testing::steps::step;
 use crate::wake::timed::NEVER;
 use core::num::NonZeroU32;
@@ -143,7 +141,7 @@ impl Waiters {
         step!(sleep_counted);
         // Before the look: a kick after it changes the word, and the sleep does not begin.
         let mut seen = self.wake_seq.word().load(Ordering::SeqCst);
-        fence_after_rmw();
+        after_publishing(mutant!("sleep_without_fence"));
         let ready = !mutant!("sleep_without_look") && ready();
         if mutant!("turn_after_look") {
             seen = self.wake_seq.word().load(Ordering::SeqCst);
@@ -176,7 +174,7 @@ impl Waiters {
     pub(crate) fn enter_remote(&self) {
         step!(elsewhere_before);
         self.counts.fetch_add(REMOTE, Ordering::SeqCst);
-        fence_after_rmw();
+        after_publishing(mutant!("remote_without_fence"));
         step!(elsewhere_counted);
     }
 
@@ -191,12 +189,15 @@ impl Waiters {
     }
 
     /// Installs the doorbell for waiters that sleep in a kernel call of their own; `None` takes it
-    /// away.
+    /// away. A waker that pushed before there was one found none to ring, so the installing thread
+    /// then asks [`has_remote_waiter`](Self::has_remote_waiter), and rings it itself.
     pub(crate) fn set_doorbell(&self, bell: Option<(DoorbellFn, usize)>) {
         match bell {
             Some((ring, argument)) => {
                 self.argument.store(argument, Ordering::SeqCst);
-                self.doorbell.store(ring as *const () as usize, Ordering::SeqCst);
+                // A read-modify-write, for the check of the remote waiters that comes after it.
+                self.doorbell.swap(ring as *const () as usize, Ordering::SeqCst);
+                after_publishing(mutant!("bell_without_fence"));
             }
             None => self.doorbell.store(0, Ordering::SeqCst),
         }

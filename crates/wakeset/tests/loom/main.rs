@@ -7,11 +7,12 @@
 #![cfg(loom)]
 #![allow(missing_docs)]
 
+use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use loom::thread;
 use std::sync::Arc;
 use wakeset::{
     Change, Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, OnError,
-    Removal, Source, Timeout, explore,
+    Removal, Source, Timeout, WaitQueue, explore,
 };
 
 mod counter;
@@ -52,6 +53,35 @@ impl World {
     /// A harvest without waiting, of one event: its data.
     fn take(&self) -> Option<u64> {
         take(&self.set)
+    }
+}
+
+/// A source as its users write one: its state is no sequentially consistent variable. The barriers
+/// of those that poll it matter, which those of a counter do not.
+struct Flag {
+    up: AtomicBool,
+    queue: WaitQueue,
+}
+
+impl Flag {
+    fn open(engine: &Engine) -> Description<Self> {
+        let up = AtomicBool::new(false);
+        Description::new(engine, Self { up, queue: WaitQueue::new() })
+    }
+
+    fn raise(&self) {
+        self.up.store(true, Release);
+        self.queue.wake(Events::IN);
+    }
+}
+
+impl Source for Flag {
+    fn poll(&self) -> Events {
+        if self.up.load(Acquire) { Events::IN } else { Events::empty() }
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        &self.queue
     }
 }
 

@@ -52,6 +52,27 @@ fn an_outer_edge_is_not_lost_to_an_inner_harvest() {
     });
 }
 
+/// Catches a poll of the inner set from outside that polls a source before all can see that its
+/// mark is gone.
+#[test]
+fn a_poll_from_outside_loses_no_change_of_a_source_without_a_total_order() {
+    explore(3, || {
+        let engine = Engine::new();
+        let outer = EventPoll::new(&engine).unwrap();
+        let inner = Description::new(&engine, EventPoll::new(&engine).unwrap());
+        let flag = Flag::open(&engine);
+        inner.add(2, &flag, Event::new(Events::IN, 2)).unwrap();
+        outer.add(1, &inner, Event::new(Events::IN, 1)).unwrap();
+        flag.queue.wake(Events::IN);
+        // Queued inside, and not ready: the poll is about to drop it.
+        let world = Arc::new((outer, inner));
+        let poller = run(&world, |(outer, _)| take(outer));
+        flag.raise();
+        poller.join().unwrap();
+        assert_eq!(take(&world.1), Some(2));
+    });
+}
+
 /// Catches a wake that meets the inner watch queued and does not tell the outer set, whose edge is
 /// used up.
 #[test]

@@ -1,8 +1,6 @@
 //! What is reported while something else happens: no edge lost, no event twice.
 
 use super::*;
-use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
-use wakeset::WaitQueue;
 
 /// Catches a level-triggered watch that is dropped from the list while it becomes ready again.
 #[test]
@@ -41,38 +39,12 @@ fn an_edge_is_not_lost_to_a_harvest() {
     });
 }
 
-/// A source as its users write one: its state is no sequentially consistent variable.
-struct Flag {
-    up: AtomicBool,
-    queue: WaitQueue,
-}
-
-impl Flag {
-    fn raise(&self) {
-        self.up.store(true, Release);
-        self.queue.wake(Events::IN);
-    }
-}
-
-impl Source for Flag {
-    fn poll(&self) -> Events {
-        if self.up.load(Acquire) { Events::IN } else { Events::empty() }
-    }
-
-    fn wait_queue(&self) -> &WaitQueue {
-        &self.queue
-    }
-}
-
 /// Catches a wake that looks at the mark before the change can be seen by all.
 #[test]
 fn a_source_without_a_total_order_loses_nothing() {
     explore(3, || {
         let world = World::new();
-        let flag = Description::new(
-            &world.engine,
-            Flag { up: AtomicBool::new(false), queue: WaitQueue::new() },
-        );
+        let flag = Flag::open(&world.engine);
         world.set.add(1, &flag, Event::new(Events::IN | Events::ET, 1)).unwrap();
         flag.queue.wake(Events::IN);
         // Queued, and not ready: the harvest is about to drop it.

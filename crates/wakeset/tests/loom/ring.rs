@@ -1,8 +1,7 @@
 //! The event ring: threads that take without the scan lock, beside refills, changes and removals.
 
 use super::*;
-use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use wakeset::WaitQueue;
+use loom::sync::atomic::Ordering::Relaxed;
 
 /// A set with a ring of `entries` slots that watches a counter at 0.
 fn ringed(entries: usize, events: Events) -> Arc<World> {
@@ -41,6 +40,31 @@ fn an_edge_is_not_lost_to_a_taker() {
         consume(&world);
         assert_eq!(world.counter.value(), Some(0), "an edge was lost");
     });
+}
+
+/// Catches a taker, or a refill, that polls a source before all can see that its mark is gone.
+fn loses_nothing(events: Events) {
+    explore(2, move || {
+        let world = World::new();
+        world.set.make_ring(1).unwrap();
+        let flag = Flag::open(&world.engine);
+        world.set.add(1, &flag, Event::new(events, 1)).unwrap();
+        flag.queue.wake(Events::IN);
+        // Queued, and not ready: the taker is about to drop it.
+        let taker = run(&world, |world| pop(&world.set));
+        flag.raise();
+        assert!(taker.join().unwrap().is_some() || pop(&world.set).is_some(), "it was lost");
+    });
+}
+
+#[test]
+fn a_taker_loses_no_change_of_a_source_without_a_total_order() {
+    loses_nothing(Events::IN | Events::ET);
+}
+
+#[test]
+fn a_refill_loses_no_change_of_a_source_without_a_total_order() {
+    loses_nothing(Events::IN);
 }
 
 /// Catches a slot that is taken before it is written, and one taken twice.

@@ -1,16 +1,18 @@
 //! Hidden numbers that the program wants for itself.
 
-use super::{cookie, lent, wait_for_wakers};
+use super::{cookie, lent};
 use crate::migrate;
 use crate::set::FdSet;
 use crate::stats::Stat;
 use crate::sys;
 use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::{step_lock, step_waited};
 use crate::table::{self, gate, hidden, lifecycle};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, epoll_event};
+use wakeset::mutated;
 
 /// Gives a number to the program, which is about to take it by dup2(2) of `old`: what is hidden
 /// under it gets another.
@@ -62,5 +64,19 @@ pub(crate) fn make_way(old: c_int, fd: c_int) {
 fn replace(fd: c_int, file: c_int) {
     if sys::dup_to(file, fd).is_err() {
         let _ = sys::close(fd);
+    }
+}
+
+/// Waits for the wakers that may know a number which no set has any more, of whatever set they are.
+fn wait_for_wakers() {
+    for number in table::numbers() {
+        table::each_slot(number, |slot| {
+            let Some(set) = slot.downcast::<FdSet>() else { return };
+            while set.rings.load(Ordering::SeqCst) != 0 && !mutated!("wakers_ring_late") {
+                step_lock!(Waiting, &set.rings);
+                sys::sched_yield();
+            }
+            step_waited!();
+        });
     }
 }

@@ -14,7 +14,7 @@ use core::ffi::c_int;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use wakeset::mutated;
+use wakeset::{mutant, mutated};
 
 /// How long a wait sleeps in the kernel half at a time when no waker can reach it there: the kernel
 /// has no watch left for a doorbell.
@@ -149,9 +149,11 @@ impl Wait<'_> {
         step!(elsewhere_before_look);
         // After the count too: `first_listener`.
         let has_listeners = set.rotation.any();
-        // After the count: what was added or pushed before is seen here, what comes later rings (an
-        // add installs the doorbell first: `install_for_add`).
-        let no_sleep = set.set.may_be_ready()
+        // After the count: what was pushed before is seen here, what is pushed later rings. Where
+        // the set has got its first source since `prepare_sleep`, and has no doorbell yet, the add
+        // installs one and rings it for who is counted (`install_held`). But the adding thread may
+        // be stopped before that, so the next round of this wait installs it too.
+        let no_sleep = (set.set.may_be_ready() && !mutant!("remote_without_look"))
             || polls::have_news(set)
             || set.state.is_in_kernel()
             || (!bounds.no_doorbell

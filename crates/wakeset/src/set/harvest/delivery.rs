@@ -5,7 +5,7 @@ use crate::set::base::mark::{Mark, change_state, mark_queued};
 use crate::set::base::scan::Scan;
 use crate::set::base::set_core::SetCore;
 use crate::set::lease::leases::{Known, LeaseCore};
-use crate::sync::{AtomicU64, Ordering, fence_after_rmw};
+use crate::sync::{AtomicU64, Ordering, after_publishing};
 use crate::testing::steps::step;
 use crate::wake::source::Source;
 use crate::wake::state::State;
@@ -98,7 +98,7 @@ impl SetCore {
             step!(unqueue_before);
             state = State(word.fetch_and(State(!0).unqueued().0, Ordering::SeqCst)).unqueued();
             step!(unqueued);
-            fence_after_rmw();
+            after_publishing(mutant!("unqueue_without_fence"));
             ready = early.unwrap_or_else(poll) & Events::from_bits_retain(state.mask());
             if ready.is_empty() {
                 self.plan(scan, watch);

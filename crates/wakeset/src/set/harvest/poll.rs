@@ -3,7 +3,7 @@
 use crate::events::Events;
 use crate::set::base::mark::{Mark, mark_queued};
 use crate::set::base::set_core::SetCore;
-use crate::sync::{Ordering, fence_after_rmw};
+use crate::sync::{Ordering, after_publishing};
 use crate::testing::steps::step;
 use crate::wake::state::State;
 use crate::wake::watch::{Watch, guarded, shared};
@@ -37,7 +37,7 @@ impl SetCore {
             step!(poll_unqueue_before);
             word.fetch_and(State(!0).unqueued().0, Ordering::SeqCst);
             step!(poll_unqueued);
-            fence_after_rmw();
+            after_publishing(mutant!("poll_without_fence"));
             if holds() {
                 match mark_queued(word) {
                     // SAFETY: as above; QUEUED is on, and ours.

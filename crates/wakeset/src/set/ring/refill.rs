@@ -5,7 +5,7 @@ use crate::set::base::mark::{Mark, mark_queued};
 use crate::set::base::scan::Scan;
 use crate::set::base::set_core::SetCore;
 use crate::set::ring::ring_core::RingCore;
-use crate::sync::{Ordering, fence_after_rmw};
+use crate::sync::{Ordering, after_publishing};
 use crate::testing::steps::step;
 use crate::wake::state::State;
 use crate::wake::watch::{guarded, shared};
@@ -90,7 +90,7 @@ impl SetCore {
             // A level that has gone, dropped as in `harvest`.
             let state = State(word.fetch_and(State(!0).unqueued().0, Ordering::SeqCst)).unqueued();
             step!(refill_unqueued);
-            fence_after_rmw();
+            after_publishing(mutant!("refill_without_fence"));
             if poll(state).is_empty() {
                 self.plan(scan, watch);
                 return false;

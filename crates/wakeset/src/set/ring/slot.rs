@@ -1,7 +1,7 @@
 //! One slot of the event ring, and how the event in it is taken.
 
 use crate::events::{Event, Events};
-use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence_after_rmw};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering, after_publishing};
 use crate::testing::steps::step;
 use crate::wake::source::Source;
 use crate::wake::state::State;
@@ -133,7 +133,7 @@ impl Entry {
             }
         };
         step!(ring_unqueued);
-        fence_after_rmw();
+        after_publishing(mutant!("ring_unqueues_without_fence"));
         // SAFETY: the caller's contract.
         let ready = unsafe { self.poll(state) };
         if ready.is_empty() {

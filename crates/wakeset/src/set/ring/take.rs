@@ -5,7 +5,7 @@ use crate::set::base::set_core::SetCore;
 use crate::set::ring::ring_core::Pinned;
 use crate::set::ring::ring_core::{Kept, PINS, RingCore, Taken};
 use crate::sync::thread_id;
-use crate::sync::{Ordering, fence_after_rmw};
+use crate::sync::{Ordering, after_publishing};
 use crate::testing::steps::step;
 use crate::wake::state::State;
 
@@ -201,7 +201,7 @@ impl SetCore {
             if pin.try_lock() {
                 step!(section_entered);
                 // Before the state of a watch is looked at: see `quiesce`.
-                fence_after_rmw();
+                after_publishing(mutant!("pin_without_fence"));
                 return Kept::Pin(Pinned(pin));
             }
         }

@@ -2,9 +2,7 @@
 
 use crate::events::{Event, Events};
 use crate::sync::time::Deadline;
-use crate::sync::{
-    AtomicU32, AtomicU64, Ordering, SharedFutex, Slept, after_publishing, fence_after_rmw,
-};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, SharedFutex, Slept, after_publishing};
 
 /// The most slots of a ring.
 pub(in crate::set) const MOST_ENTRIES: u32 = 1 << 20;
@@ -53,7 +51,7 @@ impl Line {
         if !mutant!("shared_sleeper_is_silent") {
             self.sleeps.swap(1, Ordering::SeqCst);
         }
-        fence_after_rmw();
+        after_publishing(mutant!("shared_sleeper_without_fence"));
         let slept = other.index.sleep(seen, deadline);
         self.sleeps.store(0, Ordering::SeqCst);
         slept

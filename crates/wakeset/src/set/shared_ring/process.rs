@@ -10,7 +10,7 @@ use crate::set::shared_ring::memory::Memory;
 use crate::set::shared_ring::reader::RingReader;
 use crate::set::shared_ring::writer::RingWriter;
 use crate::sync::time::{Deadline, Timeout};
-use crate::sync::{AtomicU32, Ordering, Slept, fence_after_rmw};
+use crate::sync::{AtomicU32, Ordering, Slept};
 
 impl RingWriter<'_> {
     /// The descriptor to pass to the other process (`SCM_RIGHTS`, or inherited), which opens it
@@ -24,8 +24,9 @@ impl RingWriter<'_> {
     #[doc(hidden)]
     pub fn sleep_once(&self, stay: impl Fn() -> bool, deadline: Option<Deadline>) -> Woken {
         let header = self.memory.header();
+        // The barrier between this and the checks of `ready` is that of `Waiters::sleep_with`,
+        // which asks `ready` after it has counted this thread in.
         header.writer.sleeps.swap(1, Ordering::SeqCst);
-        fence_after_rmw();
         let is_full = self.tail.wrapping_sub(self.head) == self.memory.entries();
         let word = header.reader.index.word();
         let moved = || word.load(Ordering::SeqCst) != self.head;

@@ -195,7 +195,14 @@ impl PollUring {
     /// to run, so this waits no longer than a second.
     pub(crate) fn wait_until_gone(&mut self) {
         let _ = sys::poll_within(self.gone, 0, Duration::from_secs(1));
-        hidden::disclose(self.gone);
-        let _ = sys::close(self.gone);
+        self.close_pipe();
+    }
+
+    fn close_pipe(&mut self) {
+        if self.gone >= 0 {
+            hidden::disclose(self.gone);
+            let _ = sys::close(self.gone);
+            self.gone = -1;
+        }
     }
 }

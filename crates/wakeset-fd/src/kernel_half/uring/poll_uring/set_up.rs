@@ -31,6 +31,24 @@ pub(super) struct Offsets {
     pub(super) completions: u32,
 }
 
+/// An io_uring in the making. What it has by then is given back if it comes to nothing.
+struct Unfinished(PollUring);
+
+impl Unfinished {
+    fn finish(self) -> PollUring {
+        let ring = self.0;
+        core::mem::forget(self);
+        ring
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0.close_pipe();
+    }
+}
+
 impl PollUring {
     /// A new io_uring for the calling thread and up to `limit` watches; `None` where the kernel
     /// gives none.
@@ -43,7 +61,7 @@ impl PollUring {
         params.cq_entries = 4 * limit as u32;
         let low = sys::raw!(io_uring_setup, ENTRIES, &raw mut params).ok()? as c_int;
         let fd = hidden::hide(low);
-        let mut ring = Self {
+        let mut unfinished = Unfinished(Self {
             fd,
             thread: Thread::current(),
             limit,
@@ -60,12 +78,9 @@ impl PollUring {
                 completions: params.cq_off.cqes,
             },
             gone: -1,
-        };
-        if ring.prepare(&params).is_none() {
-            ring.close();
-            return None;
-        }
-        Some(ring)
+        });
+        unfinished.0.prepare(&params)?;
+        Some(unfinished.finish())
     }
 
     fn prepare(&mut self, params: &io_uring_params) -> Option<()> {
@@ -85,8 +100,10 @@ impl PollUring {
             params.cq_off.cqes as usize + params.cq_entries as usize * size_of::<io_uring_cqe>();
         let array = params.sq_off.array as usize + params.sq_entries as usize * 4;
         self.rings = Memory::map(self.fd, IORING_OFF_SQ_RING, completions.max(array))?;
+        self.rings.keep_from_children()?;
         let len = params.sq_entries as usize * size_of::<io_uring_sqe>();
         self.entries = Memory::map(self.fd, IORING_OFF_SQES, len)?;
+        self.entries.keep_from_children()?;
         for i in 0..params.sq_entries {
             self.word(params.sq_off.array + 4 * i).store(i, Ordering::Relaxed);
         }
@@ -134,9 +151,12 @@ impl Memory {
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
         let start = sys::raw!(mmap, 0, len, access, kind, fd, offset).ok()? as *mut u8;
-        let memory = Self { start, len };
-        // Otherwise a child would hold the io_uring.
-        sys::raw!(madvise, start, len, libc::MADV_DONTFORK).is_ok().then_some(memory)
+        Some(Self { start, len })
+    }
+
+    /// Leaves it out of forks: a child would hold the io_uring with it.
+    fn keep_from_children(&self) -> Option<()> {
+        sys::raw!(madvise, self.start, self.len, libc::MADV_DONTFORK).ok().map(drop)
     }
 
     pub(super) fn unmap(&mut self) {

@@ -1,0 +1,177 @@
+//! The doorbell of a set: how it comes and goes, how it is rung, and which event is its own.
+//!
+//! Installing one is a publish-then-check against the waker, who pushes a watch, then looks for
+//! remote waiters, and then for a doorbell:
+//!
+//! | installing thread | waker |
+//! |---|---|
+//! | puts the doorbell into the kernel half, then publishes it | puts the watch on the list |
+//! | looks for remote waiters | looks for remote waiters |
+//! | one is there: rings | one is there: rings the doorbell, if there is one |
+//!
+//! A remote waiter that the installing thread does not see counts itself in later, and looks at
+//! the list after that (`enter_remote`). Under loom this file runs as it is.
+
+use crate::set::FdSet;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::{step, step_lock};
+use crate::sys::{self, Errno};
+use crate::table::{self, gate, hidden};
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::Ordering;
+use libc::{
+    EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, epoll_event,
+};
+use wakeset::mutant;
+
+/// The data that marks the doorbell's event: an address the program cannot have. Odd, so it is no
+/// object's.
+pub(crate) fn cookie(set: &FdSet) -> u64 {
+    ptr::from_ref(set).addr() as u64 | 1
+}
+
+/// Whether the kernel half may report a doorbell, or a wait may hold such a report.
+pub(crate) fn has_ever_been_in(set: &FdSet) -> bool {
+    set.doorbell.load(Ordering::SeqCst) != NEVER
+}
+
+/// The set has had none.
+const NEVER: c_int = -1;
+/// It has had one, whose event a waiter may still hold.
+const GONE: c_int = -2;
+
+/// Takes out of `found` events those with data of which `is_doorbell` holds; how many are left, in
+/// their order.
+///
+/// # Safety
+/// There are `found` events.
+pub(crate) unsafe fn take_out(
+    events: *mut epoll_event,
+    found: c_int,
+    is_doorbell: impl Fn(u64) -> bool,
+) -> c_int {
+    let mut kept = 0;
+    for i in 0..usize::try_from(found).unwrap_or(0) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let event = events.add(i).read_unaligned();
+            if is_doorbell(event.u64) {
+                continue;
+            }
+            if kept < i {
+                events.add(kept).write_unaligned(event);
+            }
+        }
+        kept += 1;
+    }
+    kept as c_int
+}
+
+/// Rings a doorbell, by its number, which nobody may take away meanwhile. Async-signal-safe.
+pub(crate) fn ring(fd: c_int) {
+    let one = 1_u64;
+    // A full counter (EAGAIN) is 2^64 rings away.
+    let _ = sys::write(fd, (&raw const one).cast(), 8);
+}
+
+/// Rings the doorbell that a set may have. Async-signal-safe.
+pub(crate) fn ring_of(set: &FdSet) {
+    // No handler comes in between: one that wants the number waits for this thread.
+    let _guard = SignalGuard::enter_unless_fast();
+    set.rings.fetch_add(1, Ordering::SeqCst);
+    step_lock!(Locked, &set.rings);
+    // After the count. Where the number goes, it is changed before the count is checked.
+    let doorbell = set.doorbell.load(Ordering::SeqCst);
+    step!(doorbell_before_ring);
+    // Without one there is nobody to wake: the set has migrated, or is closed.
+    if doorbell >= 0 {
+        ring(doorbell);
+    }
+    step!(doorbell_rung);
+    set.rings.fetch_sub(1, Ordering::SeqCst);
+    step_lock!(Unlocked, &set.rings);
+}
+
+/// [`ring_of`] the set in the slot at `address`: a `DoorbellFn` of the engine.
+fn ring_at(address: usize) {
+    // SAFETY: `install_held` gives the address of a set, whose slot is never freed.
+    ring_of(unsafe { &*ptr::with_exposed_provenance::<FdSet>(address) });
+}
+
+/// Empties a doorbell before it goes into its next set: what it was rung for in the last one would
+/// make that set's number readable.
+fn silence(doorbell: c_int) {
+    let mut rings = 0_u64;
+    let _ = sys::read(doorbell, (&raw mut rings).cast(), 8);
+}
+
+/// Gives the set a doorbell if it has none; `false` if there is no descriptor left for it.
+///
+/// # Errors
+/// As epoll_ctl(2) for `EPOLL_CTL_ADD`: ENOSPC, ENOMEM. The kernel grants no watch to the
+/// doorbell, nor would it to anything that migrated.
+pub(crate) fn install(set: &FdSet) -> Result<bool, Errno> {
+    if set.doorbell.load(Ordering::SeqCst) >= 0 {
+        return Ok(true);
+    }
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::hold_migrations();
+    install_held(set)
+}
+
+/// [`install`] for a caller that holds the migrations lock.
+pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
+    if set.doorbell.load(Ordering::SeqCst) >= 0 {
+        return Ok(true);
+    }
+    if set.state.is_in_kernel() {
+        // It migrates meanwhile: the caller will see.
+        return Ok(true);
+    }
+    let Some(doorbell) =
+        table::take_spare_doorbell().inspect(|doorbell| silence(*doorbell)).or_else(make)
+    else {
+        return Ok(false);
+    };
+    // From here on a waiter may get its event.
+    set.doorbell.store(GONE, Ordering::SeqCst);
+    let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };
+    if let Err(error) = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, doorbell, &raw const event) {
+        table::spare_doorbell(doorbell);
+        return Err(error);
+    }
+    step!(doorbell_in_kernel);
+    set.doorbell.store(doorbell, Ordering::SeqCst);
+    // A publication with its barrier; then the remote waiters are checked.
+    set.set.set_doorbell(Some((ring_at, ptr::from_ref(set).expose_provenance())));
+    step!(doorbell_known);
+    if set.set.has_remote_waiter() && !mutant!("installed_bell_is_silent") {
+        // A waker that pushed before there was a doorbell found none to ring.
+        ring(doorbell);
+    }
+    Ok(true)
+}
+
+/// Takes the doorbell out of a set that has migrated, or whose number is about to be
+/// closed, and keeps it for the next one. Waits may still be in the set, and one of them may have
+/// taken the doorbell's event and not looked at it yet.
+pub(crate) fn remove(set: &FdSet) {
+    let doorbell = set.doorbell.swap(GONE, Ordering::SeqCst);
+    if doorbell >= 0 {
+        set.set.set_doorbell(None);
+        // The kernel epoll lives on, if only for a moment, in a wait of another thread.
+        let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, doorbell, ptr::null());
+        table::spare_doorbell(doorbell);
+    }
+}
+
+/// For a new set, in which no wait has begun yet.
+pub(crate) fn begin_without(set: &FdSet) {
+    set.doorbell.store(NEVER, Ordering::SeqCst);
+}
+
+/// A new one, or `None` where there is no descriptor left.
+pub(super) fn make() -> Option<c_int> {
+    sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).ok().map(hidden::hide)
+}

@@ -1,0 +1,117 @@
+//! Models of a mixed set: a counter in process, a file in the kernel half, and the threads that
+//! sleep there, whom the doorbell has to reach.
+
+use super::{EDGE, IN};
+use crate::rooms::kernel::{KERNEL, KERNEL_FILE};
+use crate::rooms::set::FdSet;
+use core::ffi::c_int;
+use libc::EPOLL_CTL_ADD;
+use loom::thread::{JoinHandle, spawn};
+use std::sync::Arc;
+use std::vec::Vec;
+use wakeset::{Counter, CounterFlags, Description, Engine, Timeout, explore};
+
+/// The number of the counter, its data, and that of the file.
+const COUNTER: c_int = 6;
+const OF_COUNTER: u64 = 60;
+const OF_FILE: u64 = 20;
+
+struct Mixed {
+    set: FdSet,
+    counter: Description<Counter>,
+    /// The file's index.
+    file: usize,
+}
+
+impl Mixed {
+    /// An empty set, a counter at 0, and a file of the kernel's with nothing to read.
+    fn new() -> Arc<Self> {
+        let engine = Engine::new();
+        let counter = Description::new(&engine, Counter::new(0, CounterFlags::NONBLOCK));
+        Arc::new(Self { set: FdSet::of(&engine), counter, file: KERNEL.open(KERNEL_FILE) })
+    }
+
+    /// The same with both in the set.
+    fn watching(events: u32) -> Arc<Self> {
+        let mixed = Self::new();
+        mixed.add_counter(events);
+        mixed.add_file(events);
+        mixed
+    }
+
+    fn add_counter(&self, events: u32) {
+        self.set.add(COUNTER, &self.counter, events, OF_COUNTER);
+    }
+
+    fn add_file(&self, events: u32) {
+        self.set.ctl(EPOLL_CTL_ADD, KERNEL_FILE, events, OF_FILE).unwrap();
+    }
+
+    /// A wait for one event; its data.
+    fn wait(&self, timeout: Timeout) -> Vec<u64> {
+        self.set.wait(1, timeout)
+    }
+}
+
+fn run<T: 'static>(mixed: &Arc<Mixed>, body: impl FnOnce(&Mixed) -> T + 'static) -> JoinHandle<T> {
+    let mixed = Arc::clone(mixed);
+    spawn(move || body(&mixed))
+}
+
+/// Catches a waiter that sleeps in the kernel half although the counter has been written, because
+/// it looked before it was counted.
+#[test]
+fn a_sleeper_in_the_kernel_half_hears_of_a_write() {
+    explore(3, || {
+        let mixed = Mixed::watching(IN);
+        let writer = run(&mixed, |mixed| mixed.counter.write(1).unwrap());
+        assert_eq!(mixed.wait(Timeout::Never), [OF_COUNTER]);
+        writer.join().unwrap();
+    });
+}
+
+/// Catches a doorbell that comes too late for a wake and is not rung for it. The set becomes a
+/// mixed one while a ready counter is added, and so without a doorbell; the waker finds the waiter
+/// counted and nothing to ring.
+#[test]
+fn a_sleeper_hears_of_what_is_added_while_there_is_no_bell() {
+    explore(2, || {
+        let mixed = Mixed::new();
+        mixed.counter.write(1).unwrap();
+        let sleeper = run(&mixed, |mixed| {
+            mixed.add_file(IN);
+            mixed.wait(Timeout::Never)
+        });
+        mixed.add_counter(IN);
+        assert_eq!(sleeper.join().unwrap(), [OF_COUNTER]);
+    });
+}
+
+/// Catches a ring that is used up by a wait which has no room for what it was rung for. Of two
+/// events each waiter takes one: the one that cannot sleep takes the file's, and may take the
+/// doorbell's on the way.
+#[test]
+fn who_takes_a_ring_for_nothing_passes_it_on() {
+    explore(2, || {
+        let mixed = Mixed::watching(EDGE);
+        let sleeper = run(&mixed, |mixed| mixed.wait(Timeout::Never));
+        let passer = run(&mixed, |mixed| mixed.wait(Timeout::Now));
+        mixed.counter.write(1).unwrap();
+        KERNEL.fill(mixed.file);
+        passer.join().unwrap();
+        assert_eq!(sleeper.join().unwrap().len(), 1);
+    });
+}
+
+/// Catches a waiter that sleeps in process when the kernel half has got its first watch.
+#[test]
+fn a_sleeper_in_process_hears_of_the_first_kernel_watch() {
+    explore(3, || {
+        let mixed = Mixed::new();
+        mixed.add_counter(IN);
+        let sleeper = run(&mixed, |mixed| mixed.wait(Timeout::Never));
+        mixed.add_file(IN);
+        KERNEL.fill(mixed.file);
+        assert_eq!(sleeper.join().unwrap(), [OF_FILE]);
+    });
+}
