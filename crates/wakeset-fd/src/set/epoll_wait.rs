@@ -6,6 +6,7 @@ use crate::set::wait::{Limit, Mask, Wait};
 use crate::set::{FdSet, doorbell};
 use crate::stats::Stat;
 use crate::stats::count::count;
+use crate::sys::signal_guard::SignalGuard;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno, SIGSET_BYTES};
@@ -84,11 +85,7 @@ pub(crate) unsafe fn epoll_wait_into(
             rung: Cell::new(false),
         };
         let result = wait.run();
-        set.set.mind_deadline();
-        if wait.rung.get() && set.set.may_be_ready() {
-            // The event that rang this wait's doorbell is still there: wake the next waiter.
-            set.set.kick();
-        }
+        pass_on(&wait, result);
         let result = match result {
             Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),
             result => result,
@@ -97,6 +94,20 @@ pub(crate) unsafe fn epoll_wait_into(
             count(Stat::Events, n as usize);
         }
         return Done(result);
+    }
+}
+
+/// Before a wait leaves: what was left to it, and it does not take, goes to other waiters.
+fn pass_on(wait: &Wait<'_>, result: Result<c_int, Errno>) {
+    let set = &wait.set.set;
+    set.mind_deadline();
+    if result == Ok(wait.capacity) && set.has_left_exclusive() {
+        let _guard = SignalGuard::enter();
+        set.pass_on_exclusive();
+    }
+    if wait.rung.get() && set.may_be_ready() {
+        // The event that rang this wait's doorbell is still there: wake the next waiter.
+        set.kick();
     }
 }
 
