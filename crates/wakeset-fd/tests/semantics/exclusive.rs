@@ -25,6 +25,7 @@ on_both!(
     added_again_it_goes_behind_the_others,
     a_waiter_that_asked_for_something_else_does_not_take_the_wake,
     a_waiter_outside_does_not_take_the_wake,
+    a_waiter_woken_for_another_event_does_not_take_the_wake,
     writable_edges_are_exclusive_too,
     one_set_may_have_both_kinds,
 );
@@ -301,6 +302,23 @@ fn a_waiter_outside_does_not_take_the_wake<B: Backend>() {
     let [outer, other] = tasks;
     assert_eq!(outer.join(), [(0, IN)]);
     assert_eq!(other.join(), [(2, IN)]);
+}
+
+/// A waiter that another event has woken is no longer in the queue, also while its thread has not
+/// run yet, and what it leaves behind is the next set's.
+fn a_waiter_woken_for_another_event_does_not_take_the_wake<B: Backend>() {
+    for _ in 0..10 {
+        let (counter, other) = (Counter::<B>::new(0), Counter::<B>::new(0));
+        let (first, second) = (exclusive(&counter, 0, 1), exclusive(&counter, 0, 2));
+        first.add(&other, IN, 3);
+        let busy = first.clone();
+        let tasks = [Task::asleep(move || busy.wait(1, LONG).unwrap()), waiter(&second)];
+        other.write(1);
+        counter.write(1);
+        let [first, second] = tasks;
+        assert_eq!(first.join(), [(3, IN)]);
+        assert_eq!(second.join(), [(2, IN)]);
+    }
 }
 
 fn writable_edges_are_exclusive_too<B: Backend>() {

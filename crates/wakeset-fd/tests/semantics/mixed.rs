@@ -7,7 +7,7 @@ mod waiters;
 
 use crate::backend::Backend;
 use crate::objects::{
-    Counter, ERR, ET, EXCLUSIVE, Fd, HUP, IN, LONG, ONESHOT, OUT, PRI, RDHUP, Set, pipe,
+    Counter, ERR, ET, EXCLUSIVE, Fd, HUP, IN, LONG, ONESHOT, OUT, PRI, RDHUP, Report, Set, pipe,
     socket_pair,
 };
 use crate::task::{Task, ended};
@@ -42,6 +42,8 @@ on_both!(
     sockets_report_as_ever,
     one_edge_of_either_kind_wakes_one_waiter,
     exclusive_pipes,
+    one_of_three_exclusive_sets_is_woken,
+    a_waiter_woken_by_a_socket_does_not_take_the_wake,
     a_mixed_set_in_a_set,
     a_set_of_pipes_only,
     traffic_of_both_kinds_is_complete,

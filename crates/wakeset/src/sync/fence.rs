@@ -18,7 +18,7 @@ use crate::sync::atomics::{Ordering, fence};
 /// follows.
 ///
 /// `weakened` is the mutant of this place, which leaves the barrier out:
-/// `after_publishing(mutant!("name"))`. There is no form without one.
+/// `after_publishing(mutant!("name"))`, or `false` where another mutant beside it shows the same.
 ///
 /// On x86-64 every `LOCK`-prefixed instruction is a full barrier already (Intel SDM vol. 3,
 /// 9.2.3.9), so only the compiler is held back; an `mfence` here would cost the wake path a third

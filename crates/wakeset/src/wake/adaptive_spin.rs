@@ -46,7 +46,7 @@ impl AdaptiveSpin {
     }
 
     /// If the set has earned credit: yields until `ready()`, then returns what `harvest()` gets. 0
-    /// means: sleep.
+    /// means: sleep. It counts as a waiter while it yields and looks, not while it harvests.
     pub(crate) fn spin(
         &self,
         waiters: &Waiters,
@@ -55,20 +55,25 @@ impl AdaptiveSpin {
     ) -> usize {
         match self.credit.load(Ordering::Relaxed) {
             ..THRESHOLD => 0,
-            credit => waiters.while_spinning(|| self.yield_until(credit, ready, harvest)),
+            credit => {
+                let yielded = || {
+                    yield_now();
+                    ready()
+                };
+                self.yield_until(credit, || waiters.while_spinning(yielded), harvest)
+            }
         }
     }
 
     fn yield_until(
         &self,
         credit: u32,
-        ready: impl Fn() -> bool,
+        yielded: impl Fn() -> bool,
         mut harvest: impl FnMut() -> usize,
     ) -> usize {
         for _ in 0..YIELDS {
             let before = Deadline::now();
-            yield_now();
-            if !ready() {
+            if !yielded() {
                 continue;
             }
             let found = harvest();

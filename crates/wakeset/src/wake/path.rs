@@ -21,8 +21,8 @@ use crate::wake::timed::SOON;
 use crate::wake::wake_side::WakeSide;
 use crate::wake::watch::Watch;
 
-/// Tells one watch of a change. Whether it was this call that put it onto the ready list while a
-/// waiter slept or nobody needed waking: what an exclusive wake counts as taken.
+/// Tells one watch of a change. Whether it was this call that put it onto the ready list, and one
+/// of the set's waiters takes it: what an exclusive wake counts as taken.
 ///
 /// # Safety
 /// The handle comes from a wait queue, so its watch is type-stable memory of an engine that is
@@ -154,21 +154,31 @@ fn finish(watch: &Watch, marked: State) {
     step!(listed);
 }
 
-/// Wakes one waiter of the set, if there is one that may sleep beyond `at`; whether there was.
+/// Wakes one waiter of the set, if there is one that may sleep beyond `at`.
 #[inline(always)]
-fn kick_until(set: &WakeSide, at: u64) -> bool {
+fn kick_until(set: &WakeSide, at: u64) {
     if at != NOW {
         // The push, or the note, before the deadline.
         after_publishing(mutant!("kick_without_fence"));
     }
-    (at == NOW || at < set.waiters.deadline() && !mutant!("earlier_kicks_nobody"))
-        && set.waiters.kick()
+    // A deadline that the holder of the scan lock is about to replace by a later one is no reason
+    // to tell nobody: it looks at the list after that.
+    if at == NOW || at < set.waiters.deadline() && !mutant!("earlier_kicks_nobody") {
+        set.waiters.kick();
+    }
 }
 
 /// After a push: one waiter of the set, and the sets around it.
 #[inline(always)]
 fn told(set: &WakeSide, state: State, events: Events, at: u64) -> bool {
-    let had_waiter = kick_until(set, at) || mutant!("exclusive_is_taken_unheard");
+    // A timer's time concerns all: each set looks at the clock for itself.
+    let is_exclusive = at == NOW && state.flags().contains(Events::EXCLUSIVE);
+    let taken = if is_exclusive {
+        set.waiters.kick_exclusive() || mutant!("exclusive_is_taken_unheard")
+    } else {
+        kick_until(set, at);
+        false
+    };
     step!(kicked);
     if !mutant!("wake_ends_inside") {
         set.wake_outer();
@@ -176,10 +186,6 @@ fn told(set: &WakeSide, state: State, events: Events, at: u64) -> bool {
     step!(outer_told);
     // Linux counts an exclusive wake as taken when the set had a waiter and the change is what was
     // asked for.
-    let flags = state.flags();
-    if !flags.contains(Events::EXCLUSIVE) {
-        return false;
-    }
     let change = events.bits() & (Events::IN | Events::OUT).bits();
-    had_waiter && (change == 0 || change & state.mask() != 0)
+    taken && (change == 0 || change & state.mask() != 0)
 }

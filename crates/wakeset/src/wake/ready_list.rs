@@ -82,8 +82,8 @@ impl Incoming {
             // SAFETY: the caller owns the link.
             unsafe { &*watch }.next.store(untagged(head), Ordering::Relaxed);
             // SeqCst: the first half of publish-then-check with a waiter that counts itself in and
-            // then looks here (`Waiters::kick`). No ABA problem: nothing is ever
-            // popped singly.
+            // then looks here (see `Waiters::sleep_with`). No ABA problem: nothing is ever popped
+            // singly.
             let attention =
                 if mutant!("push_drops_attention") { 0 } else { head.addr() & ATTENTION };
             let tagged = watch.map_addr(|address| address | attention);

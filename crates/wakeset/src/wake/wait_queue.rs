@@ -22,6 +22,7 @@ use crate::wake::handle::Handle;
 use crate::wake::slots::Segment;
 use crate::wake::state::State;
 use crate::wake::wake_side::SetRef;
+use crate::wake::watch::Watch;
 use core::ptr::{self, NonNull};
 
 /// Up to this many watches are told in exact order; beyond, only the first exclusive ones are.
@@ -168,13 +169,32 @@ impl WaitQueue {
             }
             true
         });
-        self.wake_exclusive(now, tell);
+        self.wake_exclusive(now, u32::MAX, tell);
     }
 
-    /// Tells exclusive watches, the oldest first, until one takes it. Looks for the next oldest a
-    /// few times, which nearly always ends it, and then takes the rest as they come.
-    fn wake_exclusive(&self, now: u32, tell: impl Fn(Handle) -> bool) {
-        let mut younger_than = u32::MAX;
+    /// Tells the exclusive watches that are younger than `watch`, for a set whose waiter has taken
+    /// an exclusive wake of it and leaves with other events: what the waker would have done if it
+    /// had known.
+    pub(crate) fn pass_on(&self, watch: *mut Watch, events: Events) {
+        let now = self.now();
+        let mut age = None;
+        self.each(|handle, stamp| {
+            if handle.watch() == watch {
+                age = Some(now.wrapping_sub(stamp));
+            }
+            age.is_none()
+        });
+        if let Some(age) = age {
+            // SAFETY: handles in a queue of this engine lead to type-stable watches.
+            let tell = |handle| unsafe { crate::wake::path::wake_watch(handle, events) };
+            self.wake_exclusive(now, age, tell);
+        }
+    }
+
+    /// Tells exclusive watches that are not as old as that, the oldest first, until one takes it.
+    /// Looks for the next oldest a few times, which nearly always ends it, and then takes the rest
+    /// as they come.
+    fn wake_exclusive(&self, now: u32, mut younger_than: u32, tell: impl Fn(Handle) -> bool) {
         for _ in 0..SORTED {
             let mut oldest = None;
             self.each(|handle, stamp| {

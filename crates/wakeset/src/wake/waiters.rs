@@ -8,12 +8,19 @@
 //! | check the list | check the count |
 //! | nothing there: sleep on `wake_seq` as it was before the check | a waiter is counted: change `wake_seq`, wake one |
 //!
-//! Whichever side comes second sees the other. A counted waiter that is leaving harvests after it
-//! has counted itself out. A waker stopped between its two steps delays only its own event: the
-//! next waker wakes, and that waiter harvests both.
+//! Whichever side comes second sees the other. A waiter that leaves counts itself out and then
+//! harvests. One that slept in a kernel call does not if the kernel has filled its array: the
+//! doorbell that was rung for it is then still in the kernel half, and wakes the next waiter there.
+//! A waker stopped between its two steps delays only its own event: the next waker wakes, and that
+//! waiter harvests both.
+//!
+//! A count lasts from before the sleep until the thread runs again, so it covers waiters that have
+//! been woken already. A kick may find one of these: it has yet to check the list. An exclusive
+//! wake may not rely on it, since it may leave with another event; see
+//! [`kick_exclusive`](Waiters::kick_exclusive).
 
 use crate::sync::time::Deadline;
-use crate::sync::{AtomicU64, AtomicUsize, Futex, Ordering, Slept, after_publishing};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Futex, Ordering, Slept, after_publishing};
 use crate::testing::steps::step;
 use crate::wake::timed::NEVER;
 use core::num::NonZeroU32;
@@ -36,9 +43,9 @@ pub type DoorbellFn = fn(argument: usize);
 /// The sleeping waiters of one set.
 #[derive(Debug)]
 pub(crate) struct Waiters {
-    /// How many sleep, are about to, or spin: `ASLEEP`s, `SPINNING`s and `REMOTE`s, in 21 bits
-    /// or more each. A count that is too high is safe (a wake that finds no waiter); one that is
-    /// too low is a lost wake.
+    /// How many sleep, are about to, have just been woken, or spin: `ASLEEP`s, `SPINNING`s and
+    /// `REMOTE`s, in 21 bits or more each. A count that is too high is safe (a wake that finds no
+    /// waiter); one that is too low is a lost wake.
     counts: AtomicU64,
     /// Changes with each wake. 2^32 kicks between a waiter's read and its FUTEX_WAIT would be
     /// missed; that is accepted.
@@ -50,6 +57,20 @@ pub(crate) struct Waiters {
     /// When the first of the set's plans is due, as of the last time the scan lock was free;
     /// [`NEVER`] for none. No waiter may sleep beyond it unless another minds it.
     deadline: AtomicU64,
+    /// Not 0: an exclusive wake has been left to a waiter that was not woken from the futex, and
+    /// that passes it on if it leaves with other events.
+    left_exclusive: AtomicU32,
+}
+
+/// What has become of the deadline when it was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    Same,
+    /// It is earlier than it was: a waiter has to be found that minds it.
+    Earlier,
+    /// It is later than it was: a thread that has set a timer may have compared it with the
+    /// deadline before.
+    Later,
 }
 
 impl Waiters {
@@ -60,6 +81,7 @@ impl Waiters {
             doorbell: AtomicUsize::new(0),
             argument: AtomicUsize::new(0),
             deadline: AtomicU64::new(NEVER),
+            left_exclusive: AtomicU32::new(0),
         }
     }
 
@@ -69,21 +91,22 @@ impl Waiters {
         self.deadline.load(Ordering::SeqCst)
     }
 
-    /// Says until when the waiters may sleep, for the holder of the scan lock; whether that is
-    /// earlier than it was.
-    pub(crate) fn publish_deadline(&self, at: u64) -> bool {
+    /// Says until when the waiters may sleep, for the holder of the scan lock, which acts on the
+    /// answer when it has unlocked (`SetCore::mind_published`).
+    pub(crate) fn publish_deadline(&self, at: u64) -> Published {
         let before = self.deadline.load(Ordering::Relaxed);
-        if at != before {
-            // A read-modify-write, for the check of the waiters that comes after it.
-            self.deadline.swap(at, Ordering::SeqCst);
+        if at == before {
+            return Published::Same;
         }
-        at < before
+        // A read-modify-write, for the check that comes after it: of the waiters, or of the list.
+        self.deadline.swap(at, Ordering::SeqCst);
+        if at < before { Published::Earlier } else { Published::Later }
     }
 
-    /// Wakes one sleeping waiter, if there is one; whether there was. Call it after what it shall
-    /// see has been published with a `SeqCst` read-modify-write.
+    /// Wakes one sleeping waiter, if there is one. Call it after what it shall see has been
+    /// published with a `SeqCst` read-modify-write.
     #[inline]
-    pub(crate) fn kick(&self) -> bool {
+    pub(crate) fn kick(&self) {
         after_publishing(mutant!("kick_without_fence"));
         step!(kick_before_look);
         let counts = self.counts.load(Ordering::SeqCst);
@@ -91,11 +114,47 @@ impl Waiters {
         if counts & TO_WAKE != 0 {
             self.kick_sleeping(counts);
         }
-        counts != 0
     }
 
+    /// [`kick`](Self::kick) for an exclusive wake; whether one of the waiters takes it.
+    ///
+    /// A waiter of the futex takes it if this call has woken it. One that is still counted but was
+    /// woken before, for something else, may leave with that: in Linux it is no longer in the
+    /// queue. Of a waiter that spins or sleeps in a kernel call the waker cannot know; it takes
+    /// the wake too, and passes on what it leaves behind ([`take_left`](Self::take_left)).
+    pub(crate) fn kick_exclusive(&self) -> bool {
+        after_publishing(mutant!("kick_without_fence"));
+        step!(kick_before_look);
+        let mut counts = self.counts.load(Ordering::SeqCst);
+        if counts >= SPINNING {
+            self.left_exclusive.swap(1, Ordering::SeqCst);
+            if !mutant!("left_without_second_look") {
+                after_publishing(false);
+                // Who is counted now counts itself out later, and sees the note then.
+                counts = self.counts.load(Ordering::SeqCst);
+            }
+        }
+        step!(kick_looked);
+        let woken = counts & TO_WAKE != 0 && self.kick_sleeping(counts);
+        woken || counts >= SPINNING || mutant!("counted_takes_exclusive") && counts != 0
+    }
+
+    /// Whether an exclusive wake has been left to a waiter since the last call. A waiter asks this
+    /// when it has counted itself out and before it takes the list, and passes on what it leaves
+    /// there.
+    #[inline]
+    pub(crate) fn take_left(&self) -> bool {
+        self.has_left() && self.left_exclusive.swap(0, Ordering::SeqCst) != 0
+    }
+
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        self.left_exclusive.load(Ordering::SeqCst) != 0
+    }
+
+    /// Wakes a waiter of the futex, or rings the doorbell; whether it was one of the futex.
     #[cold]
-    fn kick_sleeping(&self, counts: u64) {
+    fn kick_sleeping(&self, counts: u64) -> bool {
         let mut woken = 0;
         if !counts.is_multiple_of(SPINNING) {
             step!(kick_before_turn);
@@ -112,6 +171,7 @@ impl Waiters {
         if woken == 0 && counts >= REMOTE {
             self.ring_doorbell();
         }
+        woken != 0
     }
 
     /// Wakes every thread that sleeps on the futex, to check what has become of the set.
@@ -154,14 +214,16 @@ impl Waiters {
         slept
     }
 
-    /// Runs `spin`, which looks at the list now and then and does not sleep, as a waiter that
-    /// needs no waking. Whoever finds nothing in there sleeps next, and looks at the list
-    /// before.
+    /// Runs `spin`, which looks at the list and does not sleep, as a waiter that needs no waking.
+    /// It harvests afterwards, not in there: what is pushed while it is counted may be left to it.
+    /// A waiter that finds nothing spins again, or sleeps, and looks at the list before.
     pub(crate) fn while_spinning<T>(&self, spin: impl FnOnce() -> T) -> T {
         struct Leave<'a>(&'a AtomicU64);
         impl Drop for Leave<'_> {
             fn drop(&mut self) {
                 self.0.fetch_sub(SPINNING, Ordering::SeqCst);
+                // Before the look at the list, and at what has been left.
+                after_publishing(false);
             }
         }
         self.counts.fetch_add(SPINNING, Ordering::SeqCst);
@@ -185,6 +247,7 @@ impl Waiters {
     pub(crate) fn leave_remote(&self) {
         step!(elsewhere_before_leave);
         self.counts.fetch_sub(REMOTE, Ordering::SeqCst);
+        after_publishing(false);
         step!(elsewhere_left);
     }
 
@@ -225,16 +288,17 @@ mod tests {
     #[test]
     fn who_lingers_is_a_waiter_and_needs_no_waking() {
         let waiters = Waiters::new();
-        assert!(!waiters.kick(), "nobody is there");
+        assert!(!waiters.kick_exclusive(), "no waiter is there");
         waiters.while_spinning(|| {
-            assert!(waiters.kick());
+            assert!(waiters.kick_exclusive());
             assert_eq!(waiters.wake_seq.word().load(Ordering::SeqCst), 0, "a wake for nobody");
             waiters.enter_remote();
             assert!(waiters.has_remote_waiter());
             waiters.leave_remote();
             assert!(!waiters.has_remote_waiter());
         });
-        assert!(!waiters.kick(), "nobody is left");
+        assert!(!waiters.kick_exclusive(), "no waiter is left");
+        assert!(waiters.take_left() && !waiters.take_left());
     }
 }
 

@@ -94,6 +94,32 @@ fn who_leaves_hands_the_time_over() {
     });
 }
 
+/// Catches a timer set to a later time while one waiter harvests what is due: that is not yet the
+/// deadline, and afterwards there is none.
+#[test]
+fn a_timer_set_beside_a_harvest_is_heard() {
+    explore(2, || {
+        let world = Timers::watching(Events::IN | Events::ET);
+        world.set(0, 10);
+        assert_eq!(take(&world.set), None);
+        // One waiter leads, as if it slept in a kernel call.
+        world.set.enter_remote();
+        let led = world.set.lead();
+        let waiter = run(&world, |world| wait(&world.set, Timeout::Never));
+        let leader = run(&world, move |world| {
+            set_model_clock(10);
+            world.set.stop_leading(led);
+            world.set.leave_remote();
+            let taken = take(&world.set);
+            world.set.mind_deadline();
+            taken
+        });
+        world.set(1, 20);
+        let taken = [waiter.join().unwrap(), leader.join().unwrap()];
+        assert!(matches!(taken, [Some(1), Some(0)] | [Some(0), None]), "{taken:?}");
+    });
+}
+
 /// Catches a waiter whose own time is up and that leaves with the deadline.
 #[test]
 fn who_runs_out_of_time_hands_it_over() {

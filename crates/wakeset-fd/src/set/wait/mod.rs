@@ -57,6 +57,10 @@ impl Wait<'_> {
     pub(crate) fn run(&self) -> Result<c_int, Errno> {
         let found = self.run_settled();
         self.set.set.mind_deadline();
+        if found == Ok(self.capacity) && self.set.set.has_left_exclusive() {
+            let _guard = SignalGuard::enter();
+            self.set.set.pass_on_exclusive();
+        }
         if self.rung.get() && self.set.set.may_be_ready() && !mutant!("ring_is_kept") {
             // The event that rang this wait's doorbell is still there: wake the next waiter.
             self.set.set.kick();

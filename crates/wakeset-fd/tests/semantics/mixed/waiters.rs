@@ -52,6 +52,56 @@ pub(super) fn exclusive_pipes<B: Backend>() {
     }
 }
 
+/// A set with an exclusive watch on the counter, and with a socket; the socket's other end.
+fn exclusive<B: Backend>(counter: &Counter<B>, data: u64) -> (Set<B>, Fd<B>, Fd<B>) {
+    let (set, (socket, peer)) = (Set::new(), socket_pair());
+    set.add(counter, IN | EXCLUSIVE, data);
+    set.add(&socket, IN, 9);
+    // An io_uring is this thread's, and the first wait of another one gives it up, for which it
+    // sleeps as well.
+    let first = set.clone();
+    assert_eq!(Task::start(move || first.wait(1, 0).unwrap()).join(), []);
+    (set, socket, peer)
+}
+
+fn waiter<B: Backend>(set: &Set<B>, max: usize) -> Task<Vec<Report>> {
+    let set = set.clone();
+    Task::asleep(move || set.wait(max, LONG).unwrap())
+}
+
+pub(super) fn one_of_three_exclusive_sets_is_woken<B: Backend>() {
+    for max in [1, 4] {
+        let counter = Counter::<B>::new(0);
+        let sets: Vec<_> = (0..3).map(|data| exclusive(&counter, data)).collect();
+        let tasks: Vec<_> = sets.iter().map(|(set, ..)| waiter(set, max)).collect();
+        counter.write(1);
+        let woken = ended(&tasks, 1);
+        assert!((1..3).contains(&woken), "{woken} of 3 woken");
+        for (data, task) in tasks.into_iter().enumerate() {
+            while !task.has_ended() {
+                counter.write(1);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            assert_eq!(task.join(), [(data as u64, IN)]);
+        }
+    }
+}
+
+pub(super) fn a_waiter_woken_by_a_socket_does_not_take_the_wake<B: Backend>() {
+    for _ in 0..10 {
+        let counter = Counter::<B>::new(0);
+        let (first, _socket, peer) = exclusive(&counter, 1);
+        let second = Set::new();
+        second.add(&counter, IN | EXCLUSIVE, 2);
+        let tasks = [waiter(&first, 1), waiter(&second, 4)];
+        assert_eq!(peer.write(b"x"), Ok(1));
+        counter.write(1);
+        let [first, second] = tasks;
+        assert_eq!(first.join(), [(9, IN)]);
+        assert_eq!(second.join(), [(2, IN)]);
+    }
+}
+
 pub(super) fn a_mixed_set_in_a_set<B: Backend>() {
     for flags in [0, ET] {
         let m = mixed::<B>(flags);

@@ -22,9 +22,9 @@ pub(crate) struct Scan {
     pub(in crate::set) free: *mut Watch,
     /// The set takes no more watches.
     pub(in crate::set) closed: bool,
-    /// The hands in which events may be.
+    /// The leases that may hold events.
     pub(crate) leases: Leases,
-    /// Somebody has harvested without a hand.
+    /// A thread has harvested without a lease.
     pub(crate) untracked: bool,
 }
 

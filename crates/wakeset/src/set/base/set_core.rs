@@ -53,8 +53,8 @@ pub struct SetCore {
 
     // Written by harvesters and changers.
     /// How many watches are pending, as of the last time the scan lock was free; at least 1 while
-    /// a harvest has them in its hands, so that nobody takes "in somebody's hands" for
-    /// "nothing ready".
+    /// a harvester has taken them off the list, so that no other waiter takes that for "nothing
+    /// ready".
     pub(in crate::set) pending_hint: AtomicUsize,
     /// Watches on the interest list.
     pub(in crate::set) len: AtomicUsize,
@@ -127,8 +127,8 @@ impl SetCore {
         scan.untracked = false;
     }
 
-    /// Whether a harvest could find something. Never false while a ready watch is queued or in a
-    /// harvester's hands.
+    /// Whether a harvest could find something. Never false while a ready watch is queued, or taken
+    /// off the list by a harvester that has not put it back or reported it.
     #[inline]
     pub(crate) fn may_be_ready(&self) -> bool {
         if mutant!("hint_before_list") {

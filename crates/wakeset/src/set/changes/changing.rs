@@ -12,6 +12,7 @@ use crate::sync::lock::ScanGuard;
 use crate::testing::steps::step;
 use crate::wake::source::Source;
 use crate::wake::state::State;
+use crate::wake::waiters::Published;
 use crate::wake::watch::shared;
 
 /// Changes of a set's interest list under one hold of its scan lock.
@@ -78,10 +79,10 @@ impl Changing<'_> {
         Ok(())
     }
 
-    /// [`modify`](Self::modify) by a hand, which gives back the event it has of the watch.
+    /// [`modify`](Self::modify) by a lease, which gives back the event it has of the watch.
     pub(crate) fn modify_from(
         &mut self,
-        hand: &LeaseCore,
+        lease: &LeaseCore,
         fd: i32,
         source: *const (),
         event: Event,
@@ -89,11 +90,11 @@ impl Changing<'_> {
         let watch = self.scan.find(hash(fd, source), fd, source).ok_or(Error::NotWatched)?;
         self.modify(fd, source, event)?;
         // SAFETY: we hold the scan lock.
-        unsafe { hand.give_back(Known::of(watch)) };
+        unsafe { lease.give_back(Known::of(watch)) };
         Ok(())
     }
 
-    /// Removes a watch and says in whose hands an event of it is, `but` not asked.
+    /// Removes a watch and says which lease has an event of it, `but` not asked.
     pub(crate) fn retire(
         &mut self,
         fd: i32,
@@ -131,13 +132,15 @@ impl Changing<'_> {
     /// Unlocks, and tells a waiter and the outer sets if something was made ready.
     pub(crate) fn end(self) {
         let Self { set, scan, quiet, newly_ready, in_ring } = self;
-        let earlier = set.publish_deadline(&scan);
+        let published = set.publish_deadline(&scan);
         drop(scan);
         drop(quiet);
         step!(change_unlocked);
-        if earlier && !newly_ready {
-            set.mind_deadline();
-            set.plan_outer();
+        if !newly_ready {
+            set.mind_published(published);
+            if published == Published::Earlier {
+                set.plan_outer();
+            }
         }
         if (newly_ready || in_ring) && !mutant!("changes_kick_nobody") {
             // One for all: a waiter that leaves something over wakes the next.
@@ -199,10 +202,10 @@ impl SetCore {
 pub(crate) enum LastEvent {
     /// Nowhere.
     Idle,
-    /// In a hand.
+    /// With a lease.
     Leased(Known),
-    /// It was a one-shot one, with somebody who has no hand.
+    /// It was a one-shot one, with a thread that has no lease.
     Spent,
-    /// Somebody without a hand may have it.
+    /// A thread without a lease may have it.
     Untracked,
 }

@@ -31,7 +31,8 @@ impl SetCore {
         // What a late waker still pushes is dead, and freed by the next generation of this memory.
         self.pending_hint.store(0, Ordering::SeqCst);
         scan.plans = Plans::new();
-        self.publish_deadline(&scan);
+        // No waiter is left to tell.
+        let _ = self.publish_deadline(&scan);
         step!(closed);
         if let Some((first, last)) = scan.free_chain() {
             // SAFETY: the set's own free watches, linked from first to last.

@@ -1,11 +1,10 @@
 //! The leader: the waiter that sleeps until the set's deadline.
 
 use crate::set::base::set_core::SetCore;
-use crate::sync::Ordering;
-
-use crate::sync::Slept;
 use crate::sync::time::Deadline;
+use crate::sync::{Ordering, Slept, after_publishing};
 use crate::wake::timed::NEVER;
+use crate::wake::waiters::Published;
 use core::cell::Cell;
 
 impl SetCore {
@@ -15,6 +14,31 @@ impl SetCore {
             return;
         }
         if self.wake.waiters.deadline() < self.led_until.load(Ordering::SeqCst) {
+            self.wake.waiters.kick();
+        }
+    }
+
+    /// After the scan lock is free: wakes a waiter for what nobody minds under the new deadline.
+    #[inline]
+    pub(in crate::set) fn mind_published(&self, published: Published) {
+        match published {
+            Published::Same => {}
+            Published::Earlier => {
+                if !mutant!("earlier_is_unheard") {
+                    self.mind_deadline();
+                }
+            }
+            Published::Later => self.mind_unplanned(),
+        }
+    }
+
+    /// The other half of a timer's setting (`wake_at`), which pushes the watch and then kicks
+    /// nobody if the deadline comes first: what was pushed before the deadline became later is
+    /// planned by nobody but a waiter that is told.
+    #[cold]
+    fn mind_unplanned(&self) {
+        after_publishing(false);
+        if !self.wake.incoming.is_empty() && !mutant!("later_is_unheard") {
             self.wake.waiters.kick();
         }
     }

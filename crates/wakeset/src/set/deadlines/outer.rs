@@ -5,6 +5,7 @@ use crate::set::base::set_core::SetCore;
 use crate::sync::Ordering;
 use crate::wake::handle::Handle;
 use crate::wake::state::State;
+use crate::wake::waiters::Published;
 use crate::wake::wake_side::SetRef;
 use crate::wake::watch::shared;
 use core::ptr::{self, NonNull};
@@ -49,10 +50,10 @@ impl SetCore {
         if at < scan.plans.at(node) {
             scan.plans.set(node, at);
         }
-        let earlier = outer.publish_deadline(&scan);
+        let published = outer.publish_deadline(&scan);
         drop(scan);
-        if earlier {
-            outer.mind_deadline();
+        outer.mind_published(published);
+        if published == Published::Earlier {
             outer.plan_outer();
         }
     }

@@ -10,6 +10,7 @@ use crate::wake::watch::{Watch, guarded, shared};
 
 use crate::sync::time::Deadline;
 use crate::wake::timed::NEVER;
+use crate::wake::waiters::Published;
 
 impl SetCore {
     /// Whether the time of a plan has come.
@@ -64,7 +65,7 @@ impl SetCore {
         scan.plans.set(node, at);
     }
 
-    /// Queues the watches whose time has come; whether a waker has one of them in its hands.
+    /// Queues the watches whose time has come; whether the mark of one is a waker's and unfinished.
     pub(in crate::set) fn queue_due(&self, scan: &mut Scan) -> bool {
         if scan.plans.first() == NEVER {
             return false;
@@ -126,9 +127,10 @@ impl SetCore {
         at
     }
 
-    /// Says until when the waiters may sleep, before the scan lock is free; whether that is earlier
-    /// than it was.
-    pub(in crate::set) fn publish_deadline(&self, scan: &Scan) -> bool {
+    /// Says until when the waiters may sleep, before the scan lock is free. The caller acts on the
+    /// answer afterwards: [`mind_published`](Self::mind_published).
+    #[must_use]
+    pub(in crate::set) fn publish_deadline(&self, scan: &Scan) -> Published {
         self.wake.waiters.publish_deadline(scan.plans.first())
     }
 }

@@ -92,6 +92,21 @@ impl EventPoll {
         self.core().mind_deadline();
     }
 
+    /// Whether an exclusive wake may have been left to a wait that has counted itself out
+    /// ([`leave_remote`](Self::leave_remote)) and has harvested nothing since.
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_left_exclusive(&self) -> bool {
+        self.core().wake.waiters.has_left()
+    }
+
+    /// For such a wait that leaves with an array that the kernel has filled: those wakes go to
+    /// other sets.
+    #[doc(hidden)]
+    pub fn pass_on_exclusive(&self) {
+        self.core().pass_on_exclusive();
+    }
+
     /// One sleep on the set's futex unless something may be ready or `stay` says no; it may end
     /// early.
     #[doc(hidden)]

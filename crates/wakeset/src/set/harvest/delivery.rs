@@ -44,6 +44,8 @@ impl SetCore {
         if capacity == 0 || !self.may_be_ready() {
             return 0;
         }
+        // Before the list is taken: what is left to a waiter later is not in what this one takes.
+        let left = self.wake.waiters.take_left();
         let (mut scan, attention) = self.begin_scan();
         let mut reported = 0;
         // Whether a waker's mark stands where ours should: that waker may be stopped.
@@ -53,19 +55,22 @@ impl SetCore {
             // watches: no wait reports one twice.
             again = Self::sweep(&scan, capacity, &mut reported, &mut report);
         }
-        for _ in 0..scan.pending.len {
-            if reported == capacity {
-                break;
-            }
+        let mut unvisited = scan.pending.len;
+        while unvisited > 0 && reported < capacity {
+            unvisited -= 1;
             let Some(ready) = self.take_first(&mut scan, &mut again) else { continue };
             step!(report_before);
             if !report(ready.event, ready.watch) {
                 Self::put_back_first(&mut scan, &ready, &mut again);
+                unvisited += 1;
                 break;
             }
             step!(reported);
             reported += 1;
             self.settle(&mut scan, &ready);
+        }
+        if left && unvisited > 0 {
+            Self::pass_on_first(&scan, unvisited);
         }
         scan.untracked |= untracked && reported != 0;
         self.end_scan(scan, again);

@@ -101,14 +101,14 @@ impl SetCore {
             self.pending_hint.swap(left, Ordering::SeqCst);
             step!(end_hinted);
         }
-        let earlier = self.publish_deadline(&scan);
+        let published = self.publish_deadline(&scan);
         drop(scan);
         step!(end_unlocked);
         if (pending != 0 || for_others || again) && !mutant!("leftovers_kick_nobody") {
             self.wake.waiters.kick();
             step!(end_kicked);
-        } else if earlier && !mutant!("earlier_is_unheard") {
-            self.mind_deadline();
+        } else {
+            self.mind_published(published);
         }
     }
 }

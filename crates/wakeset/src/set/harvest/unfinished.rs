@@ -28,7 +28,8 @@ impl SetCore {
         })
     }
 
-    /// Plans what is in hand: its timer may have been set again by somebody who relied on the mark.
+    /// Plans the watches with an unfinished mark: the timer of one may have been set again by a
+    /// thread that relied on the mark.
     #[cold]
     pub(in crate::set) fn plan_unfinished(&self, scan: &mut Scan) {
         let interest = core::mem::take(&mut scan.interest);

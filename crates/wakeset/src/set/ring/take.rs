@@ -24,6 +24,25 @@ impl SetCore {
         if maxevents == 0 {
             return 0;
         }
+        let left = self.wake.waiters.take_left();
+        let taken = self.take_some(ring, maxevents, report);
+        let leaves = || {
+            ring.filled() > 0
+                || ring.pending.load(Ordering::Relaxed) > 0
+                || !self.wake.incoming.is_empty()
+        };
+        if left && leaves() {
+            self.pass_on_all();
+        }
+        taken
+    }
+
+    fn take_some(
+        &self,
+        ring: &RingCore,
+        maxevents: usize,
+        report: &mut impl FnMut(Event, u64),
+    ) -> usize {
         let mut told = false;
         // Levels that were taken before are to be polled again.
         let levels =
@@ -136,11 +155,9 @@ impl SetCore {
             // come.
             self.plan(&mut scan, entry.watch);
         }
-        let earlier = self.publish_deadline(&scan);
+        let published = self.publish_deadline(&scan);
         drop(scan);
-        if earlier {
-            self.mind_deadline();
-        }
+        self.mind_published(published);
         event.map_or(Taken::Nothing, |event| Taken::Event(event, at))
     }
 
