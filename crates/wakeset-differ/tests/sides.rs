@@ -102,6 +102,7 @@ fn is_for_the_engine(op: &Op) -> bool {
         | Op::Wait { at, .. } => *at == At::Good,
         Op::Ring { polls, .. } => !polls,
         Op::Duplicate { how, .. } => *how == Duplication::Lowest,
+        Op::Expiry { .. } => true,
         _ => false,
     }
 }
