@@ -6,5 +6,5 @@ use wakeset_differ::world::Api;
 use wakeset_fuzz::Sides;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    wakeset_fuzz::with(Profile::Everything, Api::new, |sides: &mut Sides<_>| sides.compare(bytes));
+    wakeset_fuzz::with(Profile::EVERYTHING, Api::new, |sides: &mut Sides<_>| sides.compare(bytes));
 });

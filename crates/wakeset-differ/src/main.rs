@@ -6,7 +6,7 @@ use std::time::Duration;
 use wakeset_differ::driver::worker::{self, Role};
 use wakeset_differ::driver::{self, Extent, Pair, Setup, Summary};
 use wakeset_differ::outcome;
-use wakeset_differ::program::{Profile, Program};
+use wakeset_differ::program::{Calls, Focus, Profile, Program};
 use wakeset_differ::world::{Bug, Side};
 
 /// Runs random programs of epoll and eventfd calls on the kernel and on Wakeset, and compares every
@@ -27,6 +27,9 @@ enum Command {
         /// The side to compare with the kernel
         #[arg(long, default_value = "api", value_parser = side)]
         side: Side,
+        /// What the programs are mostly about: anything or nested-timers
+        #[arg(long, default_value = "anything", value_parser = focus)]
+        focus: Focus,
         #[arg(required = true, value_parser = seed)]
         seeds: Vec<u64>,
     },
@@ -35,6 +38,9 @@ enum Command {
         /// The side that the program is for
         #[arg(long, default_value = "api", value_parser = side)]
         side: Side,
+        /// What the program is mostly about: anything or nested-timers
+        #[arg(long, default_value = "anything", value_parser = focus)]
+        focus: Focus,
         #[arg(value_parser = seed)]
         seed: u64,
     },
@@ -66,6 +72,8 @@ enum Command {
         len: u64,
         #[arg(long)]
         engine_programs: bool,
+        #[arg(long, default_value = "anything", value_parser = focus)]
+        focus: Focus,
         #[arg(long, value_parser = bug)]
         bug: Option<Bug>,
         #[arg(long)]
@@ -81,6 +89,9 @@ struct Run {
     /// engine-rwlock, several with commas, both (api and interposed), or all
     #[arg(long, default_value = "both", value_parser = sides)]
     side: Sides,
+    /// What the programs are mostly about: anything or nested-timers
+    #[arg(long, default_value = "anything", value_parser = focus)]
+    focus: Focus,
     /// Where the seeds begin; random if not given
     #[arg(long, value_parser = seed)]
     seed: Option<u64>,
@@ -108,6 +119,10 @@ fn side(name: &str) -> Result<Side, String> {
         Some(_) => Err(format!("{name} takes a build with --features bench-ready-lists")),
         None => Err(format!("there is no side {name}")),
     }
+}
+
+fn focus(name: &str) -> Result<Focus, String> {
+    Focus::of_name(name).ok_or_else(|| format!("there are no programs about {name}"))
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
@@ -144,16 +159,17 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let done = match options.command {
         Command::Run(options) => run(&options),
-        Command::Replay { side, seeds } => replay(side, &seeds),
-        Command::Show { side, seed } => {
+        Command::Replay { side, focus, seeds } => replay(Pair::about(side, focus), &seeds),
+        Command::Show { side, focus, seed } => {
             let mut program = Program::default();
-            worker::program_of(seed, worker::profile_of(side), &mut program);
+            worker::program_of(seed, Pair::about(side, focus).profile, &mut program);
             println!("{program:#?}");
             Ok(true)
         }
         Command::Prove { side, bug, seed, ops } => prove(side, bug, seed, ops),
-        Command::Worker { side, first, blocks, len, engine_programs, bug, count, given } => {
-            let profile = if engine_programs { Profile::Engine } else { Profile::Everything };
+        Command::Worker { side, first, blocks, len, engine_programs, focus, bug, count, given } => {
+            let calls = if engine_programs { Calls::Engine } else { Calls::Everything };
+            let profile = Profile { calls, focus };
             let role = Role { side, profile, bug };
             if given {
                 worker::run_given(role).map(|()| true)
@@ -193,7 +209,7 @@ fn run(options: &Run) -> std::io::Result<bool> {
     let mut agreed = true;
     for &side in sides {
         println!("kernel and {}: seed {seed:#x}, {} jobs", side.name(), options.jobs);
-        let pair = Pair::new(side);
+        let pair = Pair::about(side, options.focus);
         // Spread out, so that neither runs with neighbouring seeds nor two sides share programs.
         let first = fastrand::Rng::with_seed(seed).u64(..).rotate_left(8 * side as u32);
         let outcome = driver::run(&setup, pair, first, extent)?;
@@ -222,9 +238,8 @@ fn print_summary(summary: &Summary) {
 }
 
 /// Compares the programs of these seeds, each alone; returns whether nothing differed.
-fn replay(side: Side, seeds: &[u64]) -> std::io::Result<bool> {
+fn replay(pair: Pair, seeds: &[u64]) -> std::io::Result<bool> {
     let setup = setup()?;
-    let pair = Pair::new(side);
     let mut agreed = true;
     for &seed in seeds {
         let mut program = Program::default();

@@ -5,7 +5,7 @@ use std::path::Path;
 use wakeset_differ::driver::{self, Extent, Pair, Setup};
 use wakeset_differ::outcome;
 use wakeset_differ::program::shrink::shrink;
-use wakeset_differ::program::{At, Op, Program, join};
+use wakeset_differ::program::{At, Duplication, Op, Program, join};
 use wakeset_differ::world::{Bug, Side};
 
 fn setup() -> Setup {
@@ -101,6 +101,8 @@ fn is_for_the_engine(op: &Op) -> bool {
         | Op::Ctl { at, .. }
         | Op::Wait { at, .. } => *at == At::Good,
         Op::Ring { polls, .. } => !polls,
+        Op::Duplicate { how, .. } => *how == Duplication::Lowest,
+        Op::Expiry { .. } => true,
         _ => false,
     }
 }

@@ -6,6 +6,7 @@ mod mixed;
 use super::kernel::{KERNEL, KERNEL_FILE};
 use super::set::{FdSet, close};
 use crate::set::polls::{ask_for, give_up};
+use crate::table::gate::hold_migrations;
 use core::ffi::c_int;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use loom::thread::{JoinHandle, spawn};
@@ -198,6 +199,30 @@ fn an_edge_is_not_lost_to_who_gives_up() {
         filler.join().unwrap();
         other.join().unwrap();
         assert!(!set.polls.are_active());
+    });
+}
+
+/// What a migration of another source does with the report of an edge that it has put into the
+/// kernel epoll (`set::handover`).
+fn take_reported_edge(set: &FdSet) {
+    let _migrating = hold_migrations();
+    if !set.state.has_kernel_edges() {
+        KERNEL.wait(3, false);
+    }
+}
+
+/// Catches a change that sends an edge to the kernel epoll while a migration takes reports out of
+/// it.
+#[test]
+fn an_edge_that_leaves_the_io_uring_is_not_taken_out() {
+    explore(3, || {
+        let (set, file) = watching(IN);
+        KERNEL.fill(file);
+        let other = run(&set, take_reported_edge);
+        let edge = EDGE | libc::EPOLLWAKEUP as u32;
+        set.ctl(EPOLL_CTL_MOD, SOCKET, edge, OF_SOCKET + 1).unwrap();
+        other.join().unwrap();
+        assert_eq!(set.now(), [OF_SOCKET + 1]);
     });
 }
 

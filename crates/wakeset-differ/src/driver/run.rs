@@ -3,7 +3,7 @@
 use super::setup::Setup;
 use super::worker::{self, BLOCK, Word};
 use crate::outcome::Coverage;
-use crate::program::Profile;
+use crate::program::{Focus, Profile};
 use crate::world::Side;
 use std::io::{self, Read};
 use std::process::{Child, ChildStdout, Stdio};
@@ -20,9 +20,14 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// The kernel and this side.
+    /// The kernel and this side, with programs about anything.
     pub fn new(side: Side) -> Self {
-        Self { side, profile: worker::profile_of(side) }
+        Self::about(side, Focus::Anything)
+    }
+
+    /// The kernel and this side, with programs that are mostly about `focus`.
+    pub fn about(side: Side, focus: Focus) -> Self {
+        Self { side, profile: Profile { calls: worker::calls_of(side), focus } }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::worker;
 use crate::outcome::Trace;
-use crate::program::{Profile, Program};
+use crate::program::{Calls, Profile, Program};
 use crate::world::{Bug, Side};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -50,9 +50,10 @@ impl Setup {
     ) -> io::Result<Command> {
         let mut command = Command::new(&self.executable);
         command.args([worker::ARGUMENT, "--side", side.name()]).args(arguments);
-        if profile == Profile::Engine {
+        if profile.calls == Calls::Engine {
             command.arg("--engine-programs");
         }
+        command.args(["--focus", profile.focus.name()]);
         if let Some(bug) = self.bug.filter(|_| side != Side::Kernel) {
             command.args(["--bug", bug.name()]);
         }

@@ -4,7 +4,7 @@
 use crate::interpret::{Interpreter, Sink};
 use crate::outcome::{Census, Digest, Trace};
 use crate::program::generate::generate;
-use crate::program::{Profile, Program};
+use crate::program::{Calls, Profile, Program};
 use crate::world::{
     Api, BareEngine, Bug, Interposed, Kernel, Library, Side, World, Wrong, is_preloaded,
 };
@@ -65,10 +65,10 @@ pub fn program_of(seed: u64, profile: Profile, program: &mut Program) {
 }
 
 /// What the programs for a side may use.
-pub fn profile_of(side: Side) -> Profile {
+pub fn calls_of(side: Side) -> Calls {
     match side {
-        Side::Engine | Side::EngineSpinLock | Side::EngineRwLock => Profile::Engine,
-        Side::Kernel | Side::Api | Side::Library | Side::Interposed => Profile::Everything,
+        Side::Engine | Side::EngineSpinLock | Side::EngineRwLock => Calls::Engine,
+        Side::Kernel | Side::Api | Side::Library | Side::Interposed => Calls::Everything,
     }
 }
 
@@ -135,7 +135,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn block<W: World>(&self, on: &mut Interpreter<W>, block: u64, sink: &mut impl Sink) {
+    fn block<W: World>(&self, on: &mut Interpreter<W>, block: u64, sink: &mut (impl Sink + Clone)) {
         let mut program = Program::default();
         for i in 0..self.len {
             let seed = self.first.wrapping_add(block * self.len + i);

@@ -131,7 +131,10 @@ impl<W: World> Interpreter<W> {
         if !self.model.can_set_timer(number) {
             return None;
         }
-        let (flags, spec) = timer_setting(time)?;
+        let (flags, spec) = match time {
+            Time::Near => self.near_setting()?,
+            _ => timer_setting(time)?,
+        };
         let place = self.memory.put_at(at, spec);
         let old = self.memory.put(ARGUMENT_3, [u64::MAX; 4]);
         let arguments = [number as usize, flags as usize, place, old];
@@ -140,7 +143,11 @@ impl<W: World> Interpreter<W> {
             return Some(result.into());
         }
         let expired = matches!(time, Time::Past | Time::PastAndAgain);
-        self.model.set_timer(number, expired);
+        if time == Time::Near {
+            self.model.set_near_timer(number);
+        } else {
+            self.model.set_timer(number, expired);
+        }
         if expired {
             self.world.until_expired(number);
         }
@@ -157,6 +164,8 @@ fn timer_setting(time: Time) -> Option<(c_int, libc::itimerspec)> {
     let (flags, seconds, nanos, interval) = match time {
         Time::Past => (libc::TFD_TIMER_ABSTIME, 0, 1, 0),
         Time::PastAndAgain => (libc::TFD_TIMER_ABSTIME, 0, 1, CENTURY),
+        // The caller's.
+        Time::Near => return None,
         Time::Far => (0, CENTURY, 0, 0),
         Time::Never => (0, 0, 0, 0),
         Time::Nonsense(flags, 0 | 1, 0) if flags & !libc::TFD_TIMER_ABSTIME == 0 => return None,

@@ -54,6 +54,9 @@ impl<W: World> Interpreter<W> {
             self.no_doorbell(set)?;
             self.can_add(set, target)?;
         }
+        if command.op == EPOLL_CTL_MOD && self.model.has_watch(set, target) {
+            self.model.can_change(set).then_some(())?;
+        }
         let events = self.model.asked(target, command.events);
         let data = self.model.data(target, events, command.data);
         let place = self.memory.put_at(at, epoll_event { events, u64: data });
@@ -81,6 +84,9 @@ impl<W: World> Interpreter<W> {
         });
         for command in batch.iter().filter(|command| command.op == EPOLL_CTL_ADD) {
             self.can_add(set, command.fd)?;
+        }
+        if batch.iter().any(|command| command.op == EPOLL_CTL_MOD) {
+            self.model.can_change(set).then_some(())?;
         }
         self.world.batch(set, stop, &mut batch);
         for command in batch {

@@ -46,7 +46,8 @@ impl Wait {
 }
 
 impl<W: World> Interpreter<W> {
-    pub(super) fn wait(&mut self, op: &Op, wait: Wait, sink: &mut impl Sink) {
+    /// Returns the result of the wait.
+    pub(super) fn wait(&mut self, op: &Op, wait: Wait, sink: &mut impl Sink) -> isize {
         let set = self.number(wait.set);
         if wait.at == At::High && wait.is_valid() {
             self.settle(set, sink);
@@ -56,6 +57,7 @@ impl<W: World> Interpreter<W> {
         if result > 0 {
             sink.events(order, &self.reports);
         }
+        result
     }
 
     /// Waits, and leaves the events in `reports`, in an order that is the same on all sides.

@@ -41,6 +41,8 @@ pub struct Model {
     live: u64,
     /// Watches that are to be armed anew, with the depth of their sets.
     rearm: Vec<(u32, Rearm)>,
+    /// The timer that expires soon.
+    near: Option<u8>,
     /// Whether objects may migrate.
     migrations: bool,
     /// Whether there has been a timer since nothing was open.
@@ -68,6 +70,7 @@ impl Model {
             descriptions: vec![Description::none(); DESCRIPTIONS],
             live: 0,
             rearm: Vec::new(),
+            near: None,
         }
     }
 
@@ -172,6 +175,7 @@ impl Model {
             }
         }
         self.live &= !(1 << closed);
+        self.near = self.near.filter(|near| usize::from(*near) != closed);
         self.descriptions[closed].watches.clear();
         self.forget_watches_on(closed);
     }

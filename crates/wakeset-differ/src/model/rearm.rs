@@ -70,6 +70,21 @@ impl Model {
         })
     }
 
+    /// Whether the watches of a set can be changed: whether that is an edge in the sets around it
+    /// may depend on an order that is not defined, and then the edges there have to be armed anew,
+    /// for which the number half of the key of such a watch must not have been closed.
+    pub fn can_change(&self, epfd: i32) -> bool {
+        self.at(epfd).is_none_or(|set| !self.is_news_by_order(set) || self.can_rearm_around(set))
+    }
+
+    /// Whether the order of a set's watches, which is not defined, decides whether a change of one
+    /// of them is news to the sets around.
+    fn is_news_by_order(&self, set: usize) -> bool {
+        let it = &self.descriptions[set];
+        let migrated = self.migrations && it.migrated;
+        it.scrambled && (migrated || it.ring != 0)
+    }
+
     /// A timer has been set. That may be an edge for the sets
     /// around a set that watches it (known difference 56); their watches are to be armed anew.
     pub(super) fn timer_set(&mut self, inner: usize) {
@@ -92,9 +107,7 @@ impl Model {
     /// to the sets around. Whether it is there depends on the order of the watches after a
     /// migration or with a ring; so the edges of those sets are armed anew.
     pub(super) fn rearm_after_change(&mut self, inner: usize) {
-        let it = &self.descriptions[inner];
-        let migrated = self.migrations && it.migrated;
-        if it.scrambled && (migrated || it.ring != 0) {
+        if self.is_news_by_order(inner) {
             self.rearm_around(inner);
             self.sort_rearm();
         }

@@ -74,9 +74,28 @@ impl Model {
     /// A timer has been set, to a time that has passed or to one that has not.
     pub fn set_timer(&mut self, number: i32, expired: bool) {
         if let Some(timer) = self.at(number) {
+            self.near = self.near.filter(|near| usize::from(*near) != timer);
             self.descriptions[timer].value = u64::from(expired);
             self.timer_set(timer);
         }
+    }
+
+    /// A timer has been set to a time that comes soon.
+    pub fn set_near_timer(&mut self, number: i32) {
+        self.set_timer(number, false);
+        self.near = self.at(number).map(|timer| timer as u8);
+    }
+
+    /// Whether there is a timer that expires soon.
+    pub fn has_near_timer(&self) -> bool {
+        self.near.is_some()
+    }
+
+    /// The timer that was to expire soon has expired; a number of it, if it has one.
+    pub fn near_timer_expired(&mut self) -> Option<i32> {
+        let timer = usize::from(self.near.take()?);
+        self.descriptions[timer].value = 1;
+        self.open.iter().copied().find(|number| self.at(*number) == Some(timer))
     }
 
     /// `O_NONBLOCK` has been turned on or off.

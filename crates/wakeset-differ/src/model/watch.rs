@@ -47,6 +47,11 @@ impl Model {
             .unwrap_or(0)
     }
 
+    /// Whether the set watches what the number stands for, under that number.
+    pub fn has_watch(&self, epfd: i32, number: i32) -> bool {
+        self.find(epfd, number).is_some()
+    }
+
     /// The set and the place of a watch in it.
     fn find(&self, epfd: i32, number: i32) -> Option<(usize, usize)> {
         let (set, target) = (self.at(epfd)?, self.at(number)?);

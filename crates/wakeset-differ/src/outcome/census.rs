@@ -7,7 +7,7 @@ use crate::model::Order;
 use crate::program::Op;
 
 /// The calls that are counted apart, by the place that [`kind`] gives them.
-const CALLS: [&str; 27] = [
+const CALLS: [&str; 28] = [
     "eventfd",
     "epoll_create1",
     "pipe2",
@@ -35,6 +35,7 @@ const CALLS: [&str; 27] = [
     "timerfd_create",
     "timerfd_settime",
     "an event ring",
+    "an expiry",
 ];
 
 /// The place of a call in [`CALLS`].
@@ -67,6 +68,7 @@ fn kind(op: &Op) -> usize {
         Op::Timer { .. } => 24,
         Op::SetTimer { .. } => 25,
         Op::Ring { .. } => 26,
+        Op::Expiry { .. } => 27,
     }
 }
 
@@ -116,7 +118,7 @@ impl Sink for Census {
             {
                 count_bits(&mut self.asked, *events);
             }
-            Op::Wait { .. } if result >= 0 => {
+            Op::Wait { .. } | Op::Expiry { .. } if result >= 0 => {
                 self.waits[match result {
                     0 => 0,
                     1 => 1,

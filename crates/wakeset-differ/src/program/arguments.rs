@@ -79,13 +79,15 @@ pub enum Timeout {
 }
 
 /// What a timer is set to. It does not matter when the call is made: the time has passed already,
-/// or does not come while the program runs.
+/// or does not come while the program runs, or not before an operation that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Time {
     /// A time that has passed: the timer expires at once.
     Past,
     /// A time that has passed, with an interval of a hundred years.
     PastAndAgain,
+    /// So soon that [`Op::Expiry`](super::Op::Expiry) can wait for it.
+    Near,
     /// A hundred years from now.
     Far,
     /// 0: the timer is disarmed.

@@ -22,14 +22,56 @@ pub const SLOTS: u8 = 16;
 /// keeps its doorbells at the numbers from 400 on.
 pub const BAD_NUMBERS: [i32; 8] = [-1, 399, 400, 401, 1023, 1 << 20, i32::MAX, i32::MIN];
 
+/// Which calls and arguments a program may use, and what it is mostly about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Which it may use.
+    pub calls: Calls,
+    /// What it is mostly about.
+    pub focus: Focus,
+}
+
+impl Profile {
+    /// All calls, about anything.
+    pub const EVERYTHING: Self = Self { calls: Calls::Everything, focus: Focus::Anything };
+    /// The engine's calls, about anything.
+    pub const ENGINE: Self = Self { calls: Calls::Engine, focus: Focus::Anything };
+}
+
 /// Which calls and arguments a program may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
+pub enum Calls {
     /// All of them.
     Everything,
     /// Counters, timers, sets and their duplicates, with the errors that the engine itself reports
     /// and no others: for the sides that have no descriptors.
     Engine,
+}
+
+/// What programs are mostly about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Focus {
+    /// Whatever a program's random part of all there is has in it.
+    #[default]
+    Anything,
+    /// Sets in sets that watch timers.
+    NestedTimers,
+}
+
+impl Focus {
+    /// All of them, with the names they have on the command line.
+    pub const NAMES: [(&str, Self); 2] =
+        [("anything", Self::Anything), ("nested-timers", Self::NestedTimers)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, focus)| *focus == self).map_or("", |(name, _)| name)
+    }
+
+    /// The focus of that name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, focus)| *focus)
+    }
 }
 
 /// A list of calls.
@@ -39,6 +81,13 @@ pub struct Program {
     pub by_number: bool,
     /// The calls, in order.
     pub ops: Vec<Op>,
+}
+
+impl Program {
+    /// Whether it sets a timer to a time that comes while it runs.
+    pub fn has_near_timers(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::SetTimer { time: Time::Near, .. }))
+    }
 }
 
 /// Joins several programs into one that closes everything where one ends and the next begins.

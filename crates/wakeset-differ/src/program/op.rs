@@ -63,6 +63,9 @@ pub enum Op {
     },
     /// epoll_wait(2), epoll_pwait(2) or epoll_pwait2(2).
     Wait { set: u8, maxevents: i32, timeout: Timeout, call: WaitCall, at: At },
+    /// Waits on this set until the timer expires that has been set to [`Time::Near`]: with an
+    /// epoll_wait(2) that sleeps, unless something is ready before.
+    Expiry { set: u8 },
     /// fcntl(2) with `F_SETFL`, or ioctl(2) with `FIONBIO`.
     Nonblocking { slot: u8, on: bool, ioctl: bool },
     /// poll(2) of two descriptors, without waiting.
@@ -100,7 +103,7 @@ impl Op {
             Op::Batch { set, commands, .. } => {
                 commands.iter().map(|command| command.target).chain([set]).rev().collect()
             }
-            Op::Wait { set, .. } | Op::Ring { set, .. } => vec![set],
+            Op::Wait { set, .. } | Op::Ring { set, .. } | Op::Expiry { set } => vec![set],
             Op::Poll { slots, .. } => slots.to_vec(),
             Op::Splice { from, to } => vec![from, to],
             _ => Vec::new(),

@@ -13,7 +13,7 @@ mod setting;
 mod sleepers;
 
 use crate::backend::{Errno, Kernel, RingedWith, Wakeset, check, number};
-use crate::objects::{Counter, ET, EXCLUSIVE, Fd, IN, LONG, ONESHOT, OUT, Set, pipe};
+use crate::objects::{Counter, ET, EXCLUSIVE, Fd, IN, LONG, ONESHOT, OUT, RDNORM, Set, pipe};
 use crate::task::Task;
 use crate::{objects, signals};
 use errors::*;
@@ -77,6 +77,8 @@ on_both!(
     a_timer_in_a_set_in_a_set,
     a_timer_set_again_inside_is_one_edge_outside,
     a_timer_added_inside_is_no_edge_outside,
+    a_timer_inside_is_in_and_not_rdnorm,
+    a_listed_timer_set_later_is_heard_of_outside,
     many_sets_hear_of_it_in_order,
     a_timer_beside_a_pipe,
     a_timer_beside_a_counter_and_a_pipe_asleep,

@@ -2,7 +2,7 @@
 
 use super::{Generator, Slot};
 use crate::program::choices::Choices;
-use crate::program::{At, Profile, SLOTS};
+use crate::program::{At, Calls, SLOTS};
 use libc::{EPOLLIN, EPOLLRDHUP};
 
 impl<C: Choices> Generator<'_, C> {
@@ -12,7 +12,7 @@ impl<C: Choices> Generator<'_, C> {
     }
 
     pub(super) fn everything(&self) -> bool {
-        self.style.profile == Profile::Everything
+        self.style.profile.calls == Calls::Everything
     }
 
     /// A slot of one of these kinds if there is one, else any that was used.

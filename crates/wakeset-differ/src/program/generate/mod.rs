@@ -10,7 +10,7 @@ mod sets;
 mod style;
 
 use super::choices::Choices;
-use super::{Op, Profile, Program, SLOTS, Time};
+use super::{At, Op, Profile, Program, SLOTS, Time};
 use style::{Call, Style};
 
 /// What a slot was last made as, as far as the generator knows: it does not see results.
@@ -42,7 +42,7 @@ pub fn generate(choices: &mut impl Choices, profile: Profile, program: &mut Prog
     let slots = [Slot::Unused; SLOTS as usize];
     let mut generator = Generator { choices, style, slots, watched: [0; SLOTS as usize], used: 0 };
     let ops = &mut program.ops;
-    for _ in 0..1 + generator.choices.below(3) {
+    for _ in 0..1 + generator.choices.below(3) + u32::from(generator.style.nested_timers) {
         generator.make_set(ops);
     }
     for _ in 0..1 + generator.choices.below(5) {
@@ -76,6 +76,7 @@ impl<C: Choices> Generator<'_, C> {
             Call::Shutdown => ops.push(self.shutdown()),
             Call::Fork => ops.push(Op::Fork),
             Call::SetTimer => ops.push(self.set_timer()),
+            Call::NearTimer => self.near_timer(ops),
         }
     }
 
@@ -125,6 +126,20 @@ impl<C: Choices> Generator<'_, C> {
         let slot = self.of_kind(&[Slot::Other]);
         let how = self.choices.below(4) as i32;
         Op::Shutdown { slot, how }
+    }
+
+    /// A timer that expires soon, some calls before it does, and a wait for it.
+    fn near_timer(&mut self, ops: &mut Vec<Op>) {
+        let slot = self.of_kind(&[Slot::Timer]);
+        ops.push(Op::SetTimer { slot, time: Time::Near, at: At::Good });
+        for _ in 0..self.choices.below(4) {
+            match self.choices.below(4) {
+                0 => ops.push(self.read()),
+                1 => self.ctl(ops),
+                _ => self.wait(ops),
+            }
+        }
+        ops.push(Op::Expiry { set: self.of_kind(&[Slot::Set]) });
     }
 
     fn set_timer(&mut self) -> Op {

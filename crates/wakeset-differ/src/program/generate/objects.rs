@@ -50,7 +50,9 @@ impl<C: Choices> Generator<'_, C> {
         let slot = self.fresh();
         if self.style.kernel && self.choices.below(3) == 0 {
             self.make_kernel_source(slot, ops);
-        } else if self.style.timers && self.choices.once_in(3) {
+        } else if self.style.nested_timers && self.choices.once_in(2)
+            || self.style.timers && self.choices.once_in(3)
+        {
             self.make_timer(slot, ops);
         } else {
             self.make_counter(slot, ops);

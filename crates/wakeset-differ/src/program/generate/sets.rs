@@ -57,6 +57,7 @@ impl<C: Choices> Generator<'_, C> {
         let set = self.of_kind(&[Slot::Set]);
         let target = match self.choices.below(8) {
             0 if self.style.sets => self.of_kind(&[Slot::Set]),
+            1..3 if self.style.nested_timers => self.of_kind(&[Slot::Set]),
             1..3 if self.style.kernel => self.of_kind(&[Slot::Other]),
             3..6 if self.style.timers => self.of_kind(&[Slot::Timer]),
             _ => self.of_kind(&[Slot::Counter]),

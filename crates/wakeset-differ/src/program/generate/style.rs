@@ -1,8 +1,8 @@
 //! What one program uses: each has a random part of all calls, kinds of objects and flags, so that
 //! what it uses meets often. A program of everything at once finds less (swarm testing).
 
-use crate::program::Profile;
 use crate::program::choices::Choices;
+use crate::program::{Calls, Focus, Profile};
 use libc::{EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLWAKEUP};
 
 /// The calls, in the order of [`Style::weights`].
@@ -23,9 +23,10 @@ pub(super) enum Call {
     Fork,
     SetTimer,
     Ring,
+    NearTimer,
 }
 
-const CALLS: [Call; 15] = [
+const CALLS: [Call; 16] = [
     Call::Write,
     Call::Read,
     Call::Wait,
@@ -41,6 +42,7 @@ const CALLS: [Call; 15] = [
     Call::Fork,
     Call::SetTimer,
     Call::Ring,
+    Call::NearTimer,
 ];
 
 type Weights = [u32; CALLS.len()];
@@ -57,6 +59,8 @@ pub(super) struct Style {
     /// Sets watch sets.
     pub sets: bool,
     pub timers: bool,
+    /// More sets and more timers than other programs have, and more sets in sets.
+    pub nested_timers: bool,
     pub rings: bool,
     /// Pipes, sockets and directories.
     pub kernel: bool,
@@ -68,18 +72,26 @@ pub(super) struct Style {
 
 impl Style {
     pub fn choose(choices: &mut impl Choices, profile: Profile) -> Self {
-        let everything = profile == Profile::Everything;
+        let everything = profile.calls == Calls::Everything;
+        let nested_timers = profile.focus == Focus::NestedTimers;
         let swarm = choices.bits();
         let has = |bit: u32| swarm & 1 << bit != 0;
-        let weights = weights(everything, swarm);
+        let mut weights = weights(everything, swarm);
+        if nested_timers {
+            weights[Call::Write as usize] = 10;
+            weights[Call::SetTimer as usize] = 24;
+            // Each takes half a millisecond.
+            weights[Call::NearTimer as usize] = u32::from(swarm >> 50 & 3 == 0);
+        }
         Self {
             profile,
             weights,
             total: weights.iter().sum(),
             masks: masks(choices),
             odd: if has(10) { 12 } else { 0 },
-            sets: has(11),
-            timers: has(13) && has(14),
+            sets: has(11) || nested_timers,
+            timers: has(13) && has(14) || nested_timers,
+            nested_timers,
             rings: has(15),
             kernel: everything && has(2),
             small_buffers: has(12),
@@ -104,7 +116,7 @@ fn weights(everything: bool, swarm: u64) -> Weights {
     let has = |bit: u32| swarm & 1 << bit != 0;
     // Calls that make objects migrate.
     let migrations = everything && has(0) && has(1);
-    let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut set = |used: bool, call: Call, weight: u32| {
         if used {
             weights[call as usize] = weight;

@@ -2,10 +2,11 @@
 
 use super::life::{begin, give_up};
 use crate::kernel_half::uring::sockets::is_plain_socket;
-use crate::kernel_half::uring::watches::{Watches, can_ask_for};
+use crate::kernel_half::uring::watches::can_ask_for;
 use crate::set::FdSet;
-use crate::sys::sync::Ordering;
+use crate::sys::sync::{Ordering, mutant};
 use crate::sys::{self, Errno};
+use crate::table::gate::hold_migrations;
 use core::ffi::c_int;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 use wakeset::{Event, Events};
@@ -30,6 +31,7 @@ pub(crate) fn epoll_ctl(
     if wants && suits {
         begin(set);
     }
+    let mut moves = false;
     let result = polls.with(|watches| {
         if !polls.are_usable(watches) {
             return None;
@@ -48,7 +50,8 @@ pub(crate) fn epoll_ctl(
             }
             EPOLL_CTL_MOD if watched => {
                 let modified = watches.modify(fd, asked);
-                Some(modified.unwrap_or_else(|| move_to_epoll(set, watches, fd, asked)))
+                moves = modified.is_none();
+                modified
             }
             EPOLL_CTL_DEL if watched => {
                 watches.remove(fd);
@@ -57,20 +60,33 @@ pub(crate) fn epoll_ctl(
             _ => None,
         }
     });
+    let result = if moves { move_to_epoll(set, fd, asked) } else { result };
     if polls.with(|watches| watches.broken) {
         give_up(set);
     }
     result
 }
 
-/// Watches a number in the kernel epoll from now on, as asked.
-fn move_to_epoll(set: &FdSet, watches: &mut Watches, fd: c_int, asked: Event) -> Result<(), Errno> {
-    let event = epoll_event { events: asked.events.bits(), u64: asked.data };
-    set.state.note_kernel_edges();
-    set.state.note_not_only_polls();
-    let added = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, fd, &raw const event);
-    if added.is_ok() {
-        watches.remove(fd);
-    }
-    added
+/// Watches a number in the kernel epoll from now on, as asked. `None`: it is no longer watched
+/// here, so the kernel epoll has to do it.
+fn move_to_epoll(set: &FdSet, fd: c_int, asked: Event) -> Option<Result<(), Errno>> {
+    let has_edges = asked.events.intersects(Events::ET | Events::ONESHOT);
+    // Not while a migration is taking reports out of the kernel epoll.
+    let waits = has_edges && !set.state.has_kernel_edges();
+    let _migrating = (waits && !mutant!("polls_moved_beside_a_migration")).then(hold_migrations);
+    set.polls.with(|watches| {
+        if !set.polls.are_usable(watches) || watches.is_watched(fd) != Some(true) {
+            return None;
+        }
+        if has_edges {
+            set.state.note_kernel_edges();
+        }
+        set.state.note_not_only_polls();
+        let event = epoll_event { events: asked.events.bits(), u64: asked.data };
+        let added = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, fd, &raw const event);
+        if added.is_ok() {
+            watches.remove(fd);
+        }
+        Some(added)
+    })
 }

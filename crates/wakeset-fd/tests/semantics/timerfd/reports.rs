@@ -187,6 +187,33 @@ pub(super) fn a_timer_added_inside_is_no_edge_outside<B: Backend>() {
     assert_eq!(inner.ready(), [(6, IN)]);
 }
 
+/// A set tells those around it of IN alone. A watch that asks for RDNORM is not told of an expiry,
+/// though a poll of the inner set says both.
+pub(super) fn a_timer_inside_is_in_and_not_rdnorm<B: Backend>() {
+    let (outermost, outer) = (Set::<B>::new(), Set::<B>::new());
+    let (inner, timer) = watched::<B>(IN);
+    outer.add(&inner, RDNORM, 1);
+    outermost.add(&outer, IN | ET, 2);
+    timer.set(MS, NONE);
+    assert_eq!(inner.next(), (7, IN));
+    assert_eq!(outermost.ready(), []);
+    assert_eq!(outer.ready(), []);
+    outer.modify(&inner, RDNORM | ET, 3);
+    assert_eq!(outermost.ready(), [(2, IN)]);
+    assert_eq!(outer.ready(), [(3, RDNORM)]);
+}
+
+/// The timer has expired and is on the inner set's ready list when it is set to a later time.
+pub(super) fn a_listed_timer_set_later_is_heard_of_outside<B: Backend>() {
+    let (outer, inner, timer) = (Set::<B>::new(), Set::<B>::new(), Timer::<B>::new());
+    timer.set_at(MS, NONE);
+    inner.add(&timer, IN, 7);
+    timer.set(5 * MS, NONE);
+    outer.add(&inner, IN, 1);
+    assert_eq!(outer.next(), (1, IN));
+    assert_eq!(inner.ready(), [(7, IN)]);
+}
+
 /// The watches that were added last are told first, as with other sources.
 pub(super) fn many_sets_hear_of_it_in_order<B: Backend>() {
     let set = Set::<B>::new();

@@ -129,7 +129,10 @@ impl SetCore {
         step!(change_hinted);
         match mark_queued(word) {
             Mark::Ours => {}
-            Mark::Listed => return false,
+            Mark::Listed => {
+                self.plan_listed_timer(scan, watch);
+                return false;
+            }
             Mark::Unfinished => {
                 self.wake.incoming.call_attention();
                 return true;
@@ -146,6 +149,7 @@ impl SetCore {
         }
         // SAFETY: as above; we turned QUEUED on.
         unsafe { scan.pending.push_back(watch) };
+        self.plan_listed_timer(scan, watch);
         if mutant!("hint_after_mark") {
             self.pending_hint.swap(scan.pending.len, Ordering::SeqCst);
         }

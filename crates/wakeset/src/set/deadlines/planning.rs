@@ -57,7 +57,8 @@ impl SetCore {
                 timer.drop_plan();
                 NEVER
             }
-            None if asked.intersects(Events::IN | Events::RDNORM) => {
+            // A set tells those around it of IN alone, also when a timer in it expires.
+            None if asked.contains(Events::IN) => {
                 source.as_set().map_or(NEVER, |set| of_set(SetCore::of(set)))
             }
             None => NEVER,
@@ -90,14 +91,30 @@ impl SetCore {
             if State(word.load(Ordering::SeqCst)).mask() == 0 {
                 continue;
             }
-            match mark_queued(word) {
+            let mark = mark_queued(word);
+            match mark {
                 // SAFETY: as above; QUEUED is on, and ours.
                 Mark::Ours => unsafe { scan.pending.push_back(watch) },
                 Mark::Listed => {}
                 Mark::Unfinished => unfinished = true,
             }
+            if mark != Mark::Unfinished {
+                self.plan_listed_timer(scan, watch);
+            }
         }
         unfinished
+    }
+
+    /// Plans a timer's watch that has just been found on the ready list, or put there. The timer may
+    /// have been set to a later time than the plan that led to it: who did that has told nobody. If
+    /// it has expired, the plan is dropped, so that whoever sets it next tells.
+    pub(in crate::set) fn plan_listed_timer(&self, scan: &mut Scan, watch: *mut Watch) {
+        // SAFETY: as above.
+        if unsafe { &*guarded(watch).source }.as_timed().is_some()
+            && !mutated!("timer_set_later_is_not_planned")
+        {
+            self.plan(scan, watch);
+        }
     }
 
     /// Plans every watch that is queued and whose timer was set meanwhile: the harvest that will
