@@ -371,9 +371,18 @@ static void show_options(void)
 	     sendto(ends[0], "x", 1, 0, (struct sockaddr *)&(struct sockaddr){AF_UNIX, ""}, 2));
 	CALL("listen", "-1 EINVAL", listen(ends[0], 1));
 	close_both(ends);
+	make_sockets(ends, SOCK_NONBLOCK);
+	put(ends[1], "before");
+	CALL("a mark, without one", "0", sockatmark(ends[0]));
+	number("urgent", 1, send(ends[1], "!", 1, MSG_OOB));
+	CALL("before the mark", "0", sockatmark(ends[0]));
+	show("up to the mark", "before", taken(ends[0]));
+	CALL("at the mark", "1", sockatmark(ends[0]));
+	close_both(ends);
 	make_pipe(ends, O_NONBLOCK);
 	CALL("send on a pipe", "-1 ENOTSOCK", send(ends[1], "x", 1, 0));
 	CALL("shutdown of a pipe", "-1 ENOTSOCK", shutdown(ends[1], SHUT_WR));
+	CALL("sockatmark of a pipe", "-1 ENOTTY", sockatmark(ends[0]));
 	close_both(ends);
 	CALL("not a pair of those", "-1 EOPNOTSUPP", socketpair(AF_INET, SOCK_STREAM, 0, ends));
 	CALL("to nowhere", "-1 EFAULT", pipe2(nowhere, 0));

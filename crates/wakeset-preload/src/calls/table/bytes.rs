@@ -179,6 +179,12 @@ calls! {
         MigratesNamed "An in-process pair, for `SO_MEMINFO`, whose answer depends on what is in \
             the pair."
     }
+    "C" sockatmark(fd: c_int) -> c_int {
+        names [sockatmark] => first [socket::migrate_pair(fd)]
+        MigratesNamed "An in-process pair, as `ioctl` with `SIOCATMARK`. libc's own function does \
+            not go through `ioctl`."
+        apart "it is a function of libc alone"
+    }
     "C-unwind" accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
         names [accept] number [accept] => body [socket::accept]
         WaitsInTurn "A thread that blocks beside others that wait in turn sleeps as they do."
