@@ -10,6 +10,7 @@
  *   packets                     a pipe that has been told to keep writes apart, and does not
  *   other programs              bytes that a child, or the parent after it, does not find
  *   names                       a pipe opened by its name in /proc that is another one
+ *   reports                     a read or write that inotify(7) does not report
  *   streams, vectors, splices   bytes that these overtake
  *   options                     a socket whose options come too late
  *   by number                   calls by syscall(2) that go another way
@@ -25,6 +26,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/auxv.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -271,6 +273,25 @@ static void show_names(void)
 	}
 }
 
+/* What inotify(7) reports of a file by one of its names while a byte goes through. */
+static void show_reports(const char *what, void (*make)(int *, int), long long expected)
+{
+	int ends[2], notifier = must(inotify_init1(IN_NONBLOCK));
+	char name[64];
+	struct inotify_event event;
+	long long reported = 0;
+	make(ends, O_NONBLOCK);
+	snprintf(name, sizeof name, "/proc/self/fd/%d", ends[0]);
+	must(inotify_add_watch(notifier, name, IN_ACCESS | IN_MODIFY));
+	put(ends[1], "seen");
+	show("read", "seen", taken(ends[0]));
+	while (read(notifier, &event, sizeof event) == sizeof event)
+		reported |= event.mask;
+	number(what, expected, reported);
+	must(close(notifier));
+	close_both(ends);
+}
+
 /* Not in every libc, nor in its headers. */
 __attribute__((weak)) extern int pidfd_getfd(int process, int fd, unsigned flags);
 
@@ -425,6 +446,9 @@ int main(void)
 	show_programs();
 	show_passed();
 	show_names();
+	heading("reports");
+	show_reports("of a pipe", make_pipe, IN_ACCESS | IN_MODIFY);
+	show_reports("of one socket of a pair", make_sockets, IN_ACCESS);
 	show_other_calls();
 	show_options();
 	show_by_number();
