@@ -425,7 +425,7 @@ fn stress_stays_in_process() {
     };
     assert_eq!(count(&totals, "/counters_made"), 8);
     assert_eq!(count(&totals, "/sets_made"), 1);
-    assert_eq!(count(&totals, "/moved"), 0);
+    assert_eq!(count(&totals, "/migrated"), 0);
     assert_eq!(count(&totals, "/kept"), 9);
     assert!(count(&totals, "/waits") > 0);
     assert!(count(&totals, "/events") >= 8);
@@ -441,10 +441,10 @@ fn threads_stay_in_process() {
         return;
     };
     assert!(count(&totals, "/made") >= 50);
-    let moved = count(&totals, "/moved");
-    let by_dup = count(&totals, "/moved_by_reason/unmodelled_call")
-        + count(&totals, "/moved_by_reason/nested_in_kernel");
-    assert!(moved <= 2 && moved == by_dup, "{:#}", totals["moved_by_reason"]);
+    let migrated = count(&totals, "/migrated");
+    let by_dup = count(&totals, "/migrated_by_reason/unmodelled_call")
+        + count(&totals, "/migrated_by_reason/nested_in_kernel");
+    assert!(migrated <= 2 && migrated == by_dup, "{:#}", totals["migrated_by_reason"]);
     assert!(count(&totals, "/wakes") > 0);
     assert_eq!(count(&totals, "/events_from_kernel"), 0);
 }
@@ -466,9 +466,9 @@ fn escapes_are_counted_by_reason() {
     let Some(totals) = counts("migrate", &[]) else {
         return;
     };
-    assert!(count(&totals, "/moved") <= count(&totals, "/made"));
+    assert!(count(&totals, "/migrated") <= count(&totals, "/made"));
     for reason in ["fork", "spawn", "passed_over"] {
-        let path = format!("/moved_by_reason/{reason}");
-        assert!(count(&totals, &path) > 0, "nothing moved for {reason}: {totals:#}");
+        let path = format!("/migrated_by_reason/{reason}");
+        assert!(count(&totals, &path) > 0, "nothing migrated for {reason}: {totals:#}");
     }
 }

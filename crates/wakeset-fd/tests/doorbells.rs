@@ -1,5 +1,5 @@
-//! Bells are not for the program to see. In a process of its own: the test uses a number that may
-//! have been closed.
+//! A program never sees a doorbell. The test has a process of its own, because it uses a number
+//! that may have been closed.
 
 use libc::{EFD_NONBLOCK, EPOLL_CTL_ADD, EPOLLIN, c_int, epoll_event};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -19,8 +19,8 @@ fn wait(set: c_int, limit: c_int) -> Result<Vec<u64>, Errno> {
     Ok(events[..n as usize].iter().map(|event| event.u64).collect())
 }
 
-/// A close made the set forget that its kernel half had a bell, while a wait had the bell's event
-/// in hand and reported it then.
+/// A regression test. A close made the set forget that its kernel half had a doorbell, while a wait
+/// had already taken the doorbell's event from the kernel; the wait then reported it.
 #[test]
 fn a_look_into_a_set_that_is_closed_does_not_show_the_bell() {
     const ROUNDS: u32 = 20_000;
@@ -34,7 +34,7 @@ fn a_look_into_a_set_that_is_closed_does_not_show_the_bell() {
         add(set, counter, 2);
         set
     };
-    // A bell that has rung once is ready whenever a set gets it: it is never read.
+    // A doorbell that has rung once is ready in every set that gets it, because it is never read.
     let set = make();
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| wait(set, -1));
@@ -64,7 +64,7 @@ fn a_look_into_a_set_that_is_closed_does_not_show_the_bell() {
             let mut shown = Vec::new();
             for i in 1..=ROUNDS {
                 until(&round, i);
-                // Nothing is ready, and closed is right too.
+                // Nothing is ready. EBADF is right as well: the set may be closed.
                 shown.extend(wait(number.load(Ordering::Relaxed), 0).unwrap_or_default());
                 looked.store(i, Ordering::Release);
             }

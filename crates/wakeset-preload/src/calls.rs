@@ -5,9 +5,7 @@
 //! another row, as readv(2) of one buffer does with read(2): so [`table`] and the bodies import
 //! each other.
 //!
-//! To add a hook that only migrates, add a row; to add one that does more, write its body in the
-//! file of its topic besides. Then write its entry in `tests/c/roads_calls.h` and run `cargo test
-//! -p wakeset-preload` with `WAKESET_WRITE_DOCS=1`, which writes `docs/calls.md` anew.
+//! CONTRIBUTING.md says how to add a hook.
 
 #[macro_use]
 mod row;

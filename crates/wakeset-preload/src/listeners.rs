@@ -40,8 +40,8 @@
 //! be dead, and if the connection is still there afterwards, the worker takes it.
 //!
 //! **accept(2) that blocks** is the kernel's, which wakes one thread for a connection, in order.
-//! But a thread that sleeps there cannot make its own look, so where other threads wait in turn
-//! ([`is_in_turn`](wakeset_fd::listeners::is_in_turn)) it sleeps in its private set first, as a
+//! But a thread that sleeps there cannot check by itself, so where other threads wait in turn
+//! ([`is_exclusive`](wakeset_fd::listeners::is_exclusive)) it sleeps in its private set first, as a
 //! poll(2) would, and calls accept(2) when there is something. A call that would end by itself
 //! (`SO_RCVTIMEO`), or that another thread overtakes in that moment, blocks in the kernel.
 

@@ -22,7 +22,7 @@ const HEADINGS: [&str; 10] = [
     "pid",
     "made",
     "kept",
-    "moved",
+    "migrated",
     "waits",
     "events",
     "wakes",
@@ -184,7 +184,7 @@ impl Report {
             .map(|&reason| format!("{} {}", name(reason), self.total.get(reason)))
             .collect();
         if !reasons.is_empty() {
-            let _ = writeln!(text, "moved into the kernel: {}", reasons.join(", "));
+            let _ = writeln!(text, "migrated into the kernel: {}", reasons.join(", "));
         }
         text += &self.listeners.table();
         let uffd = [Stat::UffdMessages, Stat::UffdWakes, Stat::UffdSpuriousWakes]
@@ -236,7 +236,7 @@ fn row(name: String, pid: String, summary: &Summary) -> Vec<String> {
     let numbers = [
         summary.made(),
         summary.kept(),
-        summary.moved(),
+        summary.migrated(),
         summary.get(Stat::Waits),
         summary.get(Stat::Events),
         summary.get(Stat::Wakes),
@@ -248,13 +248,13 @@ fn row(name: String, pid: String, summary: &Summary) -> Vec<String> {
     cells
 }
 
-/// One process's counts as JSON: the plain ones by name, the moves by reason.
+/// One process's counts as JSON: the plain ones by name, the migrations by reason.
 fn counts(summary: &Summary) -> Map<String, Value> {
     let mut object = Map::new();
-    let mut moved = Map::new();
+    let mut migrated = Map::new();
     for stat in Stat::ALL {
         let to = match Stat::MOVED.contains(&(stat as usize)) {
-            true => &mut moved,
+            true => &mut migrated,
             false => &mut object,
         };
         to.insert(name(stat).to_string(), json!(summary.get(stat)));
@@ -262,7 +262,7 @@ fn counts(summary: &Summary) -> Map<String, Value> {
     object.insert("made".to_string(), json!(summary.made()));
     object.insert("kept".to_string(), json!(summary.kept()));
     object.insert("open_at_end".to_string(), json!(summary.open()));
-    object.insert("moved".to_string(), json!(summary.moved()));
-    object.insert("moved_by_reason".to_string(), Value::Object(moved));
+    object.insert("migrated".to_string(), json!(summary.migrated()));
+    object.insert("migrated_by_reason".to_string(), Value::Object(migrated));
     object
 }

@@ -1,6 +1,6 @@
 /*
- * Cancellation: epoll_wait(2), read(2), write(2) and poll(2) are cancellation points (pthreads(7)),
- * and nothing of the objects is held when a thread leaves through one.
+ * Cancellation: epoll_wait(2), read(2), write(2), poll(2) and system(3) are cancellation points
+ * (pthreads(7)), and nothing of the objects is held when a thread leaves through one.
  */
 #include "show.h"
 #include <sys/uio.h>
@@ -126,6 +126,38 @@ static void show_all(void)
 	number("and the counter", 3, take(counter));
 }
 
+static void *run_shell(void *unused)
+{
+	pthread_cleanup_push(clean, NULL);
+	(void)!system("exec sleep 60");
+	pthread_cleanup_pop(0);
+	return unused;
+}
+
+static void *cancel_itself(void *unused)
+{
+	int old;
+	pthread_cleanup_push(clean, NULL);
+	must_be_zero(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old));
+	pthread_cancel(pthread_self());
+	pthread_cleanup_pop(0);
+	return unused;
+}
+
+static void show_functions(void)
+{
+	struct thread thread;
+	heading("functions of libc");
+	atomic_store(&cleaned, 0);
+	start(&thread, run_shell, NULL);
+	until_asleep(thread.id);
+	must_be_zero(pthread_cancel(thread.handle));
+	yes("system(3) can be cancelled", finish(&thread) == PTHREAD_CANCELED);
+	start(&thread, cancel_itself, NULL);
+	yes("a thread can cancel itself at once", finish(&thread) == PTHREAD_CANCELED);
+	number("their handlers ran", 2, atomic_load(&cleaned));
+}
+
 int main(void)
 {
 	int ends[2];
@@ -140,5 +172,6 @@ int main(void)
 	kernel_pipe(ends, 0);
 	must(watch_new(set, ends[0], EPOLLIN, 'p'));
 	show_all();
+	show_functions();
 	return verdict();
 }

@@ -157,6 +157,7 @@ static void position(void)
 	TRY(flock(fd, LOCK_EX | LOCK_NB));
 	TRY(isatty(fd));
 	TRY(listen(fd, 1));
+	TRY(sockatmark(fd));
 	TRY(timerfd_gettime(fd, (struct itimerspec *)values));
 }
 

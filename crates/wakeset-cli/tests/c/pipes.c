@@ -10,6 +10,7 @@
  *   packets                     a pipe that has been told to keep writes apart, and does not
  *   other programs              bytes that a child, or the parent after it, does not find
  *   names                       a pipe opened by its name in /proc that is another one
+ *   reports                     a read or write that inotify(7) does not report
  *   streams, vectors, splices   bytes that these overtake
  *   options                     a socket whose options come too late
  *   by number                   calls by syscall(2) that go another way
@@ -25,6 +26,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/auxv.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -271,6 +273,25 @@ static void show_names(void)
 	}
 }
 
+/* What inotify(7) reports of a file by one of its names while a byte goes through. */
+static void show_reports(const char *what, void (*make)(int *, int), long long expected)
+{
+	int ends[2], notifier = must(inotify_init1(IN_NONBLOCK));
+	char name[64];
+	struct inotify_event event;
+	long long reported = 0;
+	make(ends, O_NONBLOCK);
+	snprintf(name, sizeof name, "/proc/self/fd/%d", ends[0]);
+	must(inotify_add_watch(notifier, name, IN_ACCESS | IN_MODIFY));
+	put(ends[1], "seen");
+	show("read", "seen", taken(ends[0]));
+	while (read(notifier, &event, sizeof event) == sizeof event)
+		reported |= event.mask;
+	number(what, expected, reported);
+	must(close(notifier));
+	close_both(ends);
+}
+
 /* Not in every libc, nor in its headers. */
 __attribute__((weak)) extern int pidfd_getfd(int process, int fd, unsigned flags);
 
@@ -371,9 +392,18 @@ static void show_options(void)
 	     sendto(ends[0], "x", 1, 0, (struct sockaddr *)&(struct sockaddr){AF_UNIX, ""}, 2));
 	CALL("listen", "-1 EINVAL", listen(ends[0], 1));
 	close_both(ends);
+	make_sockets(ends, SOCK_NONBLOCK);
+	put(ends[1], "before");
+	CALL("a mark, without one", "0", sockatmark(ends[0]));
+	number("urgent", 1, send(ends[1], "!", 1, MSG_OOB));
+	CALL("before the mark", "0", sockatmark(ends[0]));
+	show("up to the mark", "before", taken(ends[0]));
+	CALL("at the mark", "1", sockatmark(ends[0]));
+	close_both(ends);
 	make_pipe(ends, O_NONBLOCK);
 	CALL("send on a pipe", "-1 ENOTSOCK", send(ends[1], "x", 1, 0));
 	CALL("shutdown of a pipe", "-1 ENOTSOCK", shutdown(ends[1], SHUT_WR));
+	CALL("sockatmark of a pipe", "-1 ENOTTY", sockatmark(ends[0]));
 	close_both(ends);
 	CALL("not a pair of those", "-1 EOPNOTSUPP", socketpair(AF_INET, SOCK_STREAM, 0, ends));
 	CALL("to nowhere", "-1 EFAULT", pipe2(nowhere, 0));
@@ -416,6 +446,9 @@ int main(void)
 	show_programs();
 	show_passed();
 	show_names();
+	heading("reports");
+	show_reports("of a pipe", make_pipe, IN_ACCESS | IN_MODIFY);
+	show_reports("of one socket of a pair", make_sockets, IN_ACCESS);
 	show_other_calls();
 	show_options();
 	show_by_number();

@@ -93,13 +93,13 @@ impl Summary {
     }
 
     /// Objects that migrated into the kernel, for whatever reason.
-    pub fn moved(&self) -> u64 {
+    pub fn migrated(&self) -> u64 {
         self.values[Stat::MOVED].iter().sum()
     }
 
     /// Objects that never left user space, including those that have been closed since.
     pub fn kept(&self) -> u64 {
-        self.made().saturating_sub(self.moved())
+        self.made().saturating_sub(self.migrated())
     }
 
     /// Objects that still live in user space: neither migrated nor closed.
@@ -127,7 +127,7 @@ mod tests {
         let read = Summary::parse(bytes_of(&page)).expect("a started page");
         assert_eq!(read, page.summary());
         assert_eq!((read.pid, read.name()), (42, &b"a name longer t"[..]));
-        assert_eq!((read.made(), read.moved(), read.kept(), read.open()), (6, 2, 4, 1));
+        assert_eq!((read.made(), read.migrated(), read.kept(), read.open()), (6, 2, 4, 1));
         assert_eq!(Summary::parse(&bytes_of(&page)[1..]), None);
     }
 }

@@ -1,6 +1,7 @@
-//! A look at a set, which waits for nothing, beside a move of what the set watches, directly or
-//! through other sets: what was written before the look began is found. Each of the mover, the
-//! writer and the looker is stopped at every step it comes to.
+//! A check of a set (a wait with timeout 0) while a source migrates that the set watches, directly
+//! or through other sets. The check must find what was written before it began. The migrating
+//! thread ("mover"), the writer and the checking thread ("looker") are each stopped at every step
+//! that they reach.
 
 use crate::descriptors::{dup, own_pipe};
 use crate::trap::{Beside, Place, Progress, Thread};
@@ -12,22 +13,22 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use wakeset_fd as fd;
 
-/// A source, and sets around it.
+/// A source, and the sets around it.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// The source.
+    /// What the source is.
     of: Of,
-    /// How many sets, each in the next one.
+    /// How many sets there are, each in the next one.
     depth: usize,
     way: Way,
-    /// What the innermost set asks of the source.
+    /// The events that the innermost set watches the source for.
     kind: u32,
-    /// What each other set asks of the one in it.
+    /// The events that each other set watches the one in it for.
     outer_kind: u32,
 }
 
-/// How long a thread may take to come to its place or end. One that takes longer is not held to
-/// anything.
+/// How long a thread may take to reach its place or its end. Nothing is demanded of one that takes
+/// longer.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Of {
         }
     }
 
-    /// Makes it ready.
+    /// Makes the source ready.
     fn write(self, writer: c_int) {
         if self != Self::Timer {
             return assert!(write(writer, 1));
@@ -56,7 +57,7 @@ impl Of {
         let time = |nanoseconds| libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
         let long_ago = libc::itimerspec { it_interval: time(0), it_value: time(1) };
         let flags = libc::TFD_TIMER_ABSTIME;
-        // SAFETY: a valid time; nobody asks for the old one.
+        // SAFETY: a valid time; the old one is not asked for.
         unsafe { fd::timerfd_settime(writer, flags, &raw const long_ago, std::ptr::null_mut()) }
             .unwrap();
     }
@@ -64,13 +65,13 @@ impl Of {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The source moves.
+    /// The source migrates.
     Plain,
-    /// The innermost set also has a pipe of the kernel's, with nothing in it.
+    /// The source migrates; the innermost set also watches an empty pipe of the kernel's.
     Mixed,
-    /// The innermost set has an event ring.
+    /// The source migrates; the innermost set has an event ring.
     Ringed,
-    /// Everything moves, as before a fork.
+    /// Every object migrates, as before a fork.
     Fork,
 }
 
@@ -115,7 +116,7 @@ fn shapes() -> Vec<Shape> {
 struct Nest {
     shape: Shape,
     source: c_int,
-    /// What it is written by.
+    /// The descriptor that makes the source ready.
     writer: c_int,
     top: c_int,
     numbers: Vec<c_int>,
@@ -137,7 +138,7 @@ impl Nest {
         }
         if shape.way == Way::Mixed {
             let [reader, writer] = own_pipe();
-            // The kernel's, so that the set has both halves.
+            // The duplicate makes it the kernel's, so that the set has both halves.
             dup(reader).unwrap();
             add(numbers[0], reader, IN, 2);
             numbers.extend([reader, writer]);
@@ -156,7 +157,7 @@ impl Drop for Nest {
     }
 }
 
-/// Places that a thread comes to in `act`.
+/// The places that a thread reaches in `act`.
 fn places(shape: Shape, prepare: fn(&Nest), act: fn(&Nest)) -> Vec<Place> {
     let nest = Nest::new(shape);
     prepare(&nest);
@@ -171,7 +172,7 @@ fn places(shape: Shape, prepare: fn(&Nest), act: fn(&Nest)) -> Vec<Place> {
     places
 }
 
-/// Steps by how often each has come.
+/// The steps as places: each with the number of its arrivals so far.
 fn numbered(steps: Vec<&'static str>) -> Vec<Place> {
     let mut arrivals = BTreeMap::new();
     let mut number = |step| {
@@ -191,13 +192,13 @@ fn write_it(nest: &Nest) {
 }
 
 fn look(nest: &Nest) {
-    // Each half goes first once.
+    // Twice, so that each half of the set is checked first once.
     drop(wait(nest.top, 0));
     drop(wait(nest.top, 0));
 }
 
-/// One look must find something, or as many as are sure to if nothing is taken; and none the same
-/// watch twice.
+/// Checks the set once, or twice if it has only levels, which a check does not use up. Each check
+/// must find something, and none may report the same watch twice.
 fn looks(shape: Shape, top: c_int) -> Result<(), String> {
     let sure = if (shape.kind | shape.outer_kind) & ET == 0 { 2 } else { 1 };
     (1..=sure).try_for_each(|n| match wait(top, 0)[..] {
@@ -207,7 +208,7 @@ fn looks(shape: Shape, top: c_int) -> Result<(), String> {
     })
 }
 
-/// The looks while `stopped` stands still, or when it goes on if they wait for it.
+/// The checks while `stopped` is stopped; if they wait for it, they end after it has gone on.
 fn look_beside(shape: Shape, nest: &Nest, stopped: &Thread) -> Result<(), String> {
     let top = nest.top;
     match stopped.beside(move || looks(shape, top).unwrap()) {
@@ -231,7 +232,7 @@ fn stopped(place: Place, act: impl FnOnce() + Send + 'static) -> Option<Thread> 
     }
 }
 
-/// The mover stops; what is written, before it begins or while it stands, is found.
+/// The mover is stopped. A check finds what was written before it began or while it was stopped.
 fn beside_a_mover(shape: Shape, before: bool, place: Place) -> Result<(), String> {
     let nest = Nest::new(shape);
     if before {
@@ -262,14 +263,14 @@ fn beside_a_mover(shape: Shape, before: bool, place: Place) -> Result<(), String
     looked
 }
 
-/// The writer stops, the mover too, the writer goes on: what it has written when it is through is
-/// found.
+/// The writer is stopped, then the mover, and the writer goes on. Once the writer has ended, a
+/// check finds what it has written.
 fn behind_a_writer(shape: Shape, place: Place, place_of_mover: Place) -> Result<(), String> {
     let nest = Nest::new(shape);
     let (source, writer) = (nest.source, nest.writer);
     let Some(writer) = stopped(place, move || shape.of.write(writer)) else { return Ok(()) };
     let mover = Thread::start(Some(place_of_mover), move || shape.go(source));
-    // It may wait for the writer, and the writer for it.
+    // The mover may wait for the writer, and the writer for the mover.
     let stands = mover.at_rest_within(PATIENCE) == Progress::Stopped;
     writer.release();
     let through = writer.ends_within(PATIENCE);
@@ -280,7 +281,7 @@ fn behind_a_writer(shape: Shape, place: Place, place_of_mover: Place) -> Result<
     looked
 }
 
-/// The looker stops, and everything moves.
+/// The looker is stopped, and the source migrates, or every object.
 fn a_looker(shape: Shape, place: Place) -> Result<(), String> {
     let nest = Nest::new(shape);
     write_it(&nest);
@@ -293,7 +294,8 @@ fn a_looker(shape: Shape, place: Place) -> Result<(), String> {
     looked
 }
 
-/// The same of who looks for another process: [`Writer::pump`](fd::shared_ring::Writer::pump).
+/// The same for a check on behalf of another process:
+/// [`Writer::pump`](fd::shared_ring::Writer::pump).
 fn a_pump(place: Option<Place>) -> Result<Vec<&'static str>, String> {
     let (set, counter) = (epoll(), eventfd());
     add(set, counter, IN, 1);

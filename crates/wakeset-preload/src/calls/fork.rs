@@ -105,6 +105,14 @@ pub unsafe extern "C" fn clone(
     })
 }
 
+/// glibc's other name for clone(2). A jump, so that it needs no word about optional arguments.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __clone() -> c_int {
+    core::arch::naked_asm!("endbr64", "jmp {clone}", clone = sym clone)
+}
+
 /// fork(2) and vfork(2), the system calls.
 pub(super) fn raw_fork(registers: Registers, call: impl FnOnce(Registers) -> c_long) -> c_long {
     around_fork(|| call(registers))

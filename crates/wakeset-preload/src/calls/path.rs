@@ -1,6 +1,8 @@
 //! Paths that are names of descriptors: `/dev/fd/3`, `/dev/stdin`, `/proc/self/fd/3`.
 
-use core::ffi::c_char;
+use super::socket;
+use core::ffi::{c_char, c_int};
+use core::ptr;
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{descriptor, migrate, user};
 
@@ -15,6 +17,19 @@ pub(super) unsafe fn before_open(path: *const c_char) {
         migrate::pipes(Stat::MovedUnmodelled);
     }
 }
+
+/// Before fanotify_mark(2), which marks the file of `directory` itself if `path` is null.
+///
+/// # Safety
+/// As [`before_open`], of a path in a register.
+pub(super) unsafe fn before_mark(directory: c_int, path: usize) {
+    if path == 0 {
+        socket::migrate_pair(directory);
+    }
+    // SAFETY: the caller's contract.
+    unsafe { before_open(ptr::with_exposed_provenance(path)) }
+}
+
 /// Whether a path may be a name of a descriptor.
 ///
 /// # Safety

@@ -162,7 +162,7 @@ macro_rules! calls {
     )+) => {
         #[allow(unused_imports, reason = "a part of the table has not every kind of row")]
         use crate::calls::{
-            create, descriptor, epoll, fork, poll, process, read_write, row, select, socket,
+            create, descriptor, epoll, fork, path, poll, process, read_write, row, select, socket,
         };
         #[allow(unused_imports, reason = "as above")]
         use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};

@@ -7,8 +7,10 @@
 //! ```text
 //! ABI row(arguments) -> result {
 //!     names [..]    libc's names: each is a hook whose real call is libc's function of that name
-//!     alias [..]    other names for the first of `names`: their hooks call its hook. For names
-//!                   with two underscores; a `…64` form belongs into `names`
+//!     alias [..]    other names of the same function, as `__pread64` of `pread`: their hooks call
+//!                   the hook of the row's name. For a name that begins with two underscores and
+//!                   takes the same arguments. All others belong into `names`: `…64` forms, which
+//!                   may be functions of their own, and `…_chk` and `…_2` forms
 //!     hand [..]     names whose hooks are written by hand, in the file that the row's body is in
 //!     number [..]   system calls with the arguments of the row
 //!     raw [..]      system calls with other arguments or without a fast path, each with the
@@ -28,12 +30,17 @@
 //! | `first [f(..), ..]` | these run; then the real call |
 //! | `by_hand []` | all of the row is written by hand |
 //!
+//! A call that depends on the state of pipes and pairs only has the policy `first
+//! [socket::migrate_pair(fd)]` and the argument `fd: c_int`.
+//!
 //! A row has the ABI `"C-unwind"` if its call is a cancellation point (pthreads(7) lists them; in
 //! doubt take it, it is right for every call): pthread_cancel(3) unwinds the thread from inside the
 //! real call. Arguments without a type are registers that the hook
 //! passes on as they are.
 //!
-//! Every name and number belongs to one row. A new row takes an entry in `tests/c/roads_calls.h`.
+//! Every name and number belongs to one row. A row either has an entry in `tests/c/roads_calls.h`,
+//! which makes the call by both roads, or says `apart`, never both. CONTRIBUTING.md says how to add
+//! a hook.
 
 mod bytes;
 mod descriptors;

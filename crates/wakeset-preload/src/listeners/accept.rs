@@ -142,12 +142,12 @@ fn has_no_limit(fd: c_int) -> bool {
 /// Makes `call`, an accept(2) on this listener. If it blocks beside threads that wait in turn, it
 /// is not made before there is something.
 #[inline]
-fn accept_in_turn(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
-    let sleeps = listeners::any_in_turn()
+fn accept_in_group(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
+    let sleeps = listeners::any_exclusive()
         && listeners::is_listener(fd)
         && blocks(fd)
         && !listeners::is_ready(fd);
-    if sleeps && listeners::is_in_turn(fd) && has_no_limit(fd) {
+    if sleeps && listeners::is_exclusive(fd) && has_no_limit(fd) {
         return accept_beside_others(fd, call);
     }
     accept_now(call)
@@ -210,7 +210,7 @@ pub(crate) fn accept(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
     }
     let seen = looked == Looked::Some;
     // Nothing may come between the look and the call.
-    let result = if seen { accept_now(call) } else { accept_in_turn(fd, call) };
+    let result = if seen { accept_now(call) } else { accept_in_group(fd, call) };
     note_accept(fd, result, seen);
     result
 }

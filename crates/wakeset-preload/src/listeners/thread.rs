@@ -126,13 +126,13 @@ impl Waiter {
         // Before it is watched, so that a thread that blocks in accept(2) afterwards knows.
         let new =
             wanted.iter().filter(|wanted| wanted.listener && !sleeper.has_listener(wanted.fd));
-        new.for_each(|wanted| listeners::note_in_turn(wanted.fd));
+        new.for_each(|wanted| listeners::note_exclusive(wanted.fd));
         let mut result = sleeper.prepare(wanted, order, Numbers::Unknown);
         if result == Err(Obstacle::Stale) {
             wanted
                 .iter()
                 .filter(|wanted| wanted.listener)
-                .for_each(|wanted| listeners::note_in_turn(wanted.fd));
+                .for_each(|wanted| listeners::note_exclusive(wanted.fd));
             self.renew(sleeper)?;
             result = sleeper.prepare(wanted, order, Numbers::Unknown);
         }
@@ -148,7 +148,7 @@ impl Waiter {
         if !fork::may_make_objects() {
             return None;
         }
-        let index = self.index.get().or_else(listeners::claim_place)?;
+        let index = self.index.get().or_else(listeners::claim_index)?;
         self.index.set(Some(index));
         listeners::renew_private_set(index, sleeper)
     }

@@ -49,10 +49,10 @@ pub(crate) unsafe fn poll(
         return None;
     }
     // SAFETY: the caller's contract.
-    unsafe { poll_in_turn(fds, n, limit, mask, call) }
+    unsafe { poll_in_group(fds, n, limit, mask, call) }
 }
 
-unsafe fn poll_in_turn(
+unsafe fn poll_in_group(
     fds: *mut pollfd,
     n: nfds_t,
     limit: Option<Duration>,

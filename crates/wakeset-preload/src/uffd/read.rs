@@ -34,10 +34,10 @@ pub(crate) unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> Option
         return None;
     }
     // SAFETY: the caller's contract.
-    unsafe { read_in_turn(&Using::begin(fd)?, buffer, len) }
+    unsafe { read_in_group(&Using::begin(fd)?, buffer, len) }
 }
 
-unsafe fn read_in_turn(using: &Using, buffer: *mut c_void, len: size_t) -> Option<ssize_t> {
+unsafe fn read_in_group(using: &Using, buffer: *mut c_void, len: size_t) -> Option<ssize_t> {
     // SAFETY: the caller's contract.
     let call = || unsafe { real!(read: Read)(using.fd(), buffer, len) };
     let version = flags::version();

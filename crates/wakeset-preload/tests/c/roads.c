@@ -86,6 +86,13 @@ static long pidfd(void)
 	return bare(SYS_pidfd_open, getpid(), 0, 0, 0);
 }
 
+/* A descriptor that reports what happens to files. It is not one of fanotify(7), whose
+ * fanotify_init(2) asks for a privilege: fanotify_mark(2) fails, after its hook has run. */
+static int notifier(void)
+{
+	return (int)bare(SYS_inotify_init1, 0, 0, 0, 0);
+}
+
 /* The mask of pselect6(2), with its size. */
 static long masked[2];
 
@@ -100,9 +107,12 @@ ssize_t __read(int, void *, size_t);
 ssize_t __read_chk(int, void *, size_t, size_t);
 ssize_t __write(int, const void *, size_t);
 ssize_t __pread_chk(int, void *, size_t, off_t, size_t);
+ssize_t __pread64(int, void *, size_t, off64_t);
+ssize_t __pwrite64(int, const void *, size_t, off64_t);
 ssize_t __pread64_chk(int, void *, size_t, off64_t, size_t);
 int __pipe(int[2]);
 ssize_t __send(int, const void *, size_t, int);
+ssize_t __recv(int, void *, size_t, int);
 ssize_t __recv_chk(int, void *, size_t, size_t, int);
 ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
 int __connect(int, const struct sockaddr *, socklen_t);

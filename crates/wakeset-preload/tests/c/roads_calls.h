@@ -344,6 +344,24 @@ CALL("creat", "by the name of a descriptor",
      ({ sprintf(other_buffer, "/dev/fd/%d", ends[0]); creat(other_buffer, 0600); }),
      ({ sprintf(other_buffer, "/dev/fd/%d", ends[0]); syscall(SYS_creat, other_buffer,
          0600); }))
+CALL("inotify_add_watch", "by the name of a descriptor",
+     ({ name_of(ends[0]); inotify_add_watch(notifier(), other_buffer, IN_MODIFY); }),
+     ({ name_of(ends[0]); syscall(SYS_inotify_add_watch, notifier(), other_buffer, IN_MODIFY);
+         }))
+CALL("inotify_add_watch", "another file",
+     inotify_add_watch(notifier(), "/dev/null", IN_MODIFY),
+     syscall(SYS_inotify_add_watch, notifier(), "/dev/null", IN_MODIFY))
+CALL("fanotify_mark", "by the name of a descriptor",
+     ({ name_of(ends[0]); fanotify_mark(notifier(), FAN_MARK_ADD, FAN_MODIFY, AT_FDCWD,
+         other_buffer); }),
+     ({ name_of(ends[0]); syscall(SYS_fanotify_mark, notifier(), FAN_MARK_ADD, FAN_MODIFY,
+         AT_FDCWD, other_buffer); }))
+CALL("fanotify_mark", "by a descriptor",
+     fanotify_mark(notifier(), FAN_MARK_ADD, FAN_MODIFY, fd, NULL),
+     syscall(SYS_fanotify_mark, notifier(), FAN_MARK_ADD, FAN_MODIFY, fd, NULL))
+CALL("fanotify_mark", "another file",
+     fanotify_mark(notifier(), FAN_MARK_ADD, FAN_MODIFY, AT_FDCWD, "/dev/null"),
+     syscall(SYS_fanotify_mark, notifier(), FAN_MARK_ADD, FAN_MODIFY, AT_FDCWD, "/dev/null"))
 
 CALL("unshare", "descriptors", unshare(CLONE_FILES), syscall(SYS_unshare, CLONE_FILES))
 CALL("unshare", "nothing", unshare(0), syscall(SYS_unshare, 0))
@@ -359,6 +377,9 @@ CALL("read", "__read", __read(fd, buffer, 8), syscall(SYS_read, fd, buffer, 8))
 CALL("read", "__read_chk", __read_chk(fd, buffer, 8, 64), syscall(SYS_read, fd, buffer, 8))
 CALL("write", "__write", __write(fd, buffer, 8), syscall(SYS_write, fd, buffer, 8))
 CALL("pread", "pread64", pread64(fd, buffer, 8, 0), syscall(SYS_pread64, fd, buffer, 8, 0))
+CALL("pread", "__pread64",
+     __pread64(fd, buffer, 8, 0),
+     syscall(SYS_pread64, fd, buffer, 8, 0))
 CALL("pread", "__pread_chk",
      __pread_chk(fd, buffer, 8, 0, 64),
      syscall(SYS_pread64, fd, buffer, 8, 0))
@@ -366,6 +387,9 @@ CALL("pread", "__pread64_chk",
      __pread64_chk(fd, buffer, 8, 0, 64),
      syscall(SYS_pread64, fd, buffer, 8, 0))
 CALL("pwrite", "pwrite64", pwrite64(fd, buffer, 8, 0), syscall(SYS_pwrite64, fd, buffer, 8, 0))
+CALL("pwrite", "__pwrite64",
+     __pwrite64(fd, buffer, 8, 0),
+     syscall(SYS_pwrite64, fd, buffer, 8, 0))
 CALL("preadv", "preadv64",
      preadv64(fd, vectors, 1, 0),
      syscall(SYS_preadv, fd, vectors, 1, 0, 0))
@@ -388,6 +412,9 @@ CALL("pipe", "__pipe",
 CALL("sendto", "__send",
      __send(fd, buffer, 5, MSG_NOSIGNAL),
      syscall(SYS_sendto, fd, buffer, 5, MSG_NOSIGNAL, NULL, 0))
+CALL("recvfrom", "__recv",
+     __recv(fd, buffer, 5, 0),
+     syscall(SYS_recvfrom, fd, buffer, 5, 0, NULL, NULL))
 CALL("recvfrom", "__recv_chk",
      __recv_chk(fd, buffer, 5, 64, 0),
      syscall(SYS_recvfrom, fd, buffer, 5, 0, NULL, NULL))

@@ -20,8 +20,9 @@ fstat(2), `F_GETFD` and `/proc/self/fd` need no hook. When something is about to
 another road, its state *migrates* into that kernel object, and from then on it is an ordinary
 descriptor: exact as ever, at the kernel's speed. It does not come back.
 
-For a descriptor that is not in process, a call of the first tables costs a table look-up. A call
-that is not on this page is not hooked and costs nothing.
+For a descriptor that is not in process, a call that is answered in user space, or before which the
+named objects migrate, costs one look-up of the number. A call that is not on this page is not
+hooked and costs nothing.
 
 *By number* are the system calls that `syscall()` takes the same way. A call that has a name and a
 number does the same by both roads; a test makes each of them by both, on objects of every kind.

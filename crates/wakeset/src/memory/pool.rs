@@ -8,9 +8,10 @@
 //! Giving back is lock-free (a push onto a stack). Taking out is guarded by a try-lock, so that
 //! there is only one taker at a time and the stack has no ABA problem. No thread waits for a
 //! taker, which may be stopped: there are several stacks, and a taker that finds one busy or empty
-//! tries the next. Fresh memory is for when none has anything. What is given back goes to a stack
-//! that its address chooses, so that what is free is spread over all of them whichever threads give
-//! and take, and the pool stops growing at a few things for each thread beyond what is in use.
+//! tries the next. If it finds nothing in any of them, it makes fresh memory. An element that is
+//! given back goes to a stack that its address chooses. So free elements are spread over all
+//! stacks, whichever threads give and take, and the pool stops growing at a few elements for each
+//! thread beyond those in use.
 
 use crate::error::Error;
 use crate::sync::lock::ScanLock;
@@ -22,13 +23,14 @@ use core::ptr;
 
 /// What can live in a [`Pool`].
 pub(crate) trait Pooled: Sized {
-    /// A free one.
+    /// A new element, which is free.
     fn vacant() -> Self;
-    /// The link of the free list. While the thing is in use its owner may use the link as it likes.
+    /// The link of the free list. While an element is in use, its owner may use the link as it
+    /// likes.
     fn link(&self) -> &AtomicPtr<Self>;
 }
 
-/// A block of `len` things after its header.
+/// The header of a block of memory, which `len` elements follow.
 struct Chunk<T> {
     next: *mut Chunk<T>,
     len: usize,
@@ -41,11 +43,11 @@ impl<T> Chunk<T> {
     }
 }
 
-/// How many stacks a pool has. Threads beyond as many in the middle of a take get fresh memory. The
-/// models need one: each stands for itself.
+/// How many stacks a pool has. If as many threads are stopped in the middle of a take, all others
+/// get fresh memory. The models need only one, because the stacks do not touch each other.
 const STACKS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
-/// Free things, in a line of the cache of their own.
+/// A stack of free elements, in a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Stack<T> {
@@ -61,7 +63,7 @@ pub(crate) struct Pool<T: Pooled> {
 }
 
 impl<T: Pooled> Stack<T> {
-    /// Takes out up to `want` things; `None` if there are none or another thread is taking.
+    /// Takes out up to `want` elements. `None` if there are none, or if another thread is taking.
     fn take(&self, want: usize) -> Option<*mut T> {
         let only_taker = self.taker.try_lock();
         if only_taker.is_none() && !mutant!("two_takers") {
@@ -71,7 +73,7 @@ impl<T: Pooled> Stack<T> {
         while !first.is_null() {
             let mut last = first;
             for _ in 1..want {
-                // SAFETY: `first` and what is linked behind it is free and in the pool: pushes only
+                // SAFETY: `first` and what is linked after it is free and in the pool: pushes only
                 // add before it, and we are the only taker.
                 let next = unsafe { &*last }.link().load(Ordering::Relaxed);
                 if next.is_null() {
@@ -107,22 +109,22 @@ impl<T: Pooled> Pool<T> {
         Self { stacks: core::array::from_fn(stack), chunks: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Takes out between one and `want` free things, linked through [`Pooled::link`] and ended by
+    /// Takes out between one and `want` free elements, linked through [`Pooled::link`] and ended by
     /// null.
     ///
     /// # Errors
     /// [`Error::NoMemory`] when none is free and no memory can be had.
     pub(crate) fn take(&self, want: usize) -> Result<*mut T, Error> {
-        // Threads begin at different ones, so that they seldom meet.
+        // Threads begin at different stacks, so that they seldom meet.
         let begin = if STACKS == 1 { 0 } else { thread_id::current() as usize };
         let taken = (0..STACKS).find_map(|i| self.stacks[(begin + i) % STACKS].take(want));
         taken.map_or_else(|| self.grow(want), Ok)
     }
 
-    /// Gives back the things from `first` to `last`, which must be linked in that order.
+    /// Gives back the elements from `first` to `last`, which must be linked in that order.
     ///
     /// # Safety
-    /// They come from this pool, are linked, and no other thread uses their links.
+    /// They come from this pool and are linked, and no other thread uses their links.
     pub(crate) unsafe fn give(&self, first: *mut T, last: *mut T) {
         let free = &self.stacks[first.addr() / size_of::<T>().max(1) % STACKS].free;
         let mut head = free.load(Ordering::Relaxed);
@@ -145,7 +147,7 @@ impl<T: Pooled> Pool<T> {
         step!(given);
     }
 
-    /// How many there are, free or not.
+    /// How many elements the pool has made, free or in use.
     #[cfg(any(test, loom, shuttle))]
     fn all(&self) -> usize {
         let (mut all, mut chunk) = (0, self.chunks.load(Ordering::Acquire));
@@ -156,7 +158,7 @@ impl<T: Pooled> Pool<T> {
         all
     }
 
-    /// How many are not free, for models in which nobody else is at work.
+    /// How many elements are in use. For models, when no other thread uses the pool.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn out(&self) -> usize {
         let mut out = self.all();

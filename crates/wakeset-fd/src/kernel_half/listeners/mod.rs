@@ -22,8 +22,8 @@ pub use known::{
     count, forget, forget_listener, forget_range, generation, is_listener, note_connection,
 };
 pub use last_look::LastLook;
-pub use private_sets::{claim_place, close_private_set, private_set, renew_private_set};
-pub use shared_hint::{any_in_turn, is_in_turn, note_in_turn, share_hint};
+pub use private_sets::{claim_index, close_private_set, private_set, renew_private_set};
+pub use shared_hint::{any_exclusive, is_exclusive, note_exclusive, share_hint};
 pub use wakeset_group::listener::{
     Fired, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted, inode, is_ready,
 };

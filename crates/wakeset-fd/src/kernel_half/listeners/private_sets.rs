@@ -40,7 +40,7 @@ static HIDDEN_SETS: Participant = Participant {
 
 /// The index of the calling thread's entry, which it keeps; one of a thread that has ended may
 /// become its own. `None` if all are taken, or were a moment ago.
-pub fn claim_place() -> Option<usize> {
+pub fn claim_index() -> Option<usize> {
     lifecycle::sign_up(&HIDDEN_SETS);
     if !FULL.until_next().is_zero() {
         return None;
@@ -142,16 +142,16 @@ mod tests {
         let claims = || {
             let all = |private: &PrivateSet| private.owner.store(sys::getpid(), Ordering::SeqCst);
             PRIVATE_SETS.iter().for_each(all);
-            assert_eq!(claim_place(), None);
+            assert_eq!(claim_index(), None);
             // No thread has such a number.
             PRIVATE_SETS[7].owner.store(c_int::MAX, Ordering::SeqCst);
-            assert_eq!(claim_place(), None, "it has checked");
+            assert_eq!(claim_index(), None, "it has checked");
             FULL.forget();
-            assert_eq!(claim_place(), Some(7));
-            assert_eq!(claim_place(), Some(7), "its own");
+            assert_eq!(claim_index(), Some(7));
+            assert_eq!(claim_index(), Some(7), "its own");
             FULL.note();
             forget_all();
-            assert_eq!(claim_place(), Some(0), "in a forked child");
+            assert_eq!(claim_index(), Some(0), "in a forked child");
             forget_all();
         };
         std::thread::scope(|scope| scope.spawn(claims).join()).unwrap();

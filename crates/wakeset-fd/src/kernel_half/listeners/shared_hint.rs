@@ -1,8 +1,8 @@
-//! The listeners that threads wait on in turn, as a hint to related processes.
+//! Which listeners have been watched with `EPOLLEXCLUSIVE`, as a hint to related processes.
 //!
 //! A process shares a page of bits with those that it forks. Threads that block in accept(2) need
 //! not check a listener by themselves as long as only such threads wait on it; a bit says that a
-//! listener has also been watched with `EPOLLEXCLUSIVE`. Bits are only ever set, so a process that
+//! listener has been watched exclusively, too. Bits are only ever set, so a process that
 //! dies leaves nothing behind, and a bit too many costs a few system calls.
 
 use core::ffi::c_int;
@@ -44,7 +44,7 @@ impl Hint {
 }
 
 /// Notes that a listener is about to be watched with `EPOLLEXCLUSIVE`.
-pub fn note_in_turn(fd: c_int) {
+pub fn note_exclusive(fd: c_int) {
     if let Some(hint) = Hint::shared()
         && let Some((word, bit)) = hint.bit_of(fd)
     {
@@ -53,14 +53,15 @@ pub fn note_in_turn(fd: c_int) {
     }
 }
 
-/// Returns whether any listener has been watched in turn by this process or its relatives.
+/// Returns whether any listener has been watched with `EPOLLEXCLUSIVE` by this process or one that
+/// shares its page.
 #[inline]
-pub fn any_in_turn() -> bool {
+pub fn any_exclusive() -> bool {
     Hint::shared().is_some_and(|hint| hint.any.load(Ordering::Relaxed) != 0)
 }
 
-/// Returns whether this listener may have been watched in turn.
-pub fn is_in_turn(fd: c_int) -> bool {
+/// Returns whether this listener may have been watched with `EPOLLEXCLUSIVE`.
+pub fn is_exclusive(fd: c_int) -> bool {
     let bit = Hint::shared().and_then(|hint| hint.bit_of(fd));
     bit.is_some_and(|(word, bit)| word.load(Ordering::SeqCst) & bit != 0)
 }

@@ -25,11 +25,12 @@ calls! {
         Answered "One buffer is a write. With several the object migrates."
     }
     "C-unwind" pread(fd, buffer, len, offset, room) -> usize {
-        names [pread pread64 __pread_chk __pread64_chk] number [pread64] => migrates [fd]
+        names [pread pread64 __pread_chk __pread64_chk] alias [__pread64] number [pread64]
+        => migrates [fd]
         MigratesNamed "Positioned reads are not modelled."
     }
     "C-unwind" pwrite(fd, buffer, len, offset) -> usize {
-        names [pwrite pwrite64] number [pwrite64] => migrates [fd]
+        names [pwrite pwrite64] alias [__pwrite64] number [pwrite64] => migrates [fd]
         MigratesNamed "Positioned writes are not modelled."
     }
     "C-unwind" preadv(fd, vectors, n, offset, high) -> usize {
@@ -123,7 +124,7 @@ calls! {
             both ends." apart "the kernel has sendto(2) for it"
     }
     "C-unwind" recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-        names [recv] hand [__recv_chk] => body [socket::recv]
+        names [recv] alias [__recv] hand [__recv_chk] => body [socket::recv]
         Answered "In-process pairs. Flags other than `MSG_DONTWAIT` migrate both ends."
         apart "the kernel has recvfrom(2) for it"
     }
@@ -144,40 +145,45 @@ calls! {
     "C-unwind" sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         names [sendmsg] number [sendmsg]
         => first [descriptor::before_sendmsg(message), socket::migrate_pair(fd)]
-        MigratesNamed "What `SCM_RIGHTS` passes on, and the pair that the message is sent through."
+        MigratesNamed "What `SCM_RIGHTS` passes on, and the pipe or pair that the call names."
     }
     "C-unwind" sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int {
         names [sendmmsg] number [sendmmsg]
         => first [socket::before_sendmmsg(messages, n), socket::migrate_pair(fd)]
-        MigratesNamed "What `SCM_RIGHTS` passes on, and the pair that the messages are sent \
-            through."
+        MigratesNamed "What `SCM_RIGHTS` passes on, and the pipe or pair that the call names."
     }
     "C-unwind" recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         names [recvmsg] number [recvmsg] => first [socket::migrate_pair(fd)]
-        MigratesNamed "An in-process pair."
+        MigratesNamed "A pipe or pair."
     }
     "C-unwind" recvmmsg(
         fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, limit: *mut timespec
     ) -> c_int {
         names [recvmmsg] number [recvmmsg] => first [socket::migrate_pair(fd)]
-        MigratesNamed "An in-process pair."
+        MigratesNamed "A pipe or pair."
     }
     "C" shutdown(fd: c_int, how: c_int) -> c_int {
         names [shutdown] number [shutdown] => first [socket::migrate_pair(fd)]
-        MigratesNamed "An in-process pair."
+        MigratesNamed "A pipe or pair."
     }
     "C" setsockopt(
         fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t
     ) -> c_int {
         names [setsockopt] number [setsockopt] => first [socket::migrate_pair(fd)]
-        MigratesNamed "An in-process pair."
+        MigratesNamed "A pipe or pair."
     }
     "C" getsockopt(
         fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t
     ) -> c_int {
         names [getsockopt] number [getsockopt] => first [socket::before_getsockopt(fd, name)]
-        MigratesNamed "An in-process pair, for `SO_MEMINFO`, whose answer depends on what is in \
-            the pair."
+        MigratesNamed "A pipe or pair, for `SO_MEMINFO`, whose answer depends on what is in the \
+            pair."
+    }
+    "C" sockatmark(fd: c_int) -> c_int {
+        names [sockatmark] => first [socket::migrate_pair(fd)]
+        MigratesNamed "A pipe or pair, as `ioctl` with `SIOCATMARK`. libc's own function does not \
+            go through `ioctl`."
+        apart "it is a function of libc alone"
     }
     "C-unwind" accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
         names [accept] number [accept] => body [socket::accept]

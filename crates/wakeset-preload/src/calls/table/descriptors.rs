@@ -76,6 +76,15 @@ calls! {
         names [creat creat64] number [creat] => opens [path]
         MigratesPipes "As `open`."
     }
+    "C" inotify_add_watch(notifier, path, events) -> usize {
+        names [inotify_add_watch] number [inotify_add_watch] => opens [path]
+        MigratesPipes "As `open`. The kernel reports only reads and writes that it makes itself."
+    }
+    "C" fanotify_mark(notifier, flags, events, directory: c_int, path) -> usize {
+        names [fanotify_mark] number [fanotify_mark]
+        => first [path::before_mark(directory, path)]
+        MigratesPipes "As `inotify_add_watch`. Without a path, the pipe or pair of the descriptor."
+    }
     "C-unwind" fopen(path, mode, stream) -> usize {
         names [fopen fopen64 _IO_fopen freopen freopen64] => opens [path]
         MigratesPipes "As `open`." apart "it is a function of libc alone"

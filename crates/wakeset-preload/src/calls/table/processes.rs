@@ -16,7 +16,7 @@ calls! {
         apart "a child of the system call returns into the caller's stack frame"
     }
     "C" clone() -> c_int {
-        hand [clone] raw [clone = fork::raw_clone, clone3 = fork::raw_clone3] => by_hand []
+        hand [clone __clone] raw [clone = fork::raw_clone, clone3 = fork::raw_clone3] => by_hand []
         MigratesAll "Without `CLONE_VM`, or with `CLONE_VFORK`. With `CLONE_VM` and without \
             `CLONE_FILES` two descriptor tables share one memory: every object migrates for good. \
             A thread changes nothing."
@@ -26,7 +26,7 @@ calls! {
         names [unshare] number [unshare] => first [process::before_unshare(flags)]
         ForGood "With `CLONE_FILES`."
     }
-    "C" pthread_cancel(thread) -> c_int {
+    "C-unwind" pthread_cancel(thread) -> c_int {
         names [pthread_cancel] => first [process::before_cancel()]
         ForGood "libc's own blocking calls are exact about cancellation."
         apart "it is a function of libc alone"
@@ -59,8 +59,8 @@ calls! {
         names [posix_spawn_file_actions_addopen] => first [process::note_spawn_path(path)]
         Noted "For `posix_spawn`." apart "it is a function of libc alone"
     }
-    "C" system(command, mode) -> usize {
-        names [system popen] => first [process::before_spawn(0)]
+    "C-unwind" system(command, mode) -> usize {
+        names [system popen _IO_popen] => first [process::before_spawn(0)]
         MigratesInherited "" apart "they are functions of libc alone"
     }
 

@@ -22,9 +22,8 @@ fn nodes(mut node: *mut Node) -> Vec<usize> {
     nodes
 }
 
-/// A pool with two free nodes, from which one thread takes twice and gives nothing back, and
-/// `other` does what it does; it returns the nodes that it keeps. No node is in two hands
-/// then.
+/// A pool with two free nodes. One thread takes twice and gives nothing back; another runs `other`,
+/// which returns the nodes that it keeps. No two of them then have the same node.
 fn two_takers(other: fn(&Pool<Node>) -> Vec<usize>) {
     crate::explore(3, move || {
         let pool = Arc::new(Pool::<Node>::new());
@@ -46,7 +45,7 @@ fn two_takers(other: fn(&Pool<Node>) -> Vec<usize>) {
     });
 }
 
-/// Takes two, and gives the first of them back.
+/// Takes two nodes, and gives the first of them back.
 fn take_two_and_give_one(pool: &Pool<Node>) -> Vec<usize> {
     let first = pool.take(1).unwrap();
     let second = pool.take(1).unwrap();
@@ -55,15 +54,15 @@ fn take_two_and_give_one(pool: &Pool<Node>) -> Vec<usize> {
     nodes(second)
 }
 
-/// Catches a free list with an ABA problem: a taker reads a link, another takes both and gives
-/// the first back, and the first taker's compare-and-swap succeeds with a link that is in
-/// use.
+/// Catches a free list with an ABA problem: a taker reads a link, another taker takes both nodes
+/// and gives the first back, and the first taker's compare-and-swap succeeds, though its link leads
+/// to the node in use.
 #[test]
 fn nothing_is_in_two_hands() {
     two_takers(take_two_and_give_one);
 }
 
-/// The same with a taker that first finds the other at it, and must leave him to it.
+/// The same, with a taker that first finds the other one taking and must not wait for it.
 #[test]
 fn a_take_in_vain_disturbs_no_taker() {
     two_takers(|pool| {

@@ -14,32 +14,32 @@ use core::ptr;
 
 pub(in crate::sources::pipe) const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();
 
-/// How Linux counts what is in there.
+/// How much fits into a pipe or socket, as Linux counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// A pipe: 16 pages, each filled to its end before the next.
     Pages,
     /// A stream socket: each write is a message, and each message costs the same.
     Messages {
-        /// As many fit.
+        /// How many messages fit.
         most: u32,
-        /// The socket is writable with as many.
+        /// The socket is writable while there are at most this many.
         writable: u32,
-        /// A read that leaves no more than these tells the writing side.
+        /// A read that leaves at most this many tells the watches of the writing side.
         telling: u32,
     },
 }
 
-/// What a look at a pipe shows.
+/// The state of a pipe at one moment, as [`Pipe::look`] has read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Bytes in it.
+    /// How many bytes are in it.
     pub len: u32,
     /// Whether a poll calls it writable.
     pub writable: bool,
-    /// The messages in it; for a pipe by pages, the offset of the first byte in its page.
+    /// How many messages are in it; for [`Room::Pages`], the offset of the first byte in its page.
     pub offset: u32,
-    /// It has been sealed; the rest is what it then was.
+    /// Whether it has been sealed. The other fields are then what they were at the seal.
     pub sealed: bool,
 }
 
@@ -133,7 +133,7 @@ impl Pipe {
             .is_ok()
     }
 
-    /// What is in it; `None` once `generation` is over.
+    /// The state of the pipe; `None` if `generation` is not its generation any more.
     #[inline]
     pub fn look(&self, generation: u32) -> Option<Look> {
         let word = Word(self.word.load(Ordering::SeqCst));

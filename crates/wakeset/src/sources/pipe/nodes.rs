@@ -1,4 +1,4 @@
-//! The nodes of a pipe: bytes that the word cannot hold.
+//! The nodes of a pipe: memory for bytes that the pipe's word cannot hold.
 
 use crate::sync::{AtomicU64, Ordering};
 use alloc::alloc::{Layout, dealloc};
@@ -6,33 +6,36 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ptr;
 
-/// Words of bytes in a node: with the link a cache line.
+/// The 8-byte words of data in a node. With the link, they fill a cache line.
 #[cfg(not(loom))]
 pub(in crate::sources::pipe) const WORDS: usize = 7;
 #[cfg(loom)]
 pub(in crate::sources::pipe) const WORDS: usize = 1;
-/// Bytes in a node; a message of a pipe by messages is no longer.
+/// How many bytes a node holds. A message of [`Room::Messages`](super::Room) is no longer.
 pub const LONGEST_MESSAGE: usize = WORDS * 8;
-/// The nodes of one pipe. 0 is no node.
+/// How many nodes one pipe has. They are numbered from 1; the number 0 means no node.
 #[cfg(not(any(loom, shuttle)))]
 pub(in crate::sources::pipe) const NODES: usize = 255;
 #[cfg(any(loom, shuttle))]
 pub(in crate::sources::pipe) const NODES: usize = 3;
 
-/// Some bytes, or the end of a write.
+/// Up to [`LONGEST_MESSAGE`] bytes of one write.
 #[derive(Debug)]
 pub(in crate::sources::pipe) struct Node {
-    /// [`Link`].
+    /// A [`Link`], as a word.
     pub(in crate::sources::pipe) link: AtomicU64,
     pub(in crate::sources::pipe) bytes: [AtomicU64; WORDS],
 }
 
+/// What a node says about itself, in one word.
+///
 /// | bits | what |
 /// |---|---|
-/// | 0–7 | on the stack: the node below; in the chain: the next one |
-/// | 8–15 | how many bytes |
-/// | 16 | the last node of its write |
-/// | 24–31, 32–48 | the run in front of it: the byte, how many |
+/// | 0–7 | the number of the node below it on the stack, or of the next one in the chain |
+/// | 8–15 | how many bytes are in it |
+/// | 16 | whether it is the last node of its write |
+/// | 24–31 | the byte that is repeated before the node's own bytes (a run) |
+/// | 32–48 | how often |
 #[derive(Clone, Copy)]
 pub(in crate::sources::pipe) struct Link(u64);
 
@@ -66,29 +69,33 @@ impl Link {
     }
 }
 
-/// The nodes of a pipe; there are none until one is needed. Of their memory only what has been
-/// needed at a time is touched: the first free one is taken, and made when it is taken first.
+/// The nodes of a pipe. A pipe has none until it needs one. [`take`](Self::take) takes the first
+/// free node and initialises it when it is taken for the first time, so a pipe touches only as much
+/// memory as it has ever needed at once.
 #[derive(Debug)]
 pub(in crate::sources::pipe) struct Nodes {
-    /// Those in use. The thread that sets a bit has the node; it clears the bit when it is done.
+    /// A bit for each node in use. The thread that sets it owns the node; a thread that has taken
+    /// the node's bytes clears it.
     pub(in crate::sources::pipe) taken: [AtomicU64; NODES.div_ceil(64)],
-    /// Those that have been made. Only the thread that has a node reads its bit.
+    /// A bit for each node that is initialised. Only the thread that owns a node reads its bit.
     pub(in crate::sources::pipe) made: [AtomicU64; NODES.div_ceil(64)],
     pub(in crate::sources::pipe) nodes: [UnsafeCell<MaybeUninit<Node>>; NODES],
 }
 
 impl Nodes {
+    /// Makes nodes in `place`, all of them free.
+    ///
     /// # Safety
-    /// `place` is memory for one, and nobody else's.
+    /// `place` is memory for a `Nodes` that no other thread uses.
     pub(in crate::sources::pipe) unsafe fn write_to(place: *mut Self) {
-        // SAFETY: by the caller. A node is valid in any state.
+        // SAFETY: the caller's contract. `nodes` may stay uninitialised.
         unsafe {
             (&raw mut (*place).taken).write(core::array::from_fn(|_| AtomicU64::new(0)));
             (&raw mut (*place).made).write(core::array::from_fn(|_| AtomicU64::new(0)));
         }
     }
 
-    /// A node that has been taken, by its number.
+    /// The node of this number, which has been taken. `None` for 0.
     pub(in crate::sources::pipe) fn node(&self, number: u8) -> Option<&Node> {
         let place = self.nodes.get(usize::from(number).wrapping_sub(1))?;
         // SAFETY: a number comes from `take`, which has made its node, directly or by way of the
@@ -96,21 +103,21 @@ impl Nodes {
         Some(unsafe { (*place.get()).assume_init_ref() })
     }
 
-    /// Makes a node that the caller has taken, if nobody has.
+    /// Initialises a node that the caller has taken, unless it is initialised already.
     pub(in crate::sources::pipe) fn make(&self, number: u8) {
         let index = usize::from(number).wrapping_sub(1);
         let (Some(made), Some(place)) = (self.made.get(index / 64), self.nodes.get(index)) else {
             return;
         };
-        // Relaxed, here and below: whoever had the node has given it back, with release, and that
-        // was acquired.
+        // Relaxed, here and below: the node's last owner gave it back with release, and `take`
+        // acquired that.
         if made.load(Ordering::Relaxed) & 1 << (index % 64) == 0 {
             let fresh = Node {
                 link: AtomicU64::new(0),
                 bytes: core::array::from_fn(|_| AtomicU64::new(0)),
             };
-            // SAFETY: who has a node is alone with it until its number is in the word, and nobody
-            // has had this one.
+            // SAFETY: only the caller uses the node until its number is in the pipe's word, and no
+            // thread has used it before.
             unsafe { (*place.get()).write(fresh) };
             made.fetch_or(1 << (index % 64), Ordering::Relaxed);
         }
@@ -126,6 +133,7 @@ impl Nodes {
         }
     }
 
+    /// Takes the first free node. `None` if all are in use.
     pub(in crate::sources::pipe) fn take(&self) -> Option<u8> {
         for (i, taken) in self.taken.iter().enumerate() {
             let mut now = taken.load(Ordering::Relaxed);
@@ -135,7 +143,7 @@ impl Nodes {
                 if bit == 64 || number > NODES {
                     break;
                 }
-                // Acquire: whoever had the node is done with its bytes.
+                // Acquire: the last owner has finished with the bytes.
                 match taken.compare_exchange(
                     now,
                     now | 1 << bit,
@@ -153,8 +161,9 @@ impl Nodes {
         None
     }
 
-    /// Puts bytes into new nodes, linked as a stack: the newest one, and the lowest, which will lie
-    /// on what is there. `None` if there are not enough nodes.
+    /// Puts bytes into new nodes that are linked as a stack. Returns the numbers of the newest node
+    /// and of the lowest, whose link the caller sets to the node that was on top before. `None` if
+    /// there are not enough nodes.
     pub(in crate::sources::pipe) fn fill(&self, bytes: &[u8]) -> Option<(u8, u8)> {
         let (mut newest, mut lowest) = (0, 0);
         let ends = bytes.len().div_ceil(LONGEST_MESSAGE) - 1;
@@ -179,7 +188,7 @@ impl Nodes {
         Some((newest, lowest))
     }
 
-    /// Gives back a stack that no other thread has seen.
+    /// Gives back the nodes of a stack that no other thread has seen.
     pub(in crate::sources::pipe) fn give_stack(&self, mut number: u8) {
         while number != 0 {
             let next = self.link(number).next();
@@ -188,6 +197,7 @@ impl Nodes {
         }
     }
 
+    /// Gives back a node that the caller owns.
     pub(in crate::sources::pipe) fn give(&self, number: u8) {
         let index = usize::from(number).wrapping_sub(1);
         if let Some(taken) = self.taken.get(index / 64) {
@@ -201,17 +211,19 @@ impl Drop for Nodes {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let made = self.made.get(index / 64).map_or(0, |made| made.load(Ordering::Relaxed));
             if made & 1 << (index % 64) != 0 {
-                // SAFETY: made, and used by nobody any more.
+                // SAFETY: it is initialised, and `&mut self` says that no other thread uses it.
                 unsafe { node.get_mut().assume_init_drop() };
             }
         }
     }
 }
 
+/// Frees the nodes of a pipe.
+///
 /// # Safety
-/// Nobody uses it any more.
+/// They come from `Pipe::nodes`, and no thread uses them from now on.
 pub(in crate::sources::pipe) unsafe fn free(nodes: *mut Nodes) {
-    // SAFETY: by the caller; `nodes` made it with this layout.
+    // SAFETY: the caller's contract; `Pipe::nodes` allocated them with this layout.
     unsafe {
         ptr::drop_in_place(nodes);
         dealloc(nodes.cast(), Layout::new::<Nodes>());

@@ -99,7 +99,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
             return result;
         };
         let mut member = self.member(inode);
-        listeners::note_in_turn(self.fd);
+        listeners::note_exclusive(self.fd);
         match member.add(self.set.number(), true) {
             Ok(()) => {
                 *slot = member;
