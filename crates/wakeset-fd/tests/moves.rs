@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use wakeset::{Events, Source, WaitQueue};
+use wakeset::{Description, Event, Events, Source, WaitQueue};
 use wakeset_fd as fd;
 
 /// Only a failing test waits that long.
@@ -104,11 +104,8 @@ fn of_timers_around_a_set_that_stays() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (top, middle, inner, fixed) = (epoll(), epoll(), epoll(), epoll());
     let timer = fd::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK).unwrap();
-    fd::custom::engine().unwrap();
-    let source: &'static Own = Box::leak(Box::new(Own(WaitQueue::new())));
-    let event = libc::epoll_event { events: EPOLLIN as u32, u64: 0 };
-    // SAFETY: a valid event; the source stays.
-    unsafe { fd::custom::epoll_ctl(fixed, EPOLL_CTL_ADD, source, &raw const event) }.unwrap();
+    let source = Description::new(fd::custom::engine().unwrap(), Own(WaitQueue::new()));
+    fd::custom::add(fixed, &source, Event::new(Events::IN, 0)).unwrap();
     add(inner, fixed);
     add(middle, inner);
     add(middle, timer);

@@ -1,4 +1,8 @@
-//! Sources of the program's own in sets that have descriptor numbers.
+//! Custom sources in sets that have descriptor numbers: those that a program implements, and those
+//! of the engine's that it has opened without a number.
+//!
+//! [`add`], [`modify`] and [`remove`] are for an open source, a [`Description`] made for
+//! [`engine`]. [`epoll_ctl`] is for a source that is kept by other means.
 //!
 //! The kernel cannot poll such a source, so a set that has had one never moves there: it is
 //! *fixed*. What it watches may move, into its kernel half; sets around it watch its number, which
@@ -18,7 +22,7 @@ use crate::table::process;
 use crate::table::{self, Entry, Using};
 use core::ffi::c_int;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
-use wakeset::{Engine, Error, Event, Events, Source};
+use wakeset::{Description, Engine, Error, Event, EventPoll, Events, Source};
 
 /// What stands for the number that such a source does not have. The source's address tells one from
 /// another.
@@ -31,11 +35,46 @@ pub fn engine() -> Option<&'static Engine> {
     engine::get()
 }
 
-/// epoll_ctl(2) for a source without a number.
+/// Watches a custom source in the set `epfd`: `EPOLL_CTL_ADD` of epoll_ctl(2). The set does not
+/// migrate any more.
+///
+/// # Errors
+/// EBADF (also if the source was opened for another engine than [`engine`]), EEXIST, EINVAL,
+/// ENOMEM, ENOSPC, ELOOP. EMFILE, ENFILE: the set has a kernel half and gets no doorbell.
+pub fn add<S: Source + 'static>(
+    epfd: c_int,
+    source: &Description<S>,
+    event: Event,
+) -> Result<(), Errno> {
+    change(epfd, true, |set| set.add(NO_NUMBER, source, event))
+}
+
+/// Gives the watch of a custom source another event: `EPOLL_CTL_MOD` of epoll_ctl(2).
+///
+/// # Errors
+/// EBADF, EINVAL, ENOENT.
+pub fn modify<S: Source + 'static>(
+    epfd: c_int,
+    source: &Description<S>,
+    event: Event,
+) -> Result<(), Errno> {
+    change(epfd, false, |set| set.modify(NO_NUMBER, source, event))
+}
+
+/// Removes the watch of a custom source: `EPOLL_CTL_DEL` of epoll_ctl(2).
+///
+/// # Errors
+/// EBADF, EINVAL, ENOENT.
+pub fn remove<S: Source + 'static>(epfd: c_int, source: &Description<S>) -> Result<(), Errno> {
+    change(epfd, false, |set| set.remove(NO_NUMBER, source))
+}
+
+/// epoll_ctl(2) for a source without a number. For one in a [`Description`], [`add`],
+/// [`modify`] and [`remove`] are safe.
 ///
 /// # Errors
 /// As epoll_ctl(2): EBADF, EEXIST, EFAULT, EINVAL, ENOENT, ENOMEM, ELOOP. EMFILE, ENFILE, ENOSPC:
-/// the set has a kernel half and gets no bell.
+/// the set has a kernel half and gets no doorbell.
 ///
 /// # Safety
 /// `source` was made for [`engine`], and stays where it is until
@@ -60,10 +99,24 @@ pub unsafe fn epoll_ctl(
         _ => return Err(Errno::EINVAL),
     };
     let address = source.cast::<()>();
+    change(epfd, op == EPOLL_CTL_ADD, |set| match op {
+        // SAFETY: the caller's contract.
+        EPOLL_CTL_ADD => unsafe { set.add_source(NO_NUMBER, source, asked) },
+        EPOLL_CTL_MOD => set.modify_source(NO_NUMBER, address, asked),
+        _ => set.remove_source(NO_NUMBER, address),
+    })
+}
+
+/// Makes one change in the set `epfd`; `adds` if it is an addition.
+fn change(
+    epfd: c_int,
+    adds: bool,
+    make: impl Fn(&EventPoll) -> Result<(), Error>,
+) -> Result<(), Errno> {
     loop {
         let _guard = SignalGuard::enter();
-        // No move while a source is added: a set that moves must not have one.
-        let migrations = (op == EPOLL_CTL_ADD).then(migrate::hold_migrations);
+        // No migration while a source is added: a set that migrates must not have one.
+        let migrations = adds.then(migrate::hold_migrations);
         let set = match table::get(epfd) {
             Entry::Object(object) => object.downcast::<FdSet>().ok_or(Errno::EINVAL)?,
             Entry::Kernel if migrations.is_some() => {
@@ -74,25 +127,17 @@ pub unsafe fn epoll_ctl(
             Entry::Doorbell => return Err(Errno::EBADF),
         };
         let Some(set) = Using::begin(epfd, set) else { continue };
-        let result = match op {
-            EPOLL_CTL_ADD => {
-                if set.state.has_kernel() && !doorbell::install_held(&set)? {
-                    return Err(Errno::EMFILE);
-                }
-                // SAFETY: the caller's contract.
-                let added = unsafe { set.set.add_source(NO_NUMBER, source, asked) };
-                if added.is_ok() {
-                    set.state.fix();
-                }
-                added
-            }
-            EPOLL_CTL_MOD => set.set.modify_source(NO_NUMBER, address, asked),
-            _ => set.set.remove_source(NO_NUMBER, address),
-        };
-        return match result {
+        if adds && set.state.has_kernel() && !doorbell::install_held(&set)? {
+            return Err(Errno::EMFILE);
+        }
+        let made = make(&set.set);
+        if adds && made.is_ok() {
+            set.state.fix();
+        }
+        return match made {
             // The source is closed, or the set is another's by now.
             Err(Error::Closed) => Err(Errno::EBADF),
-            result => result.map_err(|error| Errno::new(error.errno())),
+            made => made.map_err(|error| Errno::new(error.errno())),
         };
     }
 }

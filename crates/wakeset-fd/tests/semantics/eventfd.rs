@@ -275,21 +275,12 @@ fn a_semaphore_lets_as_many_readers_go_as_were_written<B: Backend>() {
     }
 }
 
-/// Sends signals until the call ends: the first may come before the call sleeps.
-fn interrupt<T: Send + 'static>(task: Task<T>) -> T {
-    task.until_asleep();
-    while !task.has_ended() {
-        task.signal(signals::PLAIN);
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    task.join()
-}
-
 fn a_signal_interrupts_a_read<B: Backend>() {
     signals::install();
     let counter = Counter::<B>::blocking(0);
     let reader = counter.clone();
-    assert_eq!(interrupt(Task::start(move || reader.try_read())), Err(EINTR));
+    let task = Task::start(move || reader.try_read());
+    assert_eq!(task.interrupt(signals::PLAIN), Err(EINTR));
     counter.write(1);
     assert_eq!(counter.read(), 1);
 }
@@ -299,7 +290,8 @@ fn a_signal_interrupts_a_write<B: Backend>() {
     let counter = Counter::<B>::blocking(0);
     counter.write(LARGEST);
     let writer = counter.clone();
-    assert_eq!(interrupt(Task::start(move || writer.try_write(1))), Err(EINTR));
+    let task = Task::start(move || writer.try_write(1));
+    assert_eq!(task.interrupt(signals::PLAIN), Err(EINTR));
     assert_eq!(counter.read(), LARGEST);
 }
 

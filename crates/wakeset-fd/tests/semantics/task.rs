@@ -64,6 +64,18 @@ impl<T: Send + 'static> Task<T> {
         unsafe { libc::pthread_kill(self.thread.as_pthread_t(), signal) };
     }
 
+    /// Sends signals until the call has ended, and returns what it returned: the first signal may
+    /// come before the call sleeps.
+    #[track_caller]
+    pub fn interrupt(self, signal: libc::c_int) -> T {
+        self.until_asleep();
+        while !self.has_ended() {
+            self.signal(signal);
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.join()
+    }
+
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }

@@ -198,22 +198,13 @@ fn pwait2_checks_its_arguments<B: Backend>() {
     assert_eq!(pwait2::<B>(-1, 1, &none, ptr::null()), Err(EBADF));
 }
 
-/// Sends signals until the wait ends: the first may come before the wait sleeps.
-fn interrupt<T: Send + 'static>(task: Task<T>, signal: libc::c_int) -> T {
-    while !task.has_ended() {
-        task.signal(signal);
-        thread::sleep(Duration::from_millis(1));
-    }
-    task.join()
-}
-
 fn a_handled_signal_interrupts<B: Backend>() {
     signals::install();
     let (sets, _counter, _pipe) = four_kinds::<B>();
     for set in &sets {
-        assert_eq!(interrupt(waiting(set, -1), PLAIN), Err(EINTR));
-        assert_eq!(interrupt(waiting(set, LONG), PLAIN), Err(EINTR));
-        assert_eq!(interrupt(waiting_masked(set, None, Some(0)), PLAIN), Err(EINTR));
+        assert_eq!(waiting(set, -1).interrupt(PLAIN), Err(EINTR));
+        assert_eq!(waiting(set, LONG).interrupt(PLAIN), Err(EINTR));
+        assert_eq!(waiting_masked(set, None, Some(0)).interrupt(PLAIN), Err(EINTR));
     }
 }
 
@@ -222,9 +213,9 @@ fn a_restarting_handler_interrupts_too<B: Backend>() {
     signals::install();
     let (sets, _counter, _pipe) = four_kinds::<B>();
     for set in &sets {
-        assert_eq!(interrupt(waiting(set, -1), RESTARTING), Err(EINTR));
+        assert_eq!(waiting(set, -1).interrupt(RESTARTING), Err(EINTR));
         let limit = Some(Duration::from_secs(30));
-        assert_eq!(interrupt(waiting_masked(set, limit, None), RESTARTING), Err(EINTR));
+        assert_eq!(waiting_masked(set, limit, None).interrupt(RESTARTING), Err(EINTR));
     }
 }
 
@@ -272,7 +263,7 @@ fn a_signal_interrupts_a_mixed_wait<B: Backend>() {
     let (sets, counter, (reader, writer)) = four_kinds::<B>();
     let both = &sets[3];
     for _ in 0..3 {
-        assert_eq!(interrupt(waiting(both, -1), PLAIN), Err(EINTR));
+        assert_eq!(waiting(both, -1).interrupt(PLAIN), Err(EINTR));
     }
     counter.write(1);
     assert_eq!(both.ready(), [(1, IN)]);

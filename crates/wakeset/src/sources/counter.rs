@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::events::Events;
-use crate::sync::blocked::Blocked;
+use crate::sync::blocked::{ALL, Blocked, READERS, WRITERS};
 use crate::sync::spin::pause;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::testing::steps::step;
@@ -32,10 +32,6 @@ const SEALED: u64 = u64::MAX;
 /// a quarter of a microsecond, less than a system call, to a few microseconds.
 const PAUSES: u32 = 10;
 const MOST_DOUBLINGS: u32 = 5;
-
-/// The wake classes of [`Counter::blocked`].
-const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();
-const WRITERS: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
 /// A 64-bit counter that threads add to, take from and wait for: eventfd(2).
 ///
@@ -151,8 +147,9 @@ impl Counter {
                 return Err(self.refusal(value, n));
             }
             step!(count_before_write);
-            // SeqCst: the change of publish-then-check with a harvester (see `wake_watch`) and a
-            // sleeper (see [`Blocked`]).
+            // SeqCst: this publishes the new value. Below, the writer looks for blocked readers
+            // ([`Blocked`]) and for watches (`wake_watch`); a reader or harvester that it does not
+            // see then sees the value.
             match self.value.compare_exchange(value, value + n, Ordering::SeqCst, Ordering::Relaxed)
             {
                 Ok(_) => break,
@@ -160,9 +157,7 @@ impl Counter {
             }
         }
         step!(count_written);
-        if self.blocked.any(mutant!("write_without_fence")) {
-            self.blocked.wake(1, READERS);
-        }
+        self.blocked.changed(mutant!("write_without_fence"), 1, READERS);
         self.queue.wake_published(Events::IN);
         Ok(())
     }
@@ -216,7 +211,7 @@ impl Counter {
             }
         }
         if self.blocked.any(mutant!("read_without_fence")) {
-            self.blocked.wake(u32::MAX >> 1, WRITERS);
+            self.blocked.wake(ALL, WRITERS);
             if value != taken && !mutant!("read_wakes_no_reader") {
                 // One write woke one reader; what it left is for the next.
                 self.blocked.wake(1, READERS);
@@ -296,8 +291,8 @@ impl Counter {
     #[doc(hidden)]
     pub fn wake_sealed(&self) -> usize {
         if self.blocked.any(mutant!("seal_without_fence")) {
-            let readers = self.blocked.wake(u32::MAX >> 1, READERS);
-            readers + self.blocked.wake(u32::MAX >> 1, WRITERS)
+            let readers = self.blocked.wake(ALL, READERS);
+            readers + self.blocked.wake(ALL, WRITERS)
         } else {
             0
         }
@@ -328,8 +323,7 @@ impl Counter {
         class: NonZeroU32,
         attempt: impl Fn() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let weakened = || mutant!("block_without_fence");
-        self.blocked.block(weakened, attempt, |futex, seen| futex.sleep_restarting(seen, class))
+        self.blocked.block(|| mutant!("block_without_fence"), class, attempt)
     }
 }
 

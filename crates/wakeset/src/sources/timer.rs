@@ -9,14 +9,13 @@
 
 use crate::error::Error;
 use crate::events::Events;
-use crate::sync::blocked::Blocked;
+use crate::sync::blocked::{ALL, Blocked, READERS};
 use crate::sync::time::Deadline;
 use crate::sync::{AtomicPair, AtomicU32, AtomicU64, Ordering};
 use crate::wake::source::Source;
 use crate::wake::timed::{NEVER, Timed};
 use crate::wake::wait_queue::WaitQueue;
 use bitflags::bitflags;
-use core::num::NonZeroU32;
 use core::time::Duration;
 
 bitflags! {
@@ -48,8 +47,6 @@ const SEALED: u64 = u64::MAX;
 const LATEST: u64 = i64::MAX as u64;
 /// Seconds from here on are all taken for [`LATEST`].
 const MOST_SECONDS: u64 = LATEST / 1_000_000_000;
-
-const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();
 
 /// Nanoseconds as Linux counts them.
 fn nanos(time: Duration) -> u64 {
@@ -354,14 +351,12 @@ impl Timer {
 
     /// After a change: wakes every blocked reader, to look at the new time.
     fn wake_blocked(&self) {
-        if self.blocked.any(false) {
-            self.blocked.wake(u32::MAX >> 1, READERS);
-        }
+        self.blocked.changed(false, ALL, READERS);
     }
 
     fn block(&self) -> Result<u64, Error> {
         let attempt = || self.try_read();
-        self.blocked.block(
+        self.blocked.block_with(
             || false,
             attempt,
             |futex, seen| {

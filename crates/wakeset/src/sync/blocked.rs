@@ -1,4 +1,5 @@
-//! Threads that are blocked in a read or write of a source, and how a change wakes them.
+//! Threads that are blocked in a call on a source, such as a read or write, and how a change wakes
+//! them.
 //!
 //! The handshake, on both sides a publication, a barrier and a check (see
 //! [`fence`](crate::sync::fence)):
@@ -13,6 +14,15 @@ use crate::error::Error;
 use crate::sync::{AtomicU32, Futex, Ordering, Slept, after_publishing};
 use crate::testing::steps::step;
 use core::num::NonZeroU32;
+
+/// The wake class of the threads that wait for something to take; of all, in a source that has one
+/// class only. The doubles of the model checkers know these two classes and no other.
+pub(crate) const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();
+/// The wake class of the threads that wait for room.
+pub(crate) const WRITERS: NonZeroU32 = NonZeroU32::new(2).unwrap();
+
+/// Every thread of a class: the largest number that futex(2) takes.
+pub(crate) const ALL: u32 = u32::MAX >> 1;
 
 /// The threads that are blocked in one source.
 #[derive(Debug)]
@@ -35,7 +45,21 @@ impl Blocked {
         self.count.load(Ordering::SeqCst) != 0
     }
 
-    /// Wakes up to `n` of those that sleep in this class; how many it woke.
+    /// Wakes up to `n` threads of `class`, if any are blocked, for a caller that has just changed
+    /// the state with a `SeqCst` read-modify-write; `weakened` as in [`after_publishing`]. Returns how
+    /// many it woke.
+    ///
+    /// If each blocked thread takes a fixed part, wake as many as there are parts. If one may take
+    /// everything, wake one, and let it wake the next when it has left something
+    /// (`Counter::try_read`).
+    #[inline(always)]
+    pub(crate) fn changed(&self, weakened: bool, n: u32, class: NonZeroU32) -> usize {
+        if self.any(weakened) { self.wake(n, class) } else { 0 }
+    }
+
+    /// Wakes up to `n` threads that sleep in `class`, [`READERS`] or [`WRITERS`], and returns how many
+    /// it woke. For a change that
+    /// concerns both; one that concerns a single class calls [`changed`](Self::changed).
     #[cold]
     pub(crate) fn wake(&self, n: u32, class: NonZeroU32) -> usize {
         step!(blocked_before_turn);
@@ -46,13 +70,29 @@ impl Blocked {
         woken
     }
 
-    /// Repeats `attempt` until it does not block, with a `sleep` on the futex while it has that
-    /// value in between.
+    /// Repeats `attempt` until it does not block, and sleeps in `class` in between, for a call that
+    /// Linux restarts after a signal handler with `SA_RESTART`; `weakened` as in
+    /// [`after_publishing`].
+    ///
+    /// # Errors
+    /// Those of `attempt` but for [`Error::WouldBlock`]; [`Error::Interrupted`].
+    #[inline]
+    pub(crate) fn block<T>(
+        &self,
+        weakened: impl Fn() -> bool,
+        class: NonZeroU32,
+        attempt: impl Fn() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.block_with(weakened, attempt, |futex, seen| futex.sleep_restarting(seen, class))
+    }
+
+    /// [`block`](Self::block) with a `sleep` of the caller's own on the futex, while it has that
+    /// value: one with a deadline, say.
     ///
     /// # Errors
     /// Those of `attempt` but for [`Error::WouldBlock`]; [`Error::Interrupted`].
     #[cold]
-    pub(crate) fn block<T>(
+    pub(crate) fn block_with<T>(
         &self,
         weakened: impl Fn() -> bool,
         attempt: impl Fn() -> Result<T, Error>,

@@ -57,11 +57,7 @@ pub(super) fn a_signal_interrupts_a_read<B: Streams>() {
         let reader = reader.clone();
         move || read(&reader, 1)
     });
-    while !task.has_ended() {
-        task.signal(signals::PLAIN);
-        task.until_asleep();
-    }
-    assert_eq!(task.join(), Err(EINTR));
+    assert_eq!(task.interrupt(signals::PLAIN), Err(EINTR));
     assert_eq!(writer.write(b"x"), Ok(1));
     assert_eq!(read(&reader, 1), Ok(b"x".to_vec()));
 }

@@ -29,11 +29,7 @@ pub(super) fn a_signal_interrupts_a_read<B: Backend>() {
     timer.set(HOUR, NONE);
     signals::install();
     let task = Task::start(move || timer.try_read());
-    while !task.has_ended() {
-        task.signal(signals::PLAIN);
-        sleep(MS);
-    }
-    assert_eq!(task.join(), Err(EINTR));
+    assert_eq!(task.interrupt(signals::PLAIN), Err(EINTR));
 }
 
 pub(super) fn a_restarting_signal_does_not<B: Backend>() {

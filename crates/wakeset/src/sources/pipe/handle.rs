@@ -4,15 +4,12 @@ use crate::error::Error;
 use crate::sources::pipe::chain::{Chain, Piece};
 use crate::sources::pipe::nodes::{Nodes, free};
 use crate::sources::pipe::word::{PAGES, Word};
-use crate::sync::blocked::Blocked;
+use crate::sync::blocked::{ALL, Blocked, READERS};
 use crate::sync::lock::ScanLock;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use crate::testing::steps::step;
 use alloc::alloc::{Layout, alloc};
-use core::num::NonZeroU32;
 use core::ptr;
-
-pub(in crate::sources::pipe) const READERS: NonZeroU32 = NonZeroU32::new(1).unwrap();
 
 /// How much fits into a pipe or socket, as Linux counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +117,8 @@ impl Pipe {
         Error::Sealed
     }
 
-    /// SeqCst: the change of publish-then-check with a harvester (see `wake_watch`) and a sleeper
-    /// (see `block_reader`); release of the nodes pushed, acquire of those taken.
+    /// SeqCst: it publishes the change before the caller looks for blocked readers (`Blocked`) and
+    /// for watches (`wake_watch`). It also releases the nodes pushed, and acquires those taken.
     pub(in crate::sources::pipe) fn change(&self, from: Word, to: Word) -> bool {
         self.word
             .compare_exchange(
@@ -182,11 +179,7 @@ impl Pipe {
 
     /// Wakes the readers that are blocked in a sealed pipe. Returns how many of them slept.
     pub fn wake_sealed(&self) -> usize {
-        if self.blocked.any(mutant!("pipe_seal_without_fence")) {
-            self.blocked.wake(u32::MAX >> 1, READERS)
-        } else {
-            0
-        }
+        self.blocked.changed(mutant!("pipe_seal_without_fence"), ALL, READERS)
     }
 
     /// The number of the next generation of a sealed pipe.
@@ -212,8 +205,7 @@ impl Pipe {
     /// Those of `attempt` but for [`Error::WouldBlock`]; [`Error::Interrupted`].
     #[cold]
     pub fn block_reader<T>(&self, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
-        let weakened = || mutant!("pipe_block_without_fence");
-        self.blocked.block(weakened, attempt, |futex, seen| futex.sleep_restarting(seen, READERS))
+        self.blocked.block(|| mutant!("pipe_block_without_fence"), READERS, attempt)
     }
 
     /// The nodes, made when first asked for; `None` when there is no memory for them.

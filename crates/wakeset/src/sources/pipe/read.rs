@@ -2,9 +2,10 @@
 
 use crate::error::Error;
 use crate::sources::pipe::chain::give_run;
-use crate::sources::pipe::handle::{Pipe, READERS, Taken};
+use crate::sources::pipe::handle::{Pipe, Taken};
 use crate::sources::pipe::word::{PAGES, Word};
 use crate::sync::Ordering;
+use crate::sync::blocked::READERS;
 use crate::testing::steps::step;
 
 impl Pipe {
@@ -62,9 +63,8 @@ impl Pipe {
     /// After a read: what it has left is the next reader's, which the write may not have woken.
     fn taken(&self, left: Word) {
         step!(pipe_read);
-        let is_left = left.len() != 0 && !mutant!("pipe_read_wakes_no_reader");
-        if is_left && self.blocked.any(false) {
-            self.blocked.wake(1, READERS);
+        if left.len() != 0 && !mutant!("pipe_read_wakes_no_reader") {
+            self.blocked.changed(false, 1, READERS);
         }
     }
 

@@ -1,10 +1,11 @@
 //! Writes into a pipe.
 
 use crate::error::Error;
-use crate::sources::pipe::handle::{Pipe, READERS};
+use crate::sources::pipe::handle::Pipe;
 use crate::sources::pipe::nodes::LONGEST_MESSAGE;
 use crate::sources::pipe::word::{LONGEST_WRITE, PAGE, PAGES, Word};
 use crate::sync::Ordering;
+use crate::sync::blocked::READERS;
 use crate::testing::steps::step;
 
 impl Pipe {
@@ -131,8 +132,6 @@ impl Pipe {
     #[inline(always)]
     fn told_readers(&self) {
         step!(pipe_written);
-        if self.blocked.any(mutant!("pipe_write_without_fence")) {
-            self.blocked.wake(1, READERS);
-        }
+        self.blocked.changed(mutant!("pipe_write_without_fence"), 1, READERS);
     }
 }

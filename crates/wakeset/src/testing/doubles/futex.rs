@@ -20,8 +20,9 @@ pub(crate) struct Futex {
     woken: [Condvar; 2],
 }
 
-/// The engine uses one class for everybody or tells readers (1) from writers (2), never both on
-/// one word.
+/// Where `sleeping` and `woken` keep a class: class 2 has the second place, every other class the
+/// first. On each futex word the engine uses either one class for all sleepers, or 1 for readers
+/// and 2 for writers.
 fn index(classes: NonZeroU32) -> usize {
     usize::from(classes.get() == 2)
 }
