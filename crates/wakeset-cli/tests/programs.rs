@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `memory` | programs with a heap that refuses |
 //! | `compare` | a program run both ways, and what differs |
+//! | `of_signals` | programs about signals |
 //! | `stats` | what `wakeset run --stats` counts |
 //! | `run`, `compile` | one run; the compiler |
 
@@ -23,6 +24,8 @@ mod compare;
 mod compile;
 #[path = "programs/memory.rs"]
 mod memory;
+#[path = "programs/of_signals.rs"]
+mod of_signals;
 #[path = "programs/run.rs"]
 mod run;
 #[path = "programs/stats.rs"]
