@@ -109,8 +109,8 @@ pub(crate) fn deliver_deferred() {
 }
 
 /// Runs the handler of a signal that cannot be sent again, on the stack that there is: real-time
-/// signals when `RLIMIT_SIGPENDING` is used up, those of job control, and all where a filter refuses
-/// tgkill(2).
+/// signals when `RLIMIT_SIGPENDING` is used up, those of job control, and all where a filter
+/// refuses tgkill(2).
 #[cold]
 #[inline(never)]
 fn run_directly(signal: c_int, info: &mut siginfo_t, mask: u64) {

@@ -95,7 +95,7 @@ static _Thread_local struct worker *self;
 static _Thread_local sigjmp_buf after_fault;
 /* The counter that handlers write to, and how much they and the worker have written. */
 static _Thread_local volatile int own_counter, own_set;
-static _Thread_local volatile uint64_t own_written;
+static _Thread_local _Atomic uint64_t own_written;
 
 static void handle(int number, siginfo_t *info, void *context)
 {
