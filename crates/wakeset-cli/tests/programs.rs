@@ -15,6 +15,7 @@
 //! | `forks` | what a fork costs |
 //! | `memory` | programs with a heap that refuses |
 //! | `compare` | a program run both ways, and what differs |
+//! | `of_signals` | programs about signals |
 //! | `stats` | what `wakeset run --stats` counts |
 //! | `run`, `compile` | one run; the compiler |
 
@@ -26,6 +27,8 @@ mod compile;
 mod forks;
 #[path = "programs/memory.rs"]
 mod memory;
+#[path = "programs/of_signals.rs"]
+mod of_signals;
 #[path = "programs/run.rs"]
 mod run;
 #[path = "programs/stats.rs"]

@@ -6,6 +6,7 @@
 //!
 //! | room, from the lowest | what it has |
 //! |---|---|
+//! | `environment` | the environment, also before libc knows it |
 //! | `real` | libc's own functions |
 //! | `flags` | whether descriptors block |
 //! | `heap` | memory that a signal handler may ask for |
@@ -28,6 +29,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod calls;
+mod environment;
 mod flags;
 mod heap;
 mod listeners;

@@ -58,25 +58,18 @@ pub(crate) use call::Outcome;
 pub(crate) use poll::poll;
 pub(crate) use select::select;
 
-use crate::signals;
+use crate::{environment, signals};
 use wakeset_fd::count;
 use wakeset_fd::listeners::{self, Order};
 
 /// Before main: reads the order that `wakeset run` has put into the environment.
 pub(crate) fn start() {
     listeners::share_hint();
-    // SAFETY: a C string; the environment is only read.
-    let value = unsafe { libc::getenv(c"WAKESET_ORDER".as_ptr()) };
-    let order = if value.is_null() {
-        Some(Order::Fifo)
-    } else {
-        // SAFETY: getenv returns a C string.
-        match unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() {
-            b"lifo" => Some(Order::Lifo),
-            b"turns" => Some(Order::Turns),
-            b"kernel" => None,
-            _ => Some(Order::Fifo),
-        }
+    let order = match environment::get(c"WAKESET_ORDER").map(core::ffi::CStr::to_bytes) {
+        Some(b"lifo") => Some(Order::Lifo),
+        Some(b"turns") => Some(Order::Turns),
+        Some(b"kernel") => None,
+        _ => Some(Order::Fifo),
     };
     listeners::set_order(order);
     // SAFETY: this thread's own.

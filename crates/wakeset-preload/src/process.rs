@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `statistics` | the page of counts for `wakeset run --stats` |
 //! | `fork` | handlers around every fork |
-//! | `start` | everything that is set up before main |
+//! | `start` | everything that is set up before it is needed |
 
 pub(crate) mod fork;
-mod start;
+pub(crate) mod start;
 mod statistics;

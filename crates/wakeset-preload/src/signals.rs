@@ -3,9 +3,9 @@
 //! The kernel calls our handler for every signal that the program handles, and ours calls the
 //! program's. When a signal comes while its thread is in a
 //! [`SignalGuard`](wakeset_fd::signal_guard::SignalGuard), ours notes it, has the kernel block all
-//! further ones on return, and lets the section finish; at its end the program's handler is called,
-//! with the same information and the mask it asked for. The program sees the signal a few hundred
-//! nanoseconds later, as if it had been sent then. Faults of the running instruction are never
+//! further ones on return, and lets the section finish. At its end the thread sends itself the
+//! signal again, and the kernel delivers it as it would have at first. The program sees the signal
+//! a microsecond later, as if it had been sent then. Faults of the running instruction are never
 //! deferred.
 //!
 //! SIGSEGV and SIGBUS are always ours: a fault in one of our accesses to the program's memory
@@ -22,7 +22,9 @@
 //! | `deferred` | signals kept until the end of a critical section |
 //! | `handler` | our handler |
 //! | `register` | sigaction(2) and its kin |
+//! | `chain` | another library that replaces sigaction(2) |
 
+mod chain;
 mod counts;
 mod deferred;
 mod dispositions;
@@ -33,5 +35,5 @@ pub(crate) mod sleep;
 pub(crate) use counts::{Uncounted, handled, not_restarting};
 pub(crate) use deferred::drop_deferred;
 pub(crate) use dispositions::{hold, release};
-pub(crate) use handler::{deliver_deferred, may_have_foreign_handlers};
-pub(crate) use register::take_faults;
+pub(crate) use handler::may_have_foreign_handlers;
+pub(crate) use register::arm;

@@ -69,12 +69,14 @@ fn join<'a>(items: impl Iterator<Item = &'a OsStr>) -> OsString {
     OsString::from_vec(items.join(&b':'))
 }
 
-/// The list with `library` first, so that its calls reach it before any other wrapper; the
-/// program's own entries keep their order. An interposer that is there already is replaced.
+/// The list with `library` last, next to libc; the program's own entries keep their order. What
+/// they wrap and pass on reaches it as it would reach libc: OpenJDK's libjsig, for one, must see
+/// the handlers that are registered before anything else does. An interposer of ours that is there
+/// already is replaced.
 pub fn with_ours(list: Option<OsString>, library: &Path) -> OsString {
     let rest = list.unwrap_or_default();
     let rest = items(&rest).filter(|item| !is_ours(item));
-    join(std::iter::once(library.as_os_str()).chain(rest))
+    join(rest.chain(std::iter::once(library.as_os_str())))
 }
 
 /// The list without the interposer, `None` if nothing is left.
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_comes_first_and_once() {
+    fn ours_comes_last_and_once() {
         let ours = Path::new("/opt/lib/wakeset/libwakeset_preload.so");
         let with = |list: &str| {
             let list = with_ours(Some(list.into()), ours);
@@ -103,7 +105,7 @@ mod tests {
         assert_eq!(with(""), "/opt/lib/wakeset/libwakeset_preload.so");
         assert_eq!(
             with("libjemalloc.so /old/libwakeset_preload.so::/b.so"),
-            "/opt/lib/wakeset/libwakeset_preload.so:libjemalloc.so:/b.so"
+            "libjemalloc.so:/b.so:/opt/lib/wakeset/libwakeset_preload.so"
         );
         assert_eq!(without_ours(Some("/x/libwakeset_preload.so".into())), None);
         assert_eq!(

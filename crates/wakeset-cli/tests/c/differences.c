@@ -150,35 +150,6 @@ static void stop_and_continue(void)
 	        WIFEXITED(status) ? ends[WEXITSTATUS(status) & 3] : "killed");
 }
 
-static void alternate_stack(void)
-{
-	struct thread sender;
-	struct sigaction action = {.sa_handler = note_stack, .sa_flags = SA_ONSTACK};
-	stack_t stack = {.ss_sp = other_stack, .ss_size = sizeof other_stack},
-	    none = {.ss_flags = SS_DISABLE};
-	pthread_t self = pthread_self();
-	heading("alternate_stack");
-	must(sigaltstack(&stack, NULL));
-	must(sigaction(SIGUSR1, &action, NULL));
-	int set = must(epoll_create1(0)), fd = must(eventfd(0, 0));
-	atomic_store(&stop, 0);
-	start(&sender, send_signals, &self);
-	/* Until one has hit a call in its middle. */
-	for (int64_t end = now() + 1000000000LL * (wakeset ? 20 : 1);
-	     now() < end && !atomic_load(&elsewhere);) {
-		watch_new(set, fd, EPOLLIN, 'e');
-		epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL);
-	}
-	atomic_store(&stop, 1);
-	finish(&sender);
-	yes("handlers ran", atomic_load(&handled) > 0);
-	differs("all on the alternate stack", "yes", "no", atomic_load(&elsewhere) ? "no" : "yes");
-	signal(SIGUSR1, SIG_DFL);
-	must(sigaltstack(&none, NULL));
-	must(close(set));
-	must(close(fd));
-}
-
 static void caught_faults(void)
 {
 	char line[256];
@@ -440,7 +411,6 @@ int main(int argc, char **argv)
 	who_is_woken();
 	second_edge_at_a_move();
 	stop_and_continue();
-	alternate_stack();
 	caught_faults();
 	left_by_a_jump();
 	closed_under_a_read();

@@ -1,8 +1,9 @@
 //! A program run both ways, and what differs.
 
+use std::path::Path;
 use std::time::Duration;
 
-use super::compile::{Build, compile};
+use super::compile::{Build, compile, compile_with};
 use super::run::{Outcome, Runner, TIME_LIMIT, run, unexpected};
 
 /// Compiles a program, runs it both ways and compares.
@@ -16,10 +17,20 @@ pub fn compare_within(source: &str, build: Build, arguments: &[&str], limit: Dur
         Build::Fortified => format!("{source}_fortified"),
         Build::Sanitized => format!("{source}_sanitized"),
     };
-    let Some(program) = compile(source, build, &name) else {
-        return;
-    };
-    let kernel = run(&program, arguments, Runner::Kernel, limit);
+    if let Some(program) = compile(source, build, &name) {
+        compare_program(&name, &program, arguments, limit);
+    }
+}
+
+/// The same for a program that is linked with a library.
+pub fn compare_linked(source: &str, library: &Path) {
+    if let Some(program) = compile_with(source, Build::Plain, source, &[library]) {
+        compare_program(source, &program, &[], TIME_LIMIT);
+    }
+}
+
+fn compare_program(name: &str, program: &Path, arguments: &[&str], limit: Duration) {
+    let kernel = run(program, arguments, Runner::Kernel, limit);
     assert!(
         kernel.status.success(),
         "{name} has a wrong expectation, plain, {}:\n{}{}",
@@ -27,7 +38,7 @@ pub fn compare_within(source: &str, build: Build, arguments: &[&str], limit: Dur
         unexpected(&kernel),
         kernel.stderr,
     );
-    let wakeset = run(&program, arguments, Runner::Wakeset, limit);
+    let wakeset = run(program, arguments, Runner::Wakeset, limit);
     let difference = difference(&kernel, &wakeset);
     assert!(
         difference.is_empty() && wakeset.status == kernel.status,

@@ -29,6 +29,16 @@ pub fn missing(what: &str) -> Option<PathBuf> {
 
 /// Compiles `c/SOURCE.c`. `None`, with a word about it, where there is no compiler.
 pub fn compile(source: &str, build: Build, to: &str) -> Option<PathBuf> {
+    compile_with(source, build, to, &[])
+}
+
+/// Where `c/SOURCE.c` is.
+pub fn source_of(source: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source).with_extension("c")
+}
+
+/// The same, linked with these libraries.
+pub fn compile_with(source: &str, build: Build, to: &str, libraries: &[&Path]) -> Option<PathBuf> {
     let program = scratch(to);
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"]);
@@ -37,9 +47,7 @@ pub fn compile(source: &str, build: Build, to: &str) -> Option<PathBuf> {
         Build::Fortified => _ = compiler.arg("-D_FORTIFY_SOURCE=2"),
         Build::Sanitized => _ = compiler.arg("-fsanitize=address"),
     }
-    compiler.arg("-pthread").arg("-o").arg(&program).arg(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source).with_extension("c"),
-    );
+    compiler.arg("-pthread").arg("-o").arg(&program).arg(source_of(source)).args(libraries);
     match compiler.output() {
         Ok(output) => {
             let complaints = String::from_utf8_lossy(&output.stderr);

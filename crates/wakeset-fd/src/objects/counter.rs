@@ -121,7 +121,7 @@ impl FdCounter {
 /// # Errors
 /// As eventfd(2): EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM.
 pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
-    let may_be_ours = process::may_make_objects();
+    let may_be_ours = process::may_be_ours();
     let gate = Gate::now();
     if !may_be_ours || !gate.is_open {
         return sys::eventfd(initial, flags);

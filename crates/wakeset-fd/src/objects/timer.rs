@@ -221,7 +221,7 @@ fn itimerspec_of(spec: TimerSpec) -> itimerspec {
 /// As timerfd_create(2): EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM, EPERM.
 pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
     let may_be_ours = matches!(clock, CLOCK_MONOTONIC | CLOCK_REALTIME)
-        && process::may_make_objects()
+        && process::may_be_ours()
         && !gate::timers_are_left_to_kernel();
     let gate = Gate::now();
     let fd = sys::timerfd_create(clock, flags)?;

@@ -20,7 +20,7 @@ use libc::EPOLL_CTL_DEL;
 /// # Errors
 /// As epoll_create1(2): EINVAL, EMFILE, ENFILE, ENOMEM.
 pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
-    let may_be_ours = process::may_make_objects();
+    let may_be_ours = process::may_be_ours();
     let gate = Gate::now();
     let fd = sys::epoll_create1(flags)?;
     if !may_be_ours || !gate.is_open || !table::has_room(fd) {

@@ -7,8 +7,10 @@ pub mod cancel;
 pub(crate) mod complaint;
 pub(crate) mod memory;
 pub(crate) mod process;
+pub mod refusable;
 pub mod signal_guard;
 mod signal_safe_lock;
+mod stack;
 #[cfg(wakeset_steps)]
 #[doc(hidden)]
 pub mod steps;

@@ -10,6 +10,7 @@
 //! be made from handlers then.
 
 pub use super::signal_safe_lock::SignalSafeLock;
+use super::stack;
 use super::thread_words::{self, DEFERRED, DEPTH, FAST};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -26,7 +27,15 @@ impl SignalGuard {
     /// Begins a critical section.
     #[inline(always)]
     pub fn enter() -> Self {
-        thread_words::add_depth(1);
+        thread_words::enter();
+        Self(())
+    }
+
+    /// Begins a critical section of a few instructions, which calls nothing: in a handler, say,
+    /// whose stack may be small.
+    #[inline(always)]
+    pub(super) fn enter_briefly() -> Self {
+        thread_words::enter_briefly();
         Self(())
     }
 
@@ -102,9 +111,13 @@ pub fn is_deferred() -> bool {
 }
 
 /// Installs what runs when a thread drops its last guard and a signal was deferred meanwhile.
-/// `flush` has to call [`set_deferred`]`(false)`.
+/// `flush` has to call [`set_deferred`]`(false)`. From now on a critical section begins with a look
+/// whether the stack has room for it.
 pub fn set_flush(flush: fn()) {
     FLUSH.store(flush as *const () as usize, Ordering::Release);
+    if !cfg!(wakeset_libc_heap) {
+        stack::look();
+    }
 }
 
 static MASK_MIGRATIONS: AtomicBool = AtomicBool::new(false);

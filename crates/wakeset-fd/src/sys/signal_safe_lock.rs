@@ -23,6 +23,12 @@ impl SignalSafeLock {
         self.0.lock();
     }
 
+    /// The same for a section of a few instructions, which calls nothing.
+    pub fn lock_briefly(&self) {
+        core::mem::forget(SignalGuard::enter_briefly());
+        self.0.lock();
+    }
+
     /// Takes the lock if it is free, and returns whether it was.
     pub fn try_lock(&self) -> bool {
         let guard = SignalGuard::enter();

@@ -55,6 +55,46 @@ pub(super) fn add_depth(step: i32) -> i32 {
     after
 }
 
+/// Adds 1 to the depth; first, if it is 0, looks whether the stack has room for a section of this
+/// kind. See [`stack`](super::stack).
+macro_rules! enter {
+    ($(#[$doc:meta])* $name:ident, $offset:path) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub(super) fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the word is this thread's own. The load below the stack is one that is meant
+            // to fault if there is nothing.
+            unsafe {
+                core::arch::asm!(
+                    "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+                    "cmp dword ptr fs:[{words}], 0",
+                    "jne 2f",
+                    "mov {look}, qword ptr [rip + {offset}]",
+                    "cmp byte ptr [rsp + {look}], 0",
+                    "2: add dword ptr fs:[{words}], 1",
+                    words = out(reg) _,
+                    look = out(reg) _,
+                    offset = sym $offset,
+                    options(nostack),
+                );
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            add_depth(1);
+        }
+    };
+}
+enter!(
+    /// Begins a section of any kind.
+    enter,
+    super::stack::SECTION
+);
+enter!(
+    /// Begins a section that calls nothing.
+    enter_briefly,
+    super::stack::BRIEF
+);
+
 /// Clears the word `fast` and returns the word `deferred`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
@@ -76,18 +116,21 @@ pub(super) fn leave_fast() -> u32 {
     deferred
 }
 
-/// Sets the word `fast`.
+/// Looks whether the stack has room for a fast path, and sets the word `fast`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn enter_fast() {
-    // SAFETY: the words are this thread's own.
+    // SAFETY: the words are this thread's own; the load is as in `enter`.
     unsafe {
         core::arch::asm!(
+            "mov {words}, qword ptr [rip + {offset}]",
+            "cmp byte ptr [rsp + {words}], 0",
             "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
             "mov dword ptr fs:[{words} + {fast}], 1",
             words = out(reg) _,
+            offset = sym super::stack::FAST,
             fast = const FAST,
-            options(nostack, preserves_flags),
+            options(nostack),
         );
     }
 }

@@ -1,8 +1,18 @@
 //! The threads of this process, as the kernel knows them.
 
-use super::{process, raw};
+use super::{process, raw, refusable};
 use core::ffi::{CStr, c_int};
-use syscalls::Errno;
+use syscalls::{Errno, Sysno};
+
+/// One system call that may be refused, see [`refusable`].
+macro_rules! refusable {
+    ($number:ident $(, $argument:expr)*) => {{
+        let mut arguments = [$($argument as usize),*].into_iter();
+        let arguments = core::array::from_fn(|_| arguments.next().unwrap_or(0));
+        // SAFETY: the arguments are numbers, and memory that is there for the length of the call.
+        unsafe { refusable::call(Sysno::$number, arguments) }
+    }};
+}
 
 /// The calling thread's number.
 pub(crate) fn gettid() -> c_int {
@@ -24,9 +34,9 @@ pub(crate) fn others_sleep() -> bool {
         return false;
     }
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    let Ok(tasks) = raw!(open, c"/proc/self/task".as_ptr(), flags) else { return false };
+    let Ok(tasks) = refusable!(open, c"/proc/self/task".as_ptr(), flags) else { return false };
     let all_sleep = all_sleep_but(tasks, gettid());
-    let _ = raw!(close, tasks);
+    let _ = refusable!(close, tasks);
     all_sleep
 }
 
@@ -36,7 +46,7 @@ fn all_sleep_but(tasks: usize, own: c_int) -> bool {
     // each of which costs three calls anyway.
     let mut entries = [0_u8; 512];
     loop {
-        let Ok(len) = raw!(getdents64, tasks, entries.as_mut_ptr(), entries.len()) else {
+        let Ok(len) = refusable!(getdents64, tasks, entries.as_mut_ptr(), entries.len()) else {
             return false;
         };
         if len == 0 {
@@ -71,10 +81,11 @@ fn state_of(tasks: usize, tid: c_int) -> Option<u8> {
     }
     let mut path = Text([0; 32], 0);
     write!(path, "{tid}/stat\0").ok()?;
-    let file = raw!(openat, tasks, path.0.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).ok()?;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let file = refusable!(openat, tasks, path.0.as_ptr(), flags).ok()?;
     let mut status = [0_u8; 128];
-    let len = raw!(read, file, status.as_mut_ptr(), status.len());
-    let _ = raw!(close, file);
+    let len = refusable!(read, file, status.as_mut_ptr(), status.len());
+    let _ = refusable!(close, file);
     // The name, in parentheses, may itself contain any character.
     let status = status.get(..len.ok()?)?;
     let end = status.iter().rposition(|byte| *byte == b')')?;

@@ -1,6 +1,7 @@
 //! Whether objects may be made in this process, which begins anew if it is a forked child.
 
 use crate::sys::process::{self, Memory};
+use crate::sys::signal_guard;
 use crate::table::{self, engine, gate, lifecycle};
 
 /// Before an object is made: notices a child of a fork that nobody told us of (clone(2) by hand),
@@ -12,6 +13,13 @@ pub fn may_make_objects() -> bool {
         begin_anew();
     }
     memory != Memory::Shared
+}
+
+/// [`may_make_objects`] for a call of the program's. A handler of SIGSYS may make it in the middle
+/// of one of our critical sections, whose locks its thread then holds: what it makes is the
+/// kernel's.
+pub(crate) fn may_be_ours() -> bool {
+    !signal_guard::is_inside() && may_make_objects()
 }
 
 /// In a forked child: everything was the parent's, and is forgotten.

@@ -2,6 +2,7 @@
 //! make is in process, or the kernel's where it cannot be; either way the call is answered here.
 
 use super::row::Registers;
+use crate::process::start;
 use core::ffi::{c_int, c_long, c_uint};
 use libc::itimerspec;
 use wakeset_fd::interpose::{answered_unit, returned, returned_unit};
@@ -17,11 +18,13 @@ pub(super) fn eventfd(
     flags: c_int,
     _: impl FnOnce(c_uint, c_int) -> c_int,
 ) -> c_int {
+    start::ensure();
     returned_fd(counter::eventfd(initial, flags))
 }
 
 /// eventfd(2), the older system call, which takes no flags.
 pub(super) fn raw_eventfd([initial, ..]: Registers, _: impl FnOnce(Registers) -> c_long) -> c_long {
+    start::ensure();
     returned_fd(counter::eventfd(initial as c_uint, 0)).into()
 }
 
@@ -31,6 +34,7 @@ pub(super) fn timerfd_create(
     flags: c_int,
     _: impl FnOnce(c_int, c_int) -> c_int,
 ) -> c_int {
+    start::ensure();
     returned_fd(timer::timerfd_create(clock, flags))
 }
 
@@ -69,6 +73,7 @@ pub(super) unsafe fn timerfd_gettime(
 /// # Safety
 /// As pipe(2).
 pub(super) unsafe fn pipe(fds: *mut c_int, _: impl FnOnce(*mut c_int) -> c_int) -> c_int {
+    start::ensure();
     // SAFETY: the caller's contract.
     returned_unit(unsafe { wakeset_fd::pipe::pipe2(fds, 0) })
 }
@@ -82,6 +87,7 @@ pub(super) unsafe fn pipe2(
     flags: c_int,
     _: impl FnOnce(*mut c_int, c_int) -> c_int,
 ) -> c_int {
+    start::ensure();
     // SAFETY: the caller's contract.
     returned_unit(unsafe { wakeset_fd::pipe::pipe2(fds, flags) })
 }
@@ -97,6 +103,7 @@ pub(super) unsafe fn socketpair(
     fds: *mut c_int,
     _: impl FnOnce(c_int, c_int, c_int, *mut c_int) -> c_int,
 ) -> c_int {
+    start::ensure();
     // SAFETY: the caller's contract.
     returned_unit(unsafe { wakeset_fd::pipe::socketpair(domain, kind, protocol, fds) })
 }

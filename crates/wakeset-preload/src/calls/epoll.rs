@@ -1,6 +1,7 @@
 //! The epoll calls.
 
 use super::row::Registers;
+use crate::process::start;
 use crate::{listeners, signals};
 use core::ffi::{c_int, c_long};
 use core::ptr;
@@ -19,6 +20,7 @@ pub(super) fn epoll_create(size: c_int, call: impl FnOnce(c_int) -> c_int) -> c_
 
 /// epoll_create1(2).
 pub(super) fn epoll_create1(flags: c_int, _: impl FnOnce(c_int) -> c_int) -> c_int {
+    start::ensure();
     returned(set::epoll_create1(flags).map(|fd| fd as isize)) as c_int
 }
 

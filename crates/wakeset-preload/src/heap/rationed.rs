@@ -9,8 +9,8 @@
 //! The first refusal is announced on stderr.
 
 use super::own::HEAP;
+use crate::environment;
 use core::alloc::{GlobalAlloc, Layout};
-use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use syscalls::{Sysno, syscall};
 
@@ -27,13 +27,8 @@ static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
 /// Before main: reads `WAKESET_ALLOCATIONS`.
 pub(crate) fn start() {
-    // SAFETY: a C string; the environment is only read.
-    let value = unsafe { libc::getenv(c"WAKESET_ALLOCATIONS".as_ptr()) };
-    if value.is_null() {
-        return;
-    }
-    // SAFETY: getenv returns a C string.
-    let Ok(value) = unsafe { CStr::from_ptr(value) }.to_str() else { return };
+    let Some(value) = environment::get(c"WAKESET_ALLOCATIONS") else { return };
+    let Ok(value) = value.to_str() else { return };
     let (number, one) = value.strip_suffix('!').map_or((value, false), |number| (number, true));
     if let Ok(number) = number.parse() {
         ONE_REFUSAL.store(one, Ordering::Relaxed);

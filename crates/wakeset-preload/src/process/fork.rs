@@ -40,7 +40,7 @@ pub unsafe extern "C-unwind" fn __register_atfork(
     in_child: Handler,
     object: *mut c_void,
 ) -> c_int {
-    register_handlers();
+    super::start::ensure();
     // SAFETY: the caller's contract.
     unsafe { real!(__register_atfork: Register)(prepare, in_parent, in_child, object) }
 }

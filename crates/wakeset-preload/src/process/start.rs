@@ -1,23 +1,48 @@
-//! What happens once, before main.
+//! What is set up before anything of ours is needed.
+//!
+//! The constructors of the program's libraries run before ours, and so do functions in
+//! `.preinit_array` and resolvers of IFUNCs: they may make objects, register handlers and start
+//! threads. So [`ensure`] comes first in each call that makes an object, registers a handler or
+//! what is to run around a fork; our constructor calls it for programs that have made no such call
+//! by then. It needs no constructor, libc's neither.
 
 use super::{fork, statistics};
 use crate::{heap, listeners, signals, uffd};
-use wakeset_fd::{cancel, signal_guard};
+use core::sync::atomic::{AtomicBool, Ordering};
+use wakeset_fd::cancel;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = start;
+static START: extern "C" fn() = ensure;
 
-extern "C" fn start() {
-    heap::start();
-    statistics::start();
-    uffd::start();
-    signals::take_faults();
-    listeners::start();
-    signal_guard::set_flush(signals::deliver_deferred);
+/// Whether everything is set up.
+static READY: AtomicBool = AtomicBool::new(false);
+
+/// Sets up what has not been set up yet.
+#[inline]
+pub(crate) extern "C" fn ensure() {
+    if !READY.load(Ordering::Acquire) {
+        start();
+    }
+}
+
+/// Several threads may be here, and a handler that has interrupted one of them: what must be there
+/// is set up by each of them, and no thread waits for another. What is read from the environment
+/// is read by the first.
+#[cold]
+fn start() {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    signals::arm();
     cancel::set_hooks(allow_cancellation, restore_cancellation);
     fork::find_single_threaded();
     fork::register_handlers();
+    if !BEGUN.swap(true, Ordering::AcqRel) {
+        heap::start();
+        statistics::start();
+        uffd::start();
+        listeners::start();
+        READY.store(true, Ordering::Release);
+    }
 }
 
 unsafe extern "C-unwind" {

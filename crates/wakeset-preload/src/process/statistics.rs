@@ -1,6 +1,7 @@
 //! The process's page of counts for `wakeset run --stats`; see [`wakeset_fd::stats`].
 
-use core::ffi::{CStr, c_char};
+use crate::environment;
+use core::ffi::CStr;
 use core::fmt::Write;
 use syscalls::{Sysno, syscall};
 use wakeset_fd::count;
@@ -32,13 +33,9 @@ pub(crate) fn start() {
     if let Some(place) = variable.get_mut(..DIR_VARIABLE.len()) {
         place.copy_from_slice(DIR_VARIABLE.as_bytes());
     }
-    // SAFETY: a C string; the environment is only read.
-    let directory = unsafe { libc::getenv(variable.as_ptr().cast::<c_char>()) };
-    if directory.is_null() {
-        return;
-    }
-    // SAFETY: getenv returns a C string.
-    let Ok(directory) = unsafe { CStr::from_ptr(directory) }.to_str() else { return };
+    let Ok(variable) = CStr::from_bytes_until_nul(&variable) else { return };
+    let Some(directory) = environment::get(variable) else { return };
+    let Ok(directory) = directory.to_str() else { return };
     if let Some(page) = make_page(directory) {
         count::set_page(Some(page));
     }

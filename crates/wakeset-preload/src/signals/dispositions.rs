@@ -1,5 +1,6 @@
 //! What the program has set for each signal. In the kernel every handler is ours.
 
+use crate::real::real;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
@@ -22,8 +23,27 @@ pub(super) fn is_handler(handler: usize) -> bool {
     handler != SIG_DFL && handler != SIG_IGN && handler != SIG_ERR
 }
 
-/// libc's sigaction(2).
+/// sigaction(2), the function.
 pub(super) type Sigaction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
+
+/// libc's own sigaction(2), by the name that other preloaded libraries leave alone.
+pub(super) fn libcs() -> Sigaction {
+    real!(__sigaction: Sigaction)
+}
+
+/// Guards changes of the other dispositions, which are several steps.
+pub(super) struct Dispositions(SignalSafeLock);
+pub(super) static DISPOSITIONS: Dispositions = Dispositions(SignalSafeLock::new());
+
+impl Dispositions {
+    /// Runs `f` while no other thread changes a disposition.
+    pub(super) fn with<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.0.lock();
+        let result = f();
+        self.0.unlock();
+        result
+    }
+}
 
 /// The program's dispositions of the two faults that are always ours.
 pub(super) struct Faults {
@@ -45,7 +65,7 @@ pub(super) fn is_fault(signal: c_int) -> bool {
 impl Faults {
     /// Runs `f` on the program's disposition of a fault.
     pub(super) fn with<T>(&self, signal: c_int, f: impl FnOnce(&mut Action) -> T) -> T {
-        self.lock.lock();
+        self.lock.lock_briefly();
         let index = usize::from(signal == libc::SIGBUS);
         // SAFETY: the lock is ours, and all-zero is a valid action, the default.
         let result = f(unsafe { (*self.actions.get())[index].assume_init_mut() });
@@ -56,12 +76,14 @@ impl Faults {
 
 /// Before a fork: waits until no other thread is changing what a forked child goes on with.
 pub(crate) fn hold() {
+    DISPOSITIONS.0.lock();
     FAULTS.lock.lock();
 }
 
 /// After a fork, on both sides: undoes [`hold`].
 pub(crate) fn release() {
     FAULTS.lock.unlock();
+    DISPOSITIONS.0.unlock();
 }
 
 /// The flags of sigaction(2) that the program has set for a signal.

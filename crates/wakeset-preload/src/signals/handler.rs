@@ -1,12 +1,13 @@
 //! Our handler, which the kernel calls for every signal that the program handles.
 
 use super::counts::count_around;
-use super::deferred::{defer, set_mask, take_deferred};
+use super::deferred::{
+    defer, exchange, is_kept, raise_all, return_to_section, send_again, set_mask,
+};
 use super::dispositions::{
-    FAULTS, FLAGS, HANDLERS, MASKS, SIGNALS, Sigaction, is_fault, is_handler,
+    DISPOSITIONS, FAULTS, FLAGS, HANDLERS, MASKS, SIGNALS, is_fault, is_handler, libcs,
 };
 use super::sleep;
-use crate::real::real;
 use crate::uffd;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
@@ -33,118 +34,182 @@ pub(super) fn ours() -> usize {
 
 /// Our handler: the kernel calls it for every signal that the program handles.
 unsafe extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    let synchronous = is_synchronous(signal, info);
-    if is_fault(signal) && synchronous {
-        // SAFETY: the kernel passes a valid context.
-        unsafe {
-            let registers = &raw mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs;
-            let address = &raw mut (*registers)[libc::REG_RIP as usize];
-            if let Some(resume) = user::recovery(*address as usize) {
-                *address = resume as i64;
-                return;
-            }
+    // SAFETY: what the kernel has passed, here and below.
+    unsafe {
+        let synchronous = is_synchronous(signal, info);
+        if synchronous && resume_after(signal, context) {
+            return;
+        }
+        let inside = signal_guard::is_inside();
+        if inside && (!synchronous || is_refused_frame(signal, info)) {
+            defer(signal, info, context);
+            return;
+        }
+        sleep::interrupt(context);
+        let origin = if synchronous { Origin::Instruction } else { Origin::Sent };
+        if origin == Origin::Sent {
+            exchange(signal, info);
+        }
+        handle(signal, info, context, origin);
+        if inside {
+            return_to_section(context);
         }
     }
-    if signal_guard::is_inside() && !synchronous {
-        defer(signal, info, context);
-        return;
-    }
-    // SAFETY: the kernel passes a valid context.
-    unsafe { sleep::interrupt(context) };
-    // SAFETY: what the kernel has passed.
-    unsafe { handle(signal, info, context) };
 }
 
-/// Runs the handlers of deferred signals, at the end of the critical section they came in.
+/// What a signal comes from.
+#[derive(Clone, Copy, PartialEq)]
+enum Origin {
+    /// The running instruction, which raises it again if it is repeated.
+    Instruction,
+    Sent,
+}
+
+/// Whether one of our instructions has raised a fault that it is made for; it is resumed then.
+///
+/// # Safety
+/// As the kernel calls a handler.
+unsafe fn resume_after(signal: c_int, context: *mut c_void) -> bool {
+    if !is_fault(signal) && signal != libc::SIGSYS {
+        return false;
+    }
+    // SAFETY: the kernel passes a valid context.
+    unsafe {
+        let registers = &raw mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs;
+        let address = &raw mut (*registers)[libc::REG_RIP as usize];
+        let resume = user::recovery(*address as usize);
+        if let Some(resume) = resume {
+            *address = resume as i64;
+        }
+        resume.is_some()
+    }
+}
+
+/// Whether the kernel has found no room on the stack for the frame of another signal. The section
+/// it came in has room for itself, so this can wait for its end; a handler that jumps away then
+/// leaves nothing behind.
+///
+/// # Safety
+/// `info` is valid.
+unsafe fn is_refused_frame(signal: c_int, info: *const siginfo_t) -> bool {
+    // SAFETY: the caller's contract. No instruction of ours raises such a fault: the accesses to
+    // the program's memory are not here any more.
+    signal == libc::SIGSEGV && unsafe { (*info).si_code } == libc::SI_KERNEL && !is_kept(signal)
+}
+
+/// All signals but the one by which a filter refuses a call.
+const DURING_DELIVERY: u64 = !(1 << (libc::SIGSYS - 1));
+
+/// At the end of a critical section in which signals came: the kernel is to deliver them now.
 #[cold]
 pub(crate) fn deliver_deferred() {
-    set_mask(!0);
-    let (noted, mask) = take_deferred();
-    for mut noted in noted {
-        if noted.signal == 0 {
-            continue;
-        }
-        let index = noted.signal as usize % SIGNALS;
-        let mut during = mask | MASKS[index].load(Ordering::Acquire);
-        if FLAGS[index].load(Ordering::Acquire) as c_int & libc::SA_NODEFER == 0 {
-            during |= 1 << (index - 1);
-        }
-        set_mask(during);
-        // SAFETY: copies of what the kernel passed.
-        unsafe { handle(noted.signal, noted.info.as_mut_ptr(), noted.context.as_mut_ptr().cast()) };
-        set_mask(!0);
+    set_mask(DURING_DELIVERY);
+    signal_guard::set_deferred(false);
+    raise_all(run_directly);
+}
+
+/// Runs the handler of a signal that cannot be sent again, on the stack that there is: real-time
+/// signals when `RLIMIT_SIGPENDING` is used up, those of job control, and all where a filter
+/// refuses tgkill(2).
+#[cold]
+#[inline(never)]
+fn run_directly(signal: c_int, info: &mut siginfo_t, mask: u64) {
+    let index = signal as usize % SIGNALS;
+    let mut during = mask | MASKS[index].load(Ordering::Acquire);
+    if FLAGS[index].load(Ordering::Acquire) as c_int & libc::SA_NODEFER == 0 {
+        during |= 1 << (index - 1);
     }
-    set_mask(mask);
+    // SAFETY: all-zero is a valid context: one that says nothing but the mask.
+    let mut context: ucontext_t = unsafe { core::mem::zeroed() };
+    // SAFETY: the first 8 bytes of glibc's set are the kernel's.
+    unsafe { (&raw mut context.uc_sigmask).cast::<u64>().write(mask) };
+    set_mask(during);
+    // SAFETY: a siginfo as the kernel had passed it, and a context.
+    unsafe { handle(signal, info, (&raw mut context).cast(), Origin::Sent) };
+    set_mask(DURING_DELIVERY);
 }
 
 /// Counts a signal and does what the program has set for it.
 ///
 /// # Safety
 /// As the kernel calls a handler.
-unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void, origin: Origin) {
     // SAFETY: the caller's contract.
-    count_around(signal, || unsafe { run_handler(signal, info, context) });
+    count_around(signal, || unsafe { run_handler(signal, info, context, origin) });
 }
 
 /// Does what the program has set for a signal.
 ///
 /// # Safety
 /// As the kernel calls a handler.
-unsafe fn run_handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+unsafe fn run_handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void, origin: Origin) {
     uffd::before_handler();
-    if is_fault(signal) {
+    match take_handler(signal) {
+        SIG_IGN if origin == Origin::Sent => {}
         // SAFETY: the caller's contract.
-        unsafe { on_fault(signal, info, context) };
-        return;
-    }
-    let handler = HANDLERS[signal as usize % SIGNALS].load(Ordering::Acquire);
-    if handler > SIG_IGN {
+        SIG_DFL | SIG_IGN => unsafe { do_default(signal, info, origin) },
         // SAFETY: what the program registered.
-        unsafe {
+        handler => unsafe {
             let handler: unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void) =
                 core::mem::transmute::<usize, _>(handler);
             handler(signal, info, context);
-        }
+        },
     }
 }
 
-/// A SIGSEGV or SIGBUS that none of our accesses has raised: does what the program has set.
-unsafe fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    let action = FAULTS.with(signal, |action| {
-        let now = *action;
-        if now.sa_flags & libc::SA_RESETHAND != 0 {
-            action.sa_sigaction = SIG_DFL;
-            action.sa_flags &= !libc::SA_RESETHAND;
-        }
-        now
-    });
-    // SAFETY: the kernel passes a valid siginfo.
-    let from_kernel = unsafe { (*info).si_code } > 0;
-    match action.sa_sigaction {
-        SIG_IGN if !from_kernel => {}
-        SIG_DFL | SIG_IGN => {
-            // SAFETY: all-zero is the default action. A fault of the running instruction happens
-            // again; one that was sent is sent again.
-            unsafe {
-                let default: Action = core::mem::zeroed();
-                real!(sigaction: Sigaction)(signal, &raw const default, core::ptr::null_mut());
-                if !from_kernel {
-                    let (pid, tid) = (
-                        syscall!(Sysno::getpid).unwrap_or(0),
-                        syscall!(Sysno::gettid).unwrap_or(0),
-                    );
-                    let _ = syscall!(Sysno::rt_tgsigqueueinfo, pid, tid, signal, info);
-                }
+/// The program's handler of a signal that is to run now, or what it has in place of one. If the
+/// handler is for once, the disposition is the default from now on, as sigaction(2) says of
+/// `SA_RESETHAND`.
+fn take_handler(signal: c_int) -> usize {
+    let once = |flags: c_int| flags & libc::SA_RESETHAND != 0;
+    if is_fault(signal) {
+        return FAULTS.with(signal, |action| {
+            let handler = action.sa_sigaction;
+            if once(action.sa_flags) {
+                action.sa_sigaction = SIG_DFL;
             }
+            handler
+        });
+    }
+    let index = signal as usize % SIGNALS;
+    if !once(FLAGS[index].load(Ordering::Acquire) as c_int) {
+        return HANDLERS[index].load(Ordering::Acquire);
+    }
+    DISPOSITIONS.with(|| {
+        let handler = HANDLERS[index].load(Ordering::Acquire);
+        let flags = FLAGS[index].load(Ordering::Acquire) as c_int;
+        if is_handler(handler) && once(flags) {
+            HANDLERS[index].store(SIG_DFL, Ordering::Release);
+            set_default(signal, flags, MASKS[index].load(Ordering::Acquire));
         }
-        handler => {
-            // SAFETY: what the program registered.
-            unsafe {
-                let handler: unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void) =
-                    core::mem::transmute::<usize, _>(handler);
-                handler(signal, info, context);
-            }
-        }
+        handler
+    })
+}
+
+/// Tells the kernel that a signal has its default disposition.
+fn set_default(signal: c_int, flags: c_int, mask: u64) {
+    // SAFETY: all-zero is the default action.
+    unsafe {
+        let mut default: Action = core::mem::zeroed();
+        default.sa_flags = flags;
+        // The first 8 bytes of glibc's set are the kernel's.
+        (&raw mut default.sa_mask).cast::<u64>().write(mask);
+        libcs()(signal, &raw const default, core::ptr::null_mut());
+    }
+}
+
+/// Does what the kernel does by default. A fault of the running instruction happens again when the
+/// handler returns; anything else is sent again.
+///
+/// # Safety
+/// `info` is valid.
+unsafe fn do_default(signal: c_int, info: *mut siginfo_t, origin: Origin) {
+    if is_fault(signal) {
+        set_default(signal, 0, 0);
+    }
+    if origin == Origin::Sent {
+        // SAFETY: the caller's contract.
+        unsafe { send_again(signal, info) };
     }
 }
 

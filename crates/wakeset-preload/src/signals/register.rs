@@ -1,46 +1,66 @@
 //! sigaction(2) and its kin: the program's handler is noted, and ours is registered.
 
+use super::chain;
+use super::deferred::discard_if_ignored;
 use super::dispositions::{
-    FAULTS, FLAGS, HANDLERS, MASKS, SIGNALS, Sigaction, is_fault, is_handler,
+    DISPOSITIONS, FAULTS, FLAGS, HANDLERS, MASKS, SIGNALS, Sigaction, is_fault, is_handler, libcs,
 };
-use super::handler::{FAULT_NUMBERS, ours};
+use super::handler::{FAULT_NUMBERS, deliver_deferred, ours};
 use crate::real::real;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::{SIG_ERR, SIG_IGN, sigaction as Action};
 use wakeset_fd::interpose::fail;
-use wakeset_fd::{fork, user};
+use wakeset_fd::{fork, signal_guard, user};
 
-/// Registers our handler for the two faults. Before main, when the program cannot have one yet.
-pub(crate) fn take_faults() {
-    for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        let inherited = FAULTS.with(signal, |action| {
-            // SAFETY: memory for the action.
-            unsafe { real!(sigaction: Sigaction)(signal, core::ptr::null(), action) };
-            *action
-        });
-        register_fault(signal, &inherited);
+/// The flag that libc adds to every action.
+const SA_RESTORER: c_int = 0x0400_0000;
+
+/// Whether [`arm`] has been done.
+static ARMED: AtomicBool = AtomicBool::new(false);
+/// Whether the handlers of the two faults are ours; changed with the lock of [`FAULTS`] held.
+static TAKEN: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+
+/// Makes signals ready: before the first handler, and before the first object. Nothing else has to
+/// have been done, and no constructor has to have run. It may be called again, also at the same
+/// time.
+#[inline]
+pub(crate) fn arm() {
+    if !ARMED.load(Ordering::Acquire) {
+        arm_once();
     }
+}
+
+#[cold]
+fn arm_once() {
+    signal_guard::set_flush(deliver_deferred);
+    for (signal, taken) in [libc::SIGSEGV, libc::SIGBUS].into_iter().zip(&TAKEN) {
+        let call = libcs();
+        FAULTS.with(signal, |action| {
+            if !taken.swap(true, Ordering::Relaxed) {
+                // SAFETY: memory for the action.
+                unsafe { call(signal, core::ptr::null(), action) };
+                register_fault(signal, action);
+            }
+        });
+    }
+    ARMED.store(true, Ordering::Release);
 }
 
 /// Registers our handler for a fault, in the way the program wants its own to run.
 fn register_fault(signal: c_int, wanted: &Action) -> c_int {
     let mut action = *wanted;
-    if wanted.sa_sigaction == SIG_IGN {
-        // An ignored signal stays ignored over an exec, which a handler would not.
-        // SAFETY: a valid action.
-        return unsafe {
-            real!(sigaction: Sigaction)(signal, &raw const action, core::ptr::null_mut())
-        };
-    }
-    action.sa_sigaction = ours();
-    // The disposition must stay ours: what SA_RESETHAND asks for is done in `on_fault`.
-    action.sa_flags = (wanted.sa_flags & !libc::SA_RESETHAND) | libc::SA_SIGINFO;
-    if !is_handler(wanted.sa_sigaction) {
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+    // An ignored signal stays ignored over an exec, which a handler would not.
+    if wanted.sa_sigaction != SIG_IGN {
+        action.sa_sigaction = ours();
+        // The disposition must stay ours: what SA_RESETHAND asks for is done by our handler.
+        action.sa_flags = (wanted.sa_flags & !libc::SA_RESETHAND) | libc::SA_SIGINFO;
+        if !is_handler(wanted.sa_sigaction) {
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        }
     }
     // SAFETY: a valid action.
-    unsafe { real!(sigaction: Sigaction)(signal, &raw const action, core::ptr::null_mut()) }
+    unsafe { libcs()(signal, &raw const action, core::ptr::null_mut()) }
 }
 
 /// sigaction(2).
@@ -50,16 +70,33 @@ pub unsafe extern "C" fn sigaction(
     action: *const Action,
     old: *mut Action,
 ) -> c_int {
+    arm();
     // SAFETY: the same contract, whichever it is.
     unsafe {
         if fork::is_foreign() {
             sigaction_of_child(signal, action, old)
-        } else if is_fault(signal) {
+        } else if chain::is_to_be_asked() {
+            chain::ask(signal, action, old)
+        } else {
+            sigaction_of_kernel(signal, action, old)
+        }
+    }
+}
+
+/// sigaction(2), when nobody else is between us and the kernel.
+pub(super) unsafe fn sigaction_of_kernel(
+    signal: c_int,
+    action: *const Action,
+    old: *mut Action,
+) -> c_int {
+    // SAFETY: the same contract, whichever it is.
+    unsafe {
+        if is_fault(signal) {
             sigaction_of_fault(signal, action, old)
         } else if (1..SIGNALS as c_int).contains(&signal) {
             sigaction_of_signal(signal, action, old)
         } else {
-            real!(sigaction: Sigaction)(signal, action, old)
+            libcs()(signal, action, old)
         }
     }
 }
@@ -67,14 +104,19 @@ pub unsafe extern "C" fn sigaction(
 /// sigaction(2) for SIGSEGV or SIGBUS, whose handler in the kernel is always ours.
 unsafe fn sigaction_of_fault(signal: c_int, action: *const Action, old: *mut Action) -> c_int {
     // SAFETY: any bits are an action.
-    let wanted = if action.is_null() { None } else { unsafe { user::load(action) } };
+    let mut wanted = if action.is_null() { None } else { unsafe { user::load(action) } };
     if wanted.is_none() && !action.is_null() {
         return fail(libc::EFAULT) as c_int;
+    }
+    if let Some(wanted) = &mut wanted {
+        // As libc does, and sigaction(2) then reports.
+        wanted.sa_flags |= SA_RESTORER;
     }
     let before =
         FAULTS.with(signal, |now| wanted.map_or(*now, |wanted| core::mem::replace(now, wanted)));
     if let Some(wanted) = wanted {
         register_fault(signal, &wanted);
+        discard_if_ignored(signal, wanted.sa_sigaction);
     }
     if !old.is_null() {
         // SAFETY: the caller's memory for the old action.
@@ -85,49 +127,77 @@ unsafe fn sigaction_of_fault(signal: c_int, action: *const Action, old: *mut Act
 
 /// sigaction(2) for any other signal that exists.
 unsafe fn sigaction_of_signal(signal: c_int, action: *const Action, old: *mut Action) -> c_int {
-    let call = real!(sigaction: Sigaction);
-    let index = signal as usize % SIGNALS;
-    let before = HANDLERS[index].load(Ordering::Acquire);
-    let flags_before = FLAGS[index].load(Ordering::Acquire) as c_int;
-    // SAFETY: the caller's contract: null or valid.
-    let mut wanted = unsafe { action.as_ref() }.copied();
-    let result = match &mut wanted {
-        Some(wanted) if is_handler(wanted.sa_sigaction) => {
-            FLAGS[index].store(wanted.sa_flags as usize, Ordering::Release);
-            // SAFETY: the first 8 bytes of glibc's set are the kernel's.
-            let mask = unsafe { (&raw const wanted.sa_mask).cast::<u64>().read() };
-            MASKS[index].store(mask, Ordering::Release);
-            // Always: without it the kernel leaves the siginfo unwritten. A handler of one argument
-            // ignores the further ones.
-            wanted.sa_flags |= libc::SA_SIGINFO;
-            let handler = core::mem::replace(&mut wanted.sa_sigaction, ours());
-            HANDLERS[index].store(handler, Ordering::Release);
-            // SAFETY: a valid action, and the caller's memory for the old one.
-            let result = unsafe { call(signal, wanted, old) };
-            if result != 0 {
-                HANDLERS[index].store(before, Ordering::Release);
-            }
-            result
-        }
-        // SAFETY: the caller's contract.
-        _ => unsafe { call(signal, action, old) },
+    let (wanted, index) = (if action.is_null() { None } else { Some(action) }, signal as usize);
+    // SAFETY: any bits are an action.
+    let wanted = match wanted.map(|action| unsafe { user::load(action) }) {
+        Some(None) => return fail(libc::EFAULT) as c_int,
+        Some(wanted) => wanted,
+        None => None,
     };
-    // SAFETY: the caller's contract: null or valid.
-    if let (0, Some(old)) = (result, unsafe { old.as_mut() })
-        && old.sa_sigaction == ours()
-    {
-        show_programs(old, before, flags_before);
+    // SAFETY: all-zero is a valid action.
+    let mut before: Action = unsafe { core::mem::zeroed() };
+    let call = libcs();
+    let result = DISPOSITIONS.with(|| {
+        let handler = HANDLERS[index].load(Ordering::Acquire);
+        let flags = FLAGS[index].load(Ordering::Acquire) as c_int;
+        // SAFETY: actions of our own.
+        let result = unsafe {
+            match wanted {
+                Some(wanted) if is_handler(wanted.sa_sigaction) => {
+                    register_signal(signal, wanted, &mut before)
+                }
+                Some(wanted) => call(signal, &raw const wanted, &raw mut before),
+                None => call(signal, core::ptr::null(), &raw mut before),
+            }
+        };
+        if before.sa_sigaction == ours() {
+            show_programs(&mut before, handler, flags);
+        }
+        result
+    });
+    if let (0, Some(wanted)) = (result, wanted) {
+        discard_if_ignored(signal, wanted.sa_sigaction);
+    }
+    if result == 0 && !old.is_null() {
+        // SAFETY: the caller's memory for the old action.
+        unsafe { old.write(before) };
+    }
+    result
+}
+
+/// Registers our handler in place of the program's.
+///
+/// # Safety
+/// `wanted` is valid.
+unsafe fn register_signal(signal: c_int, mut wanted: Action, before: &mut Action) -> c_int {
+    let index = signal as usize % SIGNALS;
+    let noted = [&FLAGS[index], &HANDLERS[index]].map(|word| word.load(Ordering::Acquire));
+    FLAGS[index].store(wanted.sa_flags as usize, Ordering::Release);
+    // SAFETY: the first 8 bytes of glibc's set are the kernel's.
+    let mask = unsafe { (&raw const wanted.sa_mask).cast::<u64>().read() };
+    let mask_before = MASKS[index].swap(mask, Ordering::AcqRel);
+    // Always SA_SIGINFO: without it the kernel leaves the siginfo unwritten. A handler of one
+    // argument ignores the further ones. Never SA_RESETHAND: the signal may come twice, for us and
+    // for the program, and our handler does what that flag asks for.
+    wanted.sa_flags = (wanted.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
+    let handler = core::mem::replace(&mut wanted.sa_sigaction, ours());
+    HANDLERS[index].store(handler, Ordering::Release);
+    // SAFETY: a valid action, and memory for the old one.
+    let result = unsafe { libcs()(signal, &raw const wanted, before) };
+    if result != 0 {
+        FLAGS[index].store(noted[0], Ordering::Release);
+        HANDLERS[index].store(noted[1], Ordering::Release);
+        MASKS[index].store(mask_before, Ordering::Release);
     }
     result
 }
 
 /// Puts what the program registered into an action with our handler: the program's handler, and
-/// whether that takes a siginfo.
+/// the flags that are not the kernel's business or not only.
 fn show_programs(action: &mut Action, handler: usize, flags: c_int) {
+    const KEPT: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
     action.sa_sigaction = handler;
-    if flags & libc::SA_SIGINFO == 0 {
-        action.sa_flags &= !libc::SA_SIGINFO;
-    }
+    action.sa_flags = (action.sa_flags & !KEPT) | (flags & KEPT);
 }
 
 /// sigaction(2) in a vfork(2) child: its dispositions are its own, and what is noted here is its
@@ -171,6 +241,7 @@ const SIGSET: c_int = 0;
 
 /// signal(2) and its kin, by way of sigaction, so that the kernel passes a siginfo.
 unsafe fn register(signal: c_int, handler: usize, flags: c_int, call: Signal) -> usize {
+    arm();
     let index = signal as usize;
     // 2 is sigset's SIG_HOLD: a mask, not a handler.
     let plain = !is_handler(handler) || handler == 2 || fork::is_foreign();
@@ -178,6 +249,9 @@ unsafe fn register(signal: c_int, handler: usize, flags: c_int, call: Signal) ->
         let before = HANDLERS.get(index).map_or(0, |before| before.load(Ordering::Acquire));
         // SAFETY: the caller's contract.
         let old = unsafe { call(signal, handler) };
+        if plain && old != SIG_ERR {
+            discard_if_ignored(signal, handler);
+        }
         return if old == ours() { before } else { old };
     }
     if flags == SIGSET && !FAULT_NUMBERS.contains(&signal) {

@@ -3,7 +3,8 @@
 //! The groups lie in a page that a fork wipes (`MADV_WIPEONFORK`): a child has none of these
 //! threads. What two processes share they both wait for in the kernel.
 
-use core::ffi::{c_char, c_int, c_uint};
+use crate::environment;
+use core::ffi::{c_int, c_uint};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use syscalls::{Sysno, syscall as raw};
@@ -62,13 +63,7 @@ pub(super) fn is_off() -> bool {
 
 /// Before main: the order that `wakeset run` was given.
 pub(crate) fn start() {
-    // SAFETY: a C string; the environment is only read.
-    let order = unsafe { libc::getenv(c"WAKESET_ORDER".as_ptr().cast::<c_char>()) };
-    if order.is_null() {
-        return;
-    }
-    // SAFETY: getenv returns a C string.
-    match unsafe { core::ffi::CStr::from_ptr(order) }.to_bytes() {
+    match environment::get(c"WAKESET_ORDER").map_or(&[][..], core::ffi::CStr::to_bytes) {
         b"lifo" => ORDER.store(LIFO, Ordering::Relaxed),
         b"kernel" => OFF.store(true, Ordering::SeqCst),
         _ => {}

@@ -18,27 +18,6 @@ static void *run_on(void *unused)
 	return unused;
 }
 
-static char other_stack[65536];
-static atomic_int handled, elsewhere;
-
-static void note_stack(int signal)
-{
-	char here;
-	(void)signal;
-	atomic_fetch_add(&handled, 1);
-	if (&here < other_stack || &here >= other_stack + sizeof other_stack)
-		atomic_fetch_add(&elsewhere, 1);
-}
-
-static void *send_signals(void *to)
-{
-	while (!atomic_load(&stop)) {
-		pthread_kill(*(pthread_t *)to, SIGUSR1);
-		spin(20000);
-	}
-	return NULL;
-}
-
 static sigjmp_buf way_out;
 
 static void leave(int signal)

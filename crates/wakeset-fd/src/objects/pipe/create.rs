@@ -69,7 +69,7 @@ unsafe fn export(fds: [c_int; 2], place: *mut c_int) -> Result<(), Errno> {
 
 /// Before descriptors are made: `None` if they are to be the kernel's.
 fn may_be_ours() -> Option<Gate> {
-    let may_be_ours = process::may_make_objects();
+    let may_be_ours = process::may_be_ours();
     Some(Gate::now()).filter(|gate| may_be_ours && gate.is_open)
 }
 

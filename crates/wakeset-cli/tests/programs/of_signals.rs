@@ -1,0 +1,49 @@
+//! Programs about signals: what is registered, when and by whom, and on which stack it runs.
+
+use std::process::Command;
+
+use super::compare::{compare, compare_linked, compare_within};
+use super::compile::{Build, missing, scratch, source_of};
+use super::run::TIME_LIMIT;
+
+#[test]
+fn early() {
+    compare("early", Build::Plain, &[]);
+}
+
+#[test]
+fn dispositions() {
+    compare("dispositions", Build::Plain, &[]);
+}
+
+#[test]
+fn stacks() {
+    compare("stacks", Build::Plain, &[]);
+}
+
+#[test]
+fn traps() {
+    compare("traps", Build::Plain, &[]);
+}
+
+#[test]
+fn storm() {
+    // `ci/storm` sends 1,000,000 signals.
+    compare_within("storm", Build::Plain, &["5000"], TIME_LIMIT * 5);
+}
+
+/// A library that replaces sigaction(2), between the program and libc. The interposer is before it.
+#[test]
+fn chained() {
+    let library = scratch("libchained.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-DLIBRARY", "-o"]);
+    match compiler.arg(&library).arg(source_of("chained")).status() {
+        Ok(status) => assert!(status.success(), "cc chained.c: {status}"),
+        Err(_) => {
+            missing("cc");
+            return;
+        }
+    }
+    compare_linked("chained", &library);
+}
