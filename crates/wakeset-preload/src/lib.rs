@@ -6,6 +6,7 @@
 //!
 //! | room, from the lowest | what it has |
 //! |---|---|
+//! | `loader` | the objects that are loaded, and roads to libc that pass no name of ours |
 //! | `real` | libc's own functions |
 //! | `flags` | whether descriptors block |
 //! | `heap` | memory that a signal handler may ask for |
@@ -31,6 +32,7 @@ mod calls;
 mod flags;
 mod heap;
 mod listeners;
+mod loader;
 mod process;
 mod real;
 mod signals;

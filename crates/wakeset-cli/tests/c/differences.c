@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "differences/loader.h"
 #include "differences/proc.h"
 #include "differences/threads.h"
 
@@ -430,6 +431,15 @@ static void polled_listener(void)
 	differs("closed by another thread", "1 NVAL, late", "1 NVAL, early", poll_of.result);
 }
 
+static void where_functions_are(void)
+{
+	void *libc = dlopen("libc.so.6", RTLD_NOW);
+	heading("where_functions_are");
+	differs("write", "libc.so.6", "libwakeset_preload.so", object_of(dlsym(libc, "write")));
+	show("strlen", "libc.so.6", object_of(dlsym(libc, "strlen")));
+	number("one function", 1, dlsym(libc, "write") == dlsym(RTLD_DEFAULT, "write"));
+}
+
 int main(int argc, char **argv)
 {
 	wakeset = argc > 1 && strcmp(argv[1], "wakeset") == 0;
@@ -450,5 +460,6 @@ int main(int argc, char **argv)
 	closed_under_a_wait();
 	refused_in_a_move();
 	polled_listener();
+	where_functions_are();
 	return verdict();
 }

@@ -132,6 +132,16 @@ macro_rules! argument_type {
     };
 }
 
+/// Whether a policy may answer a call without libc's function.
+macro_rules! policy_answers {
+    (body) => {
+        true
+    };
+    ($other:ident) => {
+        false
+    };
+}
+
 /// A case of the decoder: the row's policy around the same system call.
 macro_rules! decoded {
     (
@@ -188,6 +198,23 @@ macro_rules! calls {
                 $($($(syscalls::Sysno::$raw => true,)+)?)+
                 _ => false,
             }
+        }
+
+        /// Whether a name is that of a call in this part of the table which may be answered here.
+        pub(super) fn answers(name: &[u8]) -> bool {
+            $(
+                if policy_answers!($policy) {
+                    let named: &[&str] = &[
+                        $(stringify!($name), $(stringify!($also),)*)?
+                        $($(stringify!($alias),)+)?
+                        $($(stringify!($hand),)+)?
+                    ];
+                    if named.iter().any(|own| own.as_bytes() == name) {
+                        return true;
+                    }
+                }
+            )+
+            false
         }
 
         /// A system call of this part of the table by its number, as through its libc name; `call`

@@ -44,8 +44,16 @@ pub(super) use bytes::{read, recv, recvfrom, send, write};
 pub(super) use waits::{poll, ppoll};
 
 use super::row::Registers;
-use core::ffi::c_long;
+use core::ffi::{CStr, c_long};
 use syscalls::Sysno;
+
+/// Whether a call of this name may be answered without libc's function of that name.
+pub(super) fn is_answered(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    let parts = [bytes::answers, waits::answers, descriptors::answers, processes::answers];
+    // `syscall` is the other road into all of them.
+    name == b"syscall" || parts.iter().any(|answers| answers(name))
+}
 
 /// A system call by its number, as through its libc name; `call` makes it.
 ///

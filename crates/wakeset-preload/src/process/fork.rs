@@ -53,6 +53,7 @@ static UNDER_WAY: UnderWay = UnderWay(UnsafeCell::new(None));
 /// Before a fork: everything migrates, and what the child will copy is locked.
 pub(crate) unsafe extern "C" fn prepare() {
     let forking = fork::prepare();
+    crate::loader::hold();
     crate::signals::hold();
     crate::heap::hold();
     // SAFETY: see `UnderWay`.
@@ -66,6 +67,7 @@ pub(crate) unsafe extern "C" fn in_parent() {
     // SAFETY: held since `prepare`.
     unsafe { crate::heap::release() };
     crate::signals::release();
+    crate::loader::release();
     if let Some(forking) = forking {
         forking.in_parent();
     }
@@ -78,6 +80,7 @@ pub(crate) unsafe extern "C" fn in_child() {
     // SAFETY: held since `prepare`, by the thread that this one is a copy of.
     unsafe { crate::heap::release() };
     crate::signals::release();
+    crate::loader::release();
     crate::signals::drop_deferred();
     if let Some(forking) = forking {
         forking.in_child();
