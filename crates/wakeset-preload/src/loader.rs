@@ -20,7 +20,7 @@ mod redirect;
 use core::ffi::CStr;
 
 pub(crate) use order::{audited, next};
-pub(crate) use redirect::{Obstacle, hold, redirect, release};
+pub(crate) use redirect::{Obstacle, hold, is_redirected, redirect, release};
 
 /// Whether we have a function of this name.
 pub(crate) fn is_hook(name: &CStr) -> bool {

@@ -1,8 +1,9 @@
 //! Roads to libc's functions that pass none of the library's names: a plugin opened with
 //! `RTLD_DEEPBIND`, dlsym(3) on any handle, dlmopen(3), other preloads before and behind ours.
 //!
-//! `tests/c/loader/program.c` takes them, plain and with the library, and prints the same. Its lines
-//! that begin with `place:` say where a new eventfd is, `i` for in process and `k` for the kernel.
+//! `tests/c/loader/program.c` takes them, plain and with the library, and prints the same. Its
+//! lines that begin with `place:` say where a new eventfd is, `i` for in process and `k` for the
+//! kernel.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -143,6 +144,15 @@ fn thread_sanitizer_reports_no_race_that_is_not_there() {
     let ours = run(&[&library()]).expect("it ran before");
     assert_eq!(String::from_utf8_lossy(&ours.stderr), "");
     assert!(ours.status.success());
+}
+
+/// A number that was closed by a system call instruction is the next file's, whichever call makes
+/// that, and at a migration.
+#[test]
+fn a_number_used_again_is_another_file() {
+    let flags = ["-Wno-unused-function"];
+    let Some(program) = compile("reused.c", &flags, "reused") else { return };
+    same(&program, &[], &[], &[&library()]);
 }
 
 /// Notices name the library; without being asked the library says nothing.

@@ -70,6 +70,11 @@ pub(crate) trait Migratable: Slot {
     /// As [`Object::note_exclusive`].
     fn note_exclusive_watch(&self) {}
 
+    /// As [`Object::file_type`].
+    fn type_of_file(&self) -> u32 {
+        0
+    }
+
     /// As [`Object::is_overcrowded`].
     fn has_company(&self) -> bool {
         false
@@ -137,6 +142,10 @@ impl<M: Migratable> Object for M {
         self.has_company()
     }
 
+    fn file_type(&self) -> u32 {
+        self.type_of_file()
+    }
+
     fn has_left(&self) -> bool {
         self.is_sealed()
     }
@@ -155,7 +164,9 @@ impl<M: Migratable> Object for M {
 
     fn carry(&self) {
         self.wake_blocked();
-        self.give_to_kernel();
+        if !self.slot_head().is_lost() {
+            self.give_to_kernel();
+        }
     }
 
     fn may_report(&self, watch: &DetachedWatch) -> bool {

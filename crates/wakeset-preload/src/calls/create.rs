@@ -1,7 +1,7 @@
 //! The calls that make eventfds, timerfds, pipes and pairs, and those of timerfds alone. What they
-//! make is in process, or the kernel's where it cannot be; either way the call is answered here. Once
-//! everything is left to the kernel for good, libc's functions make it, so that a preload behind
-//! ours sees the call.
+//! make is in process, or the kernel's where it cannot be; either way the call is answered here.
+//! Once everything is left to the kernel for good, libc's functions make it, so that a preload
+//! behind ours sees the call.
 
 use super::row::Registers;
 use core::ffi::{c_int, c_long, c_uint};

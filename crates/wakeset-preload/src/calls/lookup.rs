@@ -36,7 +36,7 @@ jumps! {
 /// Before dlsym(3) or dlvsym(3) of one of our names. `RTLD_DEFAULT` finds ours in any case, before
 /// libc's, or is asked by a plugin whose opening has seen to it.
 fn before_lookup(handle: usize, name: usize, _: usize) {
-    if handle == libc::RTLD_DEFAULT.addr() || name == 0 {
+    if handle == libc::RTLD_DEFAULT.addr() || name == 0 || is_seen_to() {
         return;
     }
     // SAFETY: the caller's contract is that of dlsym(3): a C string.
@@ -72,7 +72,7 @@ fn shown(path: usize) -> &'static CStr {
 /// everything migrates for good.
 fn redirect(what: &CStr) {
     look_behind();
-    if LEFT.load(Ordering::Relaxed) {
+    if is_seen_to() {
         return;
     }
     let why = match loader::redirect() {
@@ -85,6 +85,11 @@ fn redirect(what: &CStr) {
 
 /// Everything has migrated for good because of something here: there is nothing to see to.
 static LEFT: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is nothing more to do.
+fn is_seen_to() -> bool {
+    loader::is_redirected() || LEFT.load(Ordering::Relaxed)
+}
 
 /// Migrates everything for good, and says for whose sake.
 fn leave_for(what: &CStr, why: &str) {

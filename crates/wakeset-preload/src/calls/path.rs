@@ -1,6 +1,7 @@
 //! Paths that are names of descriptors: `/dev/fd/3`, `/dev/stdin`, `/proc/self/fd/3`.
 
 use core::ffi::c_char;
+use core::ptr;
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{descriptor, migrate, user};
 
@@ -15,6 +16,27 @@ pub(super) unsafe fn before_open(path: *const c_char) {
         migrate::pipes(Stat::MovedUnmodelled);
     }
 }
+
+/// After a stream was opened: its number is new. Returns the stream.
+pub(super) fn after_open_stream(stream: usize) -> usize {
+    if stream != 0 {
+        // SAFETY: libc has just made it; the caller does not have it yet.
+        let fd = unsafe { libc::fileno(ptr::with_exposed_provenance_mut(stream)) };
+        migrate::number_is_new(fd);
+    }
+    stream
+}
+
+/// After a directory was opened, likewise.
+pub(super) fn after_open_directory(directory: usize) -> usize {
+    if directory != 0 {
+        // SAFETY: as above.
+        let fd = unsafe { libc::dirfd(ptr::with_exposed_provenance_mut(directory)) };
+        migrate::number_is_new(fd);
+    }
+    directory
+}
+
 /// Whether a path may be a name of a descriptor.
 ///
 /// # Safety

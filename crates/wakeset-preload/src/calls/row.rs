@@ -73,8 +73,32 @@ macro_rules! road {
     }};
     ([$($arg:ident)*] opens [$path:ident], $call:expr) => {{
         crate::calls::path::before_open(core::ptr::with_exposed_provenance($path));
-        ($call)($($arg),*)
+        let result = ($call)($($arg),*);
+        wakeset_fd::migrate::number_is_new(result as c_int);
+        result
     }};
+    ([$($arg:ident)*] opens_stream [$path:ident], $call:expr) => {{
+        crate::calls::path::before_open(core::ptr::with_exposed_provenance($path));
+        crate::calls::path::after_open_stream(($call)($($arg),*))
+    }};
+    ([$($arg:ident)*] makes [], $call:expr) => {{
+        let result = ($call)($($arg),*);
+        wakeset_fd::migrate::number_is_new(result as c_int);
+        result
+    }};
+    ([$($arg:ident)*] makes_or_keeps [$fd:ident], $call:expr) => {{
+        let result = ($call)($($arg),*);
+        if $fd as c_int == -1 {
+            wakeset_fd::migrate::number_is_new(result as c_int);
+        }
+        result
+    }};
+    ([$($arg:ident)*] makes_stream [], $call:expr) => {
+        crate::calls::path::after_open_stream(($call)($($arg),*))
+    };
+    ([$($arg:ident)*] makes_directory [], $call:expr) => {
+        crate::calls::path::after_open_directory(($call)($($arg),*))
+    };
     ([$($arg:ident)*] leaves [$reason:ident], $call:expr) => {{
         wakeset_fd::migrate::everything_for_good(wakeset_fd::stats::Stat::$reason);
         ($call)($($arg),*)

@@ -23,7 +23,11 @@
 //! |---|---|
 //! | `body [f]` | `f` gets the arguments and a function that makes the real call |
 //! | `migrates [fd ..]` | the objects of these descriptors migrate; then the real call |
-//! | `opens [path]` | pipes migrate if the path names a descriptor; then the real call |
+//! | `opens [path]` | pipes migrate if the path names a descriptor; then the real call, whose result is a new number |
+//! | `opens_stream [path]` | the same with a stream |
+//! | `makes []` | the real call, whose result is a new number |
+//! | `makes_or_keeps [fd]` | the same if `fd` is -1; otherwise the result is `fd` |
+//! | `makes_stream []`, `makes_directory []` | as `makes`, of a stream or directory |
 //! | `leaves [Reason]` | every object migrates, for good; then the real call |
 //! | `first [f(..), ..]` | these run; then the real call |
 //! | `by_hand []` | all of the row is written by hand |

@@ -10,7 +10,7 @@ use libc::Elf64_Sym as Symbol;
 pub(super) struct LinkMap {
     base: usize,
     name: *const c_char,
-    dynamic: *const Dynamic,
+    pub(super) dynamic: *const Dynamic,
     pub(super) next: *const LinkMap,
 }
 

@@ -8,6 +8,8 @@ use super::object::{Dynamic, LinkMap, Object, is_direct};
 use super::redirect::original;
 use core::ffi::{CStr, c_int};
 use core::iter;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// `struct r_debug`, and what glibc 2.35 has added to it.
 #[repr(C)]
@@ -42,20 +44,31 @@ fn our_dynamic() -> *const Dynamic {
     address
 }
 
-/// Every object, the program first. Beyond libc there are objects that may be unloaded.
-fn objects() -> impl Iterator<Item = Object> {
+/// The link map of every object, the program's first. Beyond libc there are objects that may be
+/// unloaded.
+fn maps() -> impl Iterator<Item = &'static LinkMap> {
     // SAFETY: the loader fills it in before any of our code runs, and changes it at any time.
     let first = unsafe { (&raw const DEBUG.map).read_volatile().as_ref() };
     // SAFETY: links lead to link maps; no consumer goes beyond libc.
-    let maps = iter::successors(first, |map| unsafe { map.next.as_ref() });
-    // SAFETY: as above.
-    maps.map(|map| unsafe { Object::of(map) })
+    iter::successors(first, |map| unsafe { map.next.as_ref() })
 }
 
-/// This library.
+/// The objects of [`maps`].
+fn objects() -> impl Iterator<Item = Object> {
+    // SAFETY: as in `maps`.
+    maps().map(|map| unsafe { Object::of(map) })
+}
+
+/// This library, which is looked for once.
 pub(super) fn ours() -> Option<Object> {
-    let ours = our_dynamic();
-    objects().find(|object| object.dynamic() == ours)
+    static OURS: AtomicPtr<LinkMap> = AtomicPtr::new(ptr::null_mut());
+    let mut map = OURS.load(Ordering::Relaxed).cast_const();
+    if map.is_null() {
+        map = ptr::from_ref(maps().find(|map| map.dynamic == our_dynamic())?);
+        OURS.store(map.cast_mut(), Ordering::Relaxed);
+    }
+    // SAFETY: a link map of the loader's; this library is never unloaded.
+    Some(unsafe { Object::of(&*map) })
 }
 
 /// Whether an object is a part of libc. Before glibc 2.34 there were several.
@@ -117,7 +130,7 @@ fn first(name: &CStr, mut objects: impl Iterator<Item = Object>) -> Option<usize
 
 /// Whether there are name spaces beside the program's, as for the libraries of `LD_AUDIT`.
 pub(crate) fn audited() -> bool {
-    // SAFETY: as in `objects`; older versions of the structure end before `next`.
+    // SAFETY: as in `maps`; older versions of the structure end before `next`.
     unsafe {
         (&raw const DEBUG.version).read_volatile() >= 2
             && !(&raw const DEBUG.next).read_volatile().is_null()

@@ -75,14 +75,16 @@ pub(super) fn original(symbol: &Symbol) -> usize {
         .map_or(value, |(_, entry)| entry.value.load(Ordering::Relaxed))
 }
 
+/// Whether libc's symbol table leads to our hooks.
+pub(crate) fn is_redirected() -> bool {
+    DONE.load(Ordering::Acquire)
+}
+
 /// Makes libc's symbol table lead to our hooks, once.
 ///
 /// # Errors
 /// It cannot be changed, and is as it was.
 pub(crate) fn redirect() -> Result<(), Obstacle> {
-    if DONE.load(Ordering::Acquire) {
-        return Ok(());
-    }
     LOCK.lock();
     let result = if DONE.load(Ordering::Relaxed) { Ok(()) } else { redirect_held() };
     DONE.store(result.is_ok(), Ordering::Release);
@@ -108,7 +110,8 @@ fn is_taken_over(name: &'static CStr) -> bool {
 
 /// Calls `f` with each symbol of a part of libc that stands for one of our hooks, and the hook.
 fn each_symbol(ours: &Object, part: &Object, mut f: impl FnMut(&'static Symbol, usize)) {
-    for name in ours.names().filter(|name| !is_taken_over(name)) {
+    let others = order::between().next().is_some();
+    for name in ours.names().filter(|name| !others || !is_taken_over(name)) {
         let Some(hook) = ours.find(name).filter(|hook| is_direct(hook)) else { continue };
         let hook = ours.base().wrapping_add(hook.st_value as usize);
         part.each(name, |symbol, _| {

@@ -153,14 +153,14 @@ calls! {
             through."
     }
     "C-unwind" recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-        names [recvmsg] number [recvmsg] => first [socket::migrate_pair(fd)]
-        MigratesNamed "An in-process pair."
+        names [recvmsg] number [recvmsg] => body [socket::recvmsg]
+        MigratesNamed "An in-process pair. What `SCM_RIGHTS` brings has new numbers."
     }
     "C-unwind" recvmmsg(
         fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, limit: *mut timespec
     ) -> c_int {
-        names [recvmmsg] number [recvmmsg] => first [socket::migrate_pair(fd)]
-        MigratesNamed "An in-process pair."
+        names [recvmmsg] number [recvmmsg] => body [socket::recvmmsg]
+        MigratesNamed "An in-process pair. What `SCM_RIGHTS` brings has new numbers."
     }
     "C" shutdown(fd: c_int, how: c_int) -> c_int {
         names [shutdown] number [shutdown] => first [socket::migrate_pair(fd)]

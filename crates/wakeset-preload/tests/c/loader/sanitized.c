@@ -1,6 +1,6 @@
 /*
- * An eventfd orders two threads' accesses to `data`. A sanitizer that does not see the calls reports
- * a race.
+ * An eventfd orders two threads' accesses to `data`. A sanitizer that does not see the calls
+ * reports a race.
  */
 #include <pthread.h>
 #include <stdint.h>
