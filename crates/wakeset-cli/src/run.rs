@@ -20,6 +20,9 @@ use command::Command;
 /// The variable in which the preload library finds the order.
 pub const ORDER_VARIABLE: &str = "WAKESET_ORDER";
 
+/// The variable that asks the preload library for notices.
+const VERBOSE_VARIABLE: &str = "WAKESET_VERBOSE";
+
 pub use library::{
     ENVIRONMENT as PRELOAD_VARIABLE, find as find_library, is_preloaded, own_executable, with_ours,
     without_ours,
@@ -35,6 +38,9 @@ pub struct Options {
     /// connection
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Fifo)]
     order: Order,
+    /// Say on stderr which library or call made Wakeset leave objects to the kernel
+    #[arg(long)]
+    verbose: bool,
     /// The program, looked up in PATH, and its arguments
     #[arg(
         required = true,
@@ -88,6 +94,9 @@ pub fn run(options: Options) -> Result<i32, Failure> {
         unsafe {
             std::env::set_var(PRELOAD_VARIABLE, list);
             std::env::set_var(ORDER_VARIABLE, options.order.name());
+            if options.verbose {
+                std::env::set_var(VERBOSE_VARIABLE, "1");
+            }
         }
     }
     match options.stats {

@@ -77,7 +77,7 @@ mod rooms {
     #[doc(hidden)]
     pub use sys::steps;
     pub use sys::verdict::Verdict;
-    pub use sys::{Errno, Sysno, cancel, refusable, signal_guard, user};
+    pub use sys::{Errno, Sysno, cancel, notice, refusable, signal_guard, user};
 }
 
 /// Under the model checker: polls, waits and a set's doorbell as they are everywhere, and doubles

@@ -15,6 +15,7 @@ mod descriptor;
 mod epoll;
 mod fork;
 mod fortified;
+mod lookup;
 mod path;
 mod poll;
 mod process;

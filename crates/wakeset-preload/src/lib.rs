@@ -7,6 +7,7 @@
 //! | room, from the lowest | what it has |
 //! |---|---|
 //! | `environment` | the environment, also before libc knows it |
+//! | `loader` | the objects that are loaded, and roads to libc that pass no name of ours |
 //! | `real` | libc's own functions |
 //! | `flags` | whether descriptors block |
 //! | `heap` | memory that a signal handler may ask for |
@@ -33,6 +34,7 @@ mod environment;
 mod flags;
 mod heap;
 mod listeners;
+mod loader;
 mod process;
 mod real;
 mod signals;

@@ -1,6 +1,8 @@
 //! libc's own functions, which our hooks replace.
 
-use core::ffi::{CStr, c_int, c_void};
+use crate::loader;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// libc's function of this name and type.
@@ -38,14 +40,25 @@ pub(crate) fn resolve(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 
 #[cold]
 fn look_up(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    // SAFETY: a valid name; RTLD_NEXT is what it is for.
-    let mut function = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let mut function = match loader::next(name) {
+        Some(address) => ptr::with_exposed_provenance_mut(address),
+        None => look_up_elsewhere(name),
+    };
     if function.is_null() {
         // This libc does not have it. Only a program that found the symbol through us can call it.
         function = missing as *mut c_void;
     }
     memory.store(function, Ordering::Relaxed);
     function
+}
+
+/// A function of neither libc nor a library before it, such as one of liburing's.
+fn look_up_elsewhere(name: &CStr) -> *mut c_void {
+    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+    let Some(address) = loader::next(c"dlsym") else { return ptr::null_mut() };
+    let dlsym = typed::<Dlsym>(ptr::with_exposed_provenance_mut(address));
+    // SAFETY: a valid name; RTLD_NEXT is what it is for.
+    unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
 extern "C" fn missing() -> c_int {

@@ -187,6 +187,15 @@ pub fn before_new_program(reason: Stat, given: impl Fn(c_int) -> bool) {
 /// # Safety
 /// `message` is null or as for sendmsg(2).
 pub unsafe fn before_sendmsg(message: *const msghdr) {
+    // SAFETY: the caller's contract.
+    unsafe { each_passed(message, |fd| _ = migrate::fd(fd, Stat::MovedPassedOver)) };
+}
+
+/// Calls `f` with each number that a message passes on or has brought (`SCM_RIGHTS`).
+///
+/// # Safety
+/// `message` is null or as for sendmsg(2), or as recvmsg(2) has left it.
+pub unsafe fn each_passed(message: *const msghdr, f: impl Fn(c_int)) {
     // SAFETY: any bits are a msghdr.
     let Some(message) = (unsafe { user::load(message) }) else { return };
     let control = message.msg_control.cast_const();
@@ -213,7 +222,7 @@ pub unsafe fn before_sendmsg(message: *const msghdr) {
                     control.wrapping_byte_add(offset + head_len).cast::<c_int>().wrapping_add(i);
                 // SAFETY: any bits are a number.
                 let Some(fd) = (unsafe { user::load(place) }) else { return };
-                migrate::fd(fd, Stat::MovedPassedOver);
+                f(fd);
             }
         }
         offset += align(len);

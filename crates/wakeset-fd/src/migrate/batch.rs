@@ -1,6 +1,7 @@
 //! One batch of objects that migrate together. The [module above](super) has the order of the
 //! steps.
 
+use crate::migrate::stale;
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys;
@@ -101,10 +102,10 @@ impl Batch {
         let kind = KINDS.iter().position(|kind| *kind == head.kind());
         let Some(list) = kind.and_then(|kind| self.sources.get_mut(kind)) else { return };
         // Both ends of a pair, or neither.
-        if list.begin(fd, head)
+        if begin_source(list, head)
             && let Some(other) = object.companion()
         {
-            list.begin(other.fd(), other);
+            begin_source(list, other);
         }
     }
 
@@ -113,6 +114,7 @@ impl Batch {
         if set.is_fixed() {
             self.fixed.begin(head.fd(), head);
         } else if !set.is_in_kernel() && self.sets.begin(head.fd(), head) {
+            stale::mark_if_lost(head);
             // Additions to this set wait for us from here on.
             set.begin_migration();
         }
@@ -146,7 +148,10 @@ impl Batch {
     /// Inner sets before the sets around them: begun in the other order.
     fn detach_emptied_sets(&mut self) {
         for head in self.sets.rev() {
-            if let Some(set) = host(head).filter(|set| set.is_empty()) {
+            let Some(set) = host(head).filter(|set| set.is_empty()) else { continue };
+            if head.is_lost() {
+                set.wait_queue().close();
+            } else {
                 set.wait_queue().detach_watches(|watch| self.touched.take_over(&watch, false));
             }
         }
@@ -204,6 +209,16 @@ impl Batch {
     }
 }
 
+/// Begins the migration of a source, once; whether it has. What has lost its number migrates, too,
+/// but nowhere.
+fn begin_source(list: &mut Migrating, head: &'static SlotHead) -> bool {
+    let begun = list.begin(head.fd(), head);
+    if begun {
+        stale::mark_if_lost(head);
+    }
+    begun
+}
+
 /// Migrates sources of one kind: the steps of [`Object`], each for all of them before the next.
 fn migrate_sources(
     sources: &Migrating,
@@ -217,7 +232,7 @@ fn migrate_sources(
     for head in sources.iter() {
         let object = head.object();
         head.links.set_carries(object.seal());
-        watched |= !object.is_closing() && object.wait_queue().has_watches();
+        watched |= !is_gone(object) && object.wait_queue().has_watches();
     }
     step!(move_sealed);
     // Before any thread is woken: one that sleeps now is not between a source and its watches.
@@ -268,10 +283,15 @@ struct Round(Option<bool>);
 /// between the first two.
 const ROUNDS: [Round; 3] = [Round(Some(false)), Round(Some(true)), Round(None)];
 
+/// Whether the number has been closed, or is about to be.
+fn is_gone(object: &dyn Object) -> bool {
+    object.is_closing() || object.head().is_lost()
+}
+
 impl Round {
     fn detach_watches(self, object: &dyn Object, quiet: bool, touched: &mut Touched) {
         let queue: &WaitQueue = object.wait_queue();
-        if object.is_closing() {
+        if is_gone(object) {
             // Its watches go with it.
             queue.close();
         } else if self.0.is_none_or(|pending| pending == queue.has_pending_edge()) {
@@ -372,7 +392,7 @@ impl Touched {
     fn take_over(&mut self, watch: &wakeset::DetachedWatch, quiet: bool) {
         let head = owner(watch.owner);
         let Some(set) = host(head) else { return };
-        if set.is_closed() {
+        if set.is_closed() || head.is_lost() {
             // A thread still waits in it, and will not hear of this source again.
             return;
         }

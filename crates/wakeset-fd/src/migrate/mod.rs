@@ -34,6 +34,7 @@
 //! Locks, in the order taken: migrations, then one scan lock at a time.
 
 mod batch;
+mod stale;
 
 use crate::stats::Stat;
 use crate::sys;
@@ -44,6 +45,7 @@ pub(crate) use crate::table::gate::{hold_migrations, wait_for_migrations};
 use crate::table::object::Host;
 use crate::table::{self, Entry};
 use core::ffi::c_int;
+pub use stale::number_is_new;
 use wakeset::mutated;
 
 /// For an object that was put into the table because the gate was open `before`: migrates it if the
@@ -77,6 +79,12 @@ pub fn everything_for_good(reason: Stat) {
     let _guard = SignalGuard::enter();
     let _migrating = hold_migrations();
     batch::migrate(&mut table::numbers(), reason);
+}
+
+/// Whether everything is left to the kernel for good, so that new objects begin there.
+#[inline]
+pub fn is_for_good() -> bool {
+    !gate::may_open()
 }
 
 /// Migrates the object `fd` stands for into the kernel, if it is one of ours. Returns whether it

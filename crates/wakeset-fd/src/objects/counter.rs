@@ -127,6 +127,7 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
         return sys::eventfd(initial, flags);
     }
     let fd = sys::eventfd(0, flags)?;
+    migrate::number_is_new(fd);
     let _guard = SignalGuard::enter();
     let slot = if table::has_room_for_bytes(fd) { slot_for::<FdCounter>(fd) } else { None };
     let Some(slot) = slot else {

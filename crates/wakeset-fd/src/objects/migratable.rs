@@ -73,6 +73,11 @@ pub(crate) trait Migratable: Slot {
     /// As [`Object::note_exclusive`].
     fn note_exclusive_watch(&self) {}
 
+    /// As [`Object::file_type`].
+    fn type_of_file(&self) -> u32 {
+        0
+    }
+
     /// As [`Object::is_overcrowded`].
     fn has_company(&self) -> bool {
         false
@@ -152,6 +157,10 @@ impl<M: Migratable> Object for M {
         self.has_company()
     }
 
+    fn file_type(&self) -> u32 {
+        self.type_of_file()
+    }
+
     fn has_left(&self) -> bool {
         self.is_sealed()
     }
@@ -170,7 +179,9 @@ impl<M: Migratable> Object for M {
 
     fn carry(&self) -> usize {
         let woken = self.wake_blocked();
-        self.give_to_kernel();
+        if !self.slot_head().is_lost() {
+            self.give_to_kernel();
+        }
         woken
     }
 

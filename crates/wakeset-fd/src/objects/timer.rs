@@ -225,6 +225,7 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
         && !gate::timers_are_left_to_kernel();
     let gate = Gate::now();
     let fd = sys::timerfd_create(clock, flags)?;
+    migrate::number_is_new(fd);
     if !may_be_ours || !gate.is_open || !table::has_room_for_bytes(fd) {
         return Ok(fd);
     }

@@ -23,6 +23,7 @@ pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
     let may_be_ours = process::may_be_ours();
     let gate = Gate::now();
     let fd = sys::epoll_create1(flags)?;
+    migrate::number_is_new(fd);
     if !may_be_ours || !gate.is_open || !table::has_room(fd) {
         return Ok(fd);
     }

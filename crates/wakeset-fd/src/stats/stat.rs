@@ -75,6 +75,8 @@ stats! {
     UffdWakes = "uffd_wakes",
     /// Those that were told of a message and found none.
     UffdSpuriousWakes = "uffd_spurious_wakes",
+    /// Objects whose number was closed by a call that was not seen.
+    ClosedUnseen = "closed_unseen",
 }
 
 impl Stat {

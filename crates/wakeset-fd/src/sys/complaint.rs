@@ -30,7 +30,7 @@ pub(crate) fn of_timer(fd: c_int, error: Errno) {
     say(format_args!("wakeset: timer {fd} was not set on its way into the kernel (errno {errno})"));
 }
 
-fn say(what: core::fmt::Arguments<'_>) {
+pub(super) fn say(what: core::fmt::Arguments<'_>) {
     use core::fmt::Write;
     struct Stderr;
     impl Write for Stderr {

@@ -6,6 +6,7 @@
 pub mod cancel;
 pub(crate) mod complaint;
 pub(crate) mod memory;
+pub mod notice;
 pub(crate) mod process;
 pub mod refusable;
 pub mod signal_guard;

@@ -13,6 +13,9 @@ pub(crate) struct Links {
     prev: AtomicUsize,
     /// It was this object that the migration took the state out of; of a pair only one end is.
     carries: AtomicBool,
+    /// The number has been closed by a call that was not seen, and may be another file's: nothing
+    /// of the object goes there.
+    lost: AtomicBool,
 }
 
 impl Links {
@@ -21,7 +24,16 @@ impl Links {
             next: AtomicUsize::new(0),
             prev: AtomicUsize::new(0),
             carries: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn set_lost(&self, lost: bool) {
+        self.lost.store(lost, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_carries(&self, carries: bool) {

@@ -52,6 +52,12 @@ pub(crate) trait Object: Source {
         false
     }
 
+    /// The type of file that its number stands for, as in `st_mode`. 0 for what has none there:
+    /// eventfds, timerfds and sets.
+    fn file_type(&self) -> u32 {
+        0
+    }
+
     /// Whether its state has left, or is leaving.
     fn has_left(&self) -> bool;
 

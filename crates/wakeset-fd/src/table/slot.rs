@@ -95,6 +95,16 @@ impl SlotHead {
         self.fd.load(Ordering::Relaxed)
     }
 
+    /// Whether its number may be another file's: see [`Links`].
+    pub(crate) fn is_lost(&self) -> bool {
+        self.links.lost()
+    }
+
+    /// The number of its kernel object; -1 if that is no more.
+    pub(crate) fn kernel_fd(&self) -> c_int {
+        if self.is_lost() { -1 } else { self.fd() }
+    }
+
     pub(super) fn sibling(&self) -> usize {
         self.sibling.load(Ordering::Acquire)
     }
@@ -136,6 +146,7 @@ impl SlotHead {
         let claimed = self.users.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if claimed {
             self.fd.store(fd, Ordering::Relaxed);
+            self.links.set_lost(false);
         }
         claimed
     }

@@ -1,12 +1,14 @@
 //! The calls that make eventfds, timerfds, pipes and pairs, and those of timerfds alone. What they
 //! make is in process, or the kernel's where it cannot be; either way the call is answered here.
+//! Once everything is left to the kernel for good, libc's functions make it, so that a preload
+//! behind ours sees the call.
 
 use super::row::Registers;
 use crate::process::start;
 use core::ffi::{c_int, c_long, c_uint};
 use libc::itimerspec;
 use wakeset_fd::interpose::{answered_unit, returned, returned_unit};
-use wakeset_fd::{Errno, counter, timer};
+use wakeset_fd::{Errno, counter, migrate, timer};
 
 fn returned_fd(result: Result<c_int, Errno>) -> c_int {
     returned(result.map(|fd| fd as isize)) as c_int
@@ -16,9 +18,12 @@ fn returned_fd(result: Result<c_int, Errno>) -> c_int {
 pub(super) fn eventfd(
     initial: c_uint,
     flags: c_int,
-    _: impl FnOnce(c_uint, c_int) -> c_int,
+    call: impl FnOnce(c_uint, c_int) -> c_int,
 ) -> c_int {
     start::ensure();
+    if migrate::is_for_good() {
+        return call(initial, flags);
+    }
     returned_fd(counter::eventfd(initial, flags))
 }
 
@@ -32,9 +37,12 @@ pub(super) fn raw_eventfd([initial, ..]: Registers, _: impl FnOnce(Registers) ->
 pub(super) fn timerfd_create(
     clock: c_int,
     flags: c_int,
-    _: impl FnOnce(c_int, c_int) -> c_int,
+    call: impl FnOnce(c_int, c_int) -> c_int,
 ) -> c_int {
     start::ensure();
+    if migrate::is_for_good() {
+        return call(clock, flags);
+    }
     returned_fd(timer::timerfd_create(clock, flags))
 }
 
@@ -72,8 +80,11 @@ pub(super) unsafe fn timerfd_gettime(
 ///
 /// # Safety
 /// As pipe(2).
-pub(super) unsafe fn pipe(fds: *mut c_int, _: impl FnOnce(*mut c_int) -> c_int) -> c_int {
+pub(super) unsafe fn pipe(fds: *mut c_int, call: impl FnOnce(*mut c_int) -> c_int) -> c_int {
     start::ensure();
+    if migrate::is_for_good() {
+        return call(fds);
+    }
     // SAFETY: the caller's contract.
     returned_unit(unsafe { wakeset_fd::pipe::pipe2(fds, 0) })
 }
@@ -85,9 +96,12 @@ pub(super) unsafe fn pipe(fds: *mut c_int, _: impl FnOnce(*mut c_int) -> c_int) 
 pub(super) unsafe fn pipe2(
     fds: *mut c_int,
     flags: c_int,
-    _: impl FnOnce(*mut c_int, c_int) -> c_int,
+    call: impl FnOnce(*mut c_int, c_int) -> c_int,
 ) -> c_int {
     start::ensure();
+    if migrate::is_for_good() {
+        return call(fds, flags);
+    }
     // SAFETY: the caller's contract.
     returned_unit(unsafe { wakeset_fd::pipe::pipe2(fds, flags) })
 }
@@ -101,9 +115,12 @@ pub(super) unsafe fn socketpair(
     kind: c_int,
     protocol: c_int,
     fds: *mut c_int,
-    _: impl FnOnce(c_int, c_int, c_int, *mut c_int) -> c_int,
+    call: impl FnOnce(c_int, c_int, c_int, *mut c_int) -> c_int,
 ) -> c_int {
     start::ensure();
+    if migrate::is_for_good() {
+        return call(domain, kind, protocol, fds);
+    }
     // SAFETY: the caller's contract.
     returned_unit(unsafe { wakeset_fd::pipe::socketpair(domain, kind, protocol, fds) })
 }

@@ -39,7 +39,26 @@ pub(super) fn closefrom(first: c_int, call: impl FnOnce(c_int)) {
 
 /// dup(2).
 pub(super) fn dup(fd: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
-    answered_int(descriptor::before_dup(fd), || call(fd))
+    made(answered_int(descriptor::before_dup(fd), || call(fd)))
+}
+
+/// A number that the kernel has just given out, or an error.
+fn made(fd: c_int) -> c_int {
+    migrate::number_is_new(fd);
+    fd
+}
+
+/// pidfd_getfd(2). The number that is copied may be one of this process.
+pub(super) fn pidfd_getfd(
+    process: usize,
+    fd: usize,
+    flags: usize,
+    call: impl FnOnce(usize, usize, usize) -> usize,
+) -> usize {
+    migrate::fd(fd as c_int, Stat::MovedUnmodelled);
+    let result = call(process, fd, flags);
+    made(result as c_int);
+    result
 }
 
 /// dup2(2).
@@ -74,6 +93,7 @@ pub(super) fn fcntl(
     }
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
         migrate::fd(fd, Stat::MovedUnmodelled);
+        return made(call(fd, command, argument));
     }
     if !fcntl_leaves_bytes_alone(command, argument) {
         migrate_pair(fd);
@@ -194,7 +214,7 @@ pub(super) unsafe fn before_kcmp(kind: usize, argument: usize) {
 
 /// userfaultfd(2).
 pub(super) fn userfaultfd(flags: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
-    let fd = call(flags);
+    let fd = made(call(flags));
     uffd::recognise(fd);
     fd
 }

@@ -8,19 +8,22 @@ use core::ptr;
 use libc::{epoll_event, sigset_t, timespec};
 use wakeset_fd::interpose::{answered_int, answered_unit, fail, mask_of, returned};
 use wakeset_fd::set::{self, Limit, Mask};
-use wakeset_fd::user;
+use wakeset_fd::{migrate, user};
 
 /// epoll_create(2).
 pub(super) fn epoll_create(size: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
     if size <= 0 {
         return fail(libc::EINVAL) as c_int;
     }
-    epoll_create1(0, call)
+    epoll_create1(0, |_| call(size))
 }
 
 /// epoll_create1(2).
-pub(super) fn epoll_create1(flags: c_int, _: impl FnOnce(c_int) -> c_int) -> c_int {
+pub(super) fn epoll_create1(flags: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
     start::ensure();
+    if migrate::is_for_good() {
+        return call(flags);
+    }
     returned(set::epoll_create1(flags).map(|fd| fd as isize)) as c_int
 }
 

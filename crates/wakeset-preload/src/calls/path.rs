@@ -30,6 +30,26 @@ pub(super) unsafe fn before_mark(directory: c_int, path: usize) {
     unsafe { before_open(ptr::with_exposed_provenance(path)) }
 }
 
+/// After a stream was opened: its number is new. Returns the stream.
+pub(super) fn after_open_stream(stream: usize) -> usize {
+    if stream != 0 {
+        // SAFETY: libc has just made it; the caller does not have it yet.
+        let fd = unsafe { libc::fileno(ptr::with_exposed_provenance_mut(stream)) };
+        migrate::number_is_new(fd);
+    }
+    stream
+}
+
+/// After a directory was opened, likewise.
+pub(super) fn after_open_directory(directory: usize) -> usize {
+    if directory != 0 {
+        // SAFETY: as above.
+        let fd = unsafe { libc::dirfd(ptr::with_exposed_provenance_mut(directory)) };
+        migrate::number_is_new(fd);
+    }
+    directory
+}
+
 /// Whether a path may be a name of a descriptor.
 ///
 /// # Safety

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 use libc::{iovec, size_t, ssize_t};
 use wakeset_fd::interpose::{answered, fail, vectored};
-use wakeset_fd::{counter, pipe};
+use wakeset_fd::{counter, descriptor, migrate, pipe};
 
 /// read(2). What an in-process eventfd or pipe answers at once takes the fast path.
 ///
@@ -153,8 +153,11 @@ pub(super) unsafe fn writev(
 pub(super) unsafe fn eventfd_read(
     fd: c_int,
     value: *mut u64,
-    _: impl FnOnce(c_int, *mut u64) -> c_int,
+    call: impl FnOnce(c_int, *mut u64) -> c_int,
 ) -> c_int {
+    if migrate::is_for_good() && !descriptor::is_hidden(fd) {
+        return call(fd, value);
+    }
     // SAFETY: the caller gives memory for 8 bytes.
     if unsafe { table::read(fd, value.cast(), 8) } == 8 { 0 } else { -1 }
 }
@@ -166,8 +169,11 @@ pub(super) unsafe fn eventfd_read(
 pub(super) unsafe fn eventfd_write(
     fd: c_int,
     value: u64,
-    _: impl FnOnce(c_int, u64) -> c_int,
+    call: impl FnOnce(c_int, u64) -> c_int,
 ) -> c_int {
+    if migrate::is_for_good() && !descriptor::is_hidden(fd) {
+        return call(fd, value);
+    }
     // SAFETY: 8 bytes of our own.
     if unsafe { table::write(fd, ptr::from_ref(&value).cast(), 8) } == 8 { 0 } else { -1 }
 }

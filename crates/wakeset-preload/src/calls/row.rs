@@ -73,8 +73,32 @@ macro_rules! road {
     }};
     ([$($arg:ident)*] opens [$path:ident], $call:expr) => {{
         crate::calls::path::before_open(core::ptr::with_exposed_provenance($path));
-        ($call)($($arg),*)
+        let result = ($call)($($arg),*);
+        wakeset_fd::migrate::number_is_new(result as c_int);
+        result
     }};
+    ([$($arg:ident)*] opens_stream [$path:ident], $call:expr) => {{
+        crate::calls::path::before_open(core::ptr::with_exposed_provenance($path));
+        crate::calls::path::after_open_stream(($call)($($arg),*))
+    }};
+    ([$($arg:ident)*] makes [], $call:expr) => {{
+        let result = ($call)($($arg),*);
+        wakeset_fd::migrate::number_is_new(result as c_int);
+        result
+    }};
+    ([$($arg:ident)*] makes_or_keeps [$fd:ident], $call:expr) => {{
+        let result = ($call)($($arg),*);
+        if $fd as c_int == -1 {
+            wakeset_fd::migrate::number_is_new(result as c_int);
+        }
+        result
+    }};
+    ([$($arg:ident)*] makes_stream [], $call:expr) => {
+        crate::calls::path::after_open_stream(($call)($($arg),*))
+    };
+    ([$($arg:ident)*] makes_directory [], $call:expr) => {
+        crate::calls::path::after_open_directory(($call)($($arg),*))
+    };
     ([$($arg:ident)*] leaves [$reason:ident], $call:expr) => {{
         wakeset_fd::migrate::everything_for_good(wakeset_fd::stats::Stat::$reason);
         ($call)($($arg),*)
@@ -129,6 +153,16 @@ macro_rules! argument_type {
     };
     ($type:ty) => {
         $type
+    };
+}
+
+/// Whether a policy may answer a call without libc's function.
+macro_rules! policy_answers {
+    (body) => {
+        true
+    };
+    ($other:ident) => {
+        false
     };
 }
 
@@ -188,6 +222,23 @@ macro_rules! calls {
                 $($($(syscalls::Sysno::$raw => true,)+)?)+
                 _ => false,
             }
+        }
+
+        /// Whether a name is that of a call in this part of the table which may be answered here.
+        pub(super) fn answers(name: &[u8]) -> bool {
+            $(
+                if policy_answers!($policy) {
+                    let named: &[&str] = &[
+                        $(stringify!($name), $(stringify!($also),)*)?
+                        $($(stringify!($alias),)+)?
+                        $($(stringify!($hand),)+)?
+                    ];
+                    if named.iter().any(|own| own.as_bytes() == name) {
+                        return true;
+                    }
+                }
+            )+
+            false
         }
 
         /// A system call of this part of the table by its number, as through its libc name; `call`

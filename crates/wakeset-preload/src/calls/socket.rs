@@ -3,7 +3,7 @@
 use super::table;
 use crate::listeners;
 use core::ffi::{c_int, c_uint, c_void};
-use libc::{mmsghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use wakeset_fd::interpose::answered;
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{descriptor, migrate, pipe};
@@ -111,6 +111,47 @@ pub(super) unsafe fn before_sendmmsg(messages: *const mmsghdr, n: c_uint) {
     }
 }
 
+/// recvmsg(2).
+///
+/// # Safety
+/// As recvmsg(2).
+pub(super) unsafe fn recvmsg(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+    call: impl FnOnce(c_int, *mut msghdr, c_int) -> ssize_t,
+) -> ssize_t {
+    migrate_pair(fd);
+    let result = call(fd, message, flags);
+    if result >= 0 {
+        // SAFETY: the kernel has just filled it in.
+        unsafe { descriptor::each_passed(message, migrate::number_is_new) };
+    }
+    result
+}
+
+/// recvmmsg(2).
+///
+/// # Safety
+/// As recvmmsg(2).
+pub(super) unsafe fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    n: c_uint,
+    flags: c_int,
+    limit: *mut timespec,
+    call: impl FnOnce(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int,
+) -> c_int {
+    migrate_pair(fd);
+    let result = call(fd, messages, n, flags, limit);
+    for i in 0..result.max(0) as usize {
+        let message = messages.wrapping_add(i).cast::<msghdr>();
+        // SAFETY: as above. The header comes first in a mmsghdr.
+        unsafe { descriptor::each_passed(message, migrate::number_is_new) };
+    }
+    result
+}
+
 /// Before getsockopt(2).
 pub(super) fn before_getsockopt(fd: c_int, name: c_int) {
     /// The option whose answer depends on what is in a socket.
@@ -127,7 +168,13 @@ pub(super) fn accept(
     len: *mut socklen_t,
     call: impl Fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
 ) -> c_int {
-    listeners::accept(fd, &mut || call(fd, address, len))
+    made(listeners::accept(fd, &mut || call(fd, address, len)))
+}
+
+/// A number that the kernel has just given out, or an error.
+fn made(fd: c_int) -> c_int {
+    migrate::number_is_new(fd);
+    fd
 }
 
 /// accept4(2).
@@ -142,7 +189,7 @@ pub(super) fn accept4(
     if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
         return call();
     }
-    listeners::accept(fd, &mut call)
+    made(listeners::accept(fd, &mut call))
 }
 
 /// listen(2).

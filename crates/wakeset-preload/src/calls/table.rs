@@ -25,7 +25,11 @@
 //! |---|---|
 //! | `body [f]` | `f` gets the arguments and a function that makes the real call |
 //! | `migrates [fd ..]` | the objects of these descriptors migrate; then the real call |
-//! | `opens [path]` | pipes migrate if the path names a descriptor; then the real call |
+//! | `opens [path]` | pipes migrate if the path names a descriptor; then the real call, whose result is a new number |
+//! | `opens_stream [path]` | the same with a stream |
+//! | `makes []` | the real call, whose result is a new number |
+//! | `makes_or_keeps [fd]` | the same if `fd` is -1; otherwise the result is `fd` |
+//! | `makes_stream []`, `makes_directory []` | as `makes`, of a stream or directory |
 //! | `leaves [Reason]` | every object migrates, for good; then the real call |
 //! | `first [f(..), ..]` | these run; then the real call |
 //! | `by_hand []` | all of the row is written by hand |
@@ -51,8 +55,16 @@ pub(super) use bytes::{read, recv, recvfrom, send, write};
 pub(super) use waits::{poll, ppoll};
 
 use super::row::Registers;
-use core::ffi::c_long;
+use core::ffi::{CStr, c_long};
 use syscalls::Sysno;
+
+/// Whether a call of this name may be answered without libc's function of that name.
+pub(super) fn is_answered(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    let parts = [bytes::answers, waits::answers, descriptors::answers, processes::answers];
+    // `syscall` is the other road into all of them.
+    name == b"syscall" || parts.iter().any(|answers| answers(name))
+}
 
 /// A system call by its number, as through its libc name; `call` makes it.
 ///

@@ -1,22 +1,27 @@
-//! Hooks of variadic functions, whose arguments cannot be passed on in Rust.
+//! Hooks that jump to libc's function, as if the caller had called it: of variadic functions, whose
+//! arguments cannot be passed on in Rust.
 
 use super::process::before_exec;
-use crate::real::real;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use wakeset_fd::migrate;
 use wakeset_fd::stats::Stat;
 
-/// Defines a hook that calls `$before` with the first argument and then jumps to libc's function
-/// with every argument register as it was.
-macro_rules! variadic {
+/// Defines a hook that calls `$before` with the first three argument registers and then jumps to
+/// libc's function with every argument register as it was. That function returns to the hook's
+/// caller, and takes it for its own.
+macro_rules! jumps {
     ($($(#[$doc:meta])* $name:ident, $before:ident;)+) => {$(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C-unwind" fn $name() {
-            extern "C-unwind" fn before(first: usize) -> *mut c_void {
-                $before(first);
-                real!($name: *mut c_void)
+            extern "C-unwind" fn before(
+                first: usize,
+                second: usize,
+                third: usize,
+            ) -> *mut core::ffi::c_void {
+                $before(first, second, third);
+                $crate::real::real!($name: *mut core::ffi::c_void)
             }
             core::arch::naked_asm!(
                 ".cfi_startproc",
@@ -68,16 +73,17 @@ macro_rules! variadic {
         }
     )+};
 }
+pub(super) use jumps;
 
-fn migrate_first(fd: usize) {
+fn migrate_first(fd: usize, _: usize, _: usize) {
     migrate::fd(fd as c_int, Stat::MovedUnmodelled);
 }
 
-fn migrate_inherited(_path: usize) {
+fn migrate_inherited(_path: usize, _: usize, _: usize) {
     before_exec();
 }
 
-variadic! {
+jumps! {
     /// dprintf(3).
     dprintf, migrate_first;
     /// dprintf(3) with `_FORTIFY_SOURCE`.

@@ -88,6 +88,7 @@ pub(crate) unsafe extern "C" fn prepare() {
         return;
     }
     let forking = fork::prepare();
+    crate::loader::hold();
     crate::signals::hold();
     crate::heap::hold();
     // SAFETY: see `UnderWay`.
@@ -106,6 +107,7 @@ pub(crate) unsafe extern "C" fn in_parent() {
     // SAFETY: held since `prepare`.
     unsafe { crate::heap::release() };
     crate::signals::release();
+    crate::loader::release();
     forking.in_parent();
 }
 
@@ -118,6 +120,7 @@ pub(crate) unsafe extern "C" fn in_child() {
     // SAFETY: held since `prepare`, by the thread that this one is a copy of.
     unsafe { crate::heap::release() };
     crate::signals::release();
+    crate::loader::release();
     crate::signals::drop_deferred();
     forking.in_child();
     if count::is_on() {

@@ -168,6 +168,11 @@ CALL("accept", "", accept(fd, NULL, NULL), syscall(SYS_accept, fd, NULL, NULL))
 CALL("accept", "twice",
      (accept(fd, NULL, NULL), accept(fd, NULL, NULL)),
      (syscall(SYS_accept, fd, NULL, NULL), syscall(SYS_accept, fd, NULL, NULL)))
+CALL("socket", "", socket(AF_UNIX, SOCK_STREAM, 0), syscall(SYS_socket, AF_UNIX, SOCK_STREAM, 0))
+CALL("memfd_create", "", memfd_create("m", 0), syscall(SYS_memfd_create, "m", 0))
+CALL("inotify_init", "", inotify_init(), syscall(SYS_inotify_init, 0))
+CALL("inotify_init1", "", inotify_init1(0), syscall(SYS_inotify_init1, 0))
+CALL("pidfd_open", "", pidfd_open(getpid(), 0), syscall(SYS_pidfd_open, getpid(), 0))
 CALL("accept4", "",
      accept4(fd, NULL, NULL, SOCK_NONBLOCK),
      syscall(SYS_accept4, fd, NULL, NULL, SOCK_NONBLOCK))

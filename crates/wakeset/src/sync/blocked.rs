@@ -46,8 +46,8 @@ impl Blocked {
     }
 
     /// Wakes up to `n` threads of `class`, if any are blocked, for a caller that has just changed
-    /// the state with a `SeqCst` read-modify-write; `weakened` as in [`after_publishing`]. Returns how
-    /// many it woke.
+    /// the state with a `SeqCst` read-modify-write; `weakened` as in [`after_publishing`]. Returns
+    /// how many it woke.
     ///
     /// If each blocked thread takes a fixed part, wake as many as there are parts. If one may take
     /// everything, wake one, and let it wake the next when it has left something
@@ -57,9 +57,9 @@ impl Blocked {
         if self.any(weakened) { self.wake(n, class) } else { 0 }
     }
 
-    /// Wakes up to `n` threads that sleep in `class`, [`READERS`] or [`WRITERS`], and returns how many
-    /// it woke. For a change that
-    /// concerns both; one that concerns a single class calls [`changed`](Self::changed).
+    /// Wakes up to `n` threads that sleep in `class`, [`READERS`] or [`WRITERS`], and returns how
+    /// many it woke. For a change that concerns both; one that concerns a single class calls
+    /// [`changed`](Self::changed).
     #[cold]
     pub(crate) fn wake(&self, n: u32, class: NonZeroU32) -> usize {
         step!(blocked_before_turn);

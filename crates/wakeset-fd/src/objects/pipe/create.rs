@@ -73,6 +73,19 @@ fn may_be_ours() -> Option<Gate> {
     Some(Gate::now()).filter(|gate| may_be_ours && gate.is_open)
 }
 
+/// The kernel has given out two numbers.
+///
+/// # Safety
+/// It has written them to `place`.
+unsafe fn numbers_are_new(place: *const c_int) {
+    for index in 0..2 {
+        // SAFETY: any bits are a number.
+        if let Some(fd) = unsafe { user::load(place.wrapping_add(index)) } {
+            migrate::number_is_new(fd);
+        }
+    }
+}
+
 /// pipe2(2).
 ///
 /// # Errors
@@ -83,10 +96,14 @@ fn may_be_ours() -> Option<Gate> {
 pub unsafe fn pipe2(fds: *mut c_int, flags: c_int) -> Result<(), Errno> {
     let modelled = flags & !(libc::O_CLOEXEC | libc::O_NONBLOCK) == 0 && sys::is_plausible(fds, 8);
     let Some(gate) = may_be_ours().filter(|_| modelled) else {
-        return sys::raw!(pipe2, fds, flags).map(drop);
+        sys::raw!(pipe2, fds, flags)?;
+        // SAFETY: the kernel has just answered.
+        unsafe { numbers_are_new(fds) };
+        return Ok(());
     };
     let mut made = [0; 2];
     sys::raw!(pipe2, made.as_mut_ptr(), flags)?;
+    made.into_iter().for_each(migrate::number_is_new);
     // SAFETY: the caller's contract.
     unsafe { export(made, fds) }?;
     // A user with many pipes gets small ones.
@@ -113,10 +130,14 @@ pub unsafe fn socketpair(
     let streams = domain == AF_UNIX && kind & !(SOCK_CLOEXEC | SOCK_NONBLOCK) == SOCK_STREAM;
     let modelled = streams && sys::is_plausible(fds, 8);
     let Some(gate) = may_be_ours().filter(|_| modelled) else {
-        return sys::raw!(socketpair, domain, kind, protocol, fds).map(drop);
+        sys::raw!(socketpair, domain, kind, protocol, fds)?;
+        // SAFETY: the kernel has just answered.
+        unsafe { numbers_are_new(fds) };
+        return Ok(());
     };
     let mut made = [0; 2];
     sys::raw!(socketpair, domain, kind, protocol, made.as_mut_ptr())?;
+    made.into_iter().for_each(migrate::number_is_new);
     let room = room_of(made);
     // SAFETY: the caller's contract.
     unsafe { export(made, fds) }?;

@@ -167,7 +167,7 @@ impl Migratable for FdPipe {
                 continue;
             };
             let start = bound.look(index).map_or(0, |look| look.offset);
-            let (reader, writer) = (reader.head.fd(), writer.head.fd());
+            let (reader, writer) = (reader.head.kernel_fd(), writer.head.kernel_fd());
             // SAFETY: a migration holds that lock, and the carrier before this one is gone.
             let mut carrier =
                 unsafe { Carrier::new(bound.is_socket(), reader, writer, start as usize) };
@@ -200,6 +200,13 @@ impl Migratable for FdPipe {
             self.mode.fetch_or(NONBLOCK, Ordering::SeqCst);
         } else {
             self.mode.fetch_and(!NONBLOCK, Ordering::SeqCst);
+        }
+    }
+
+    fn type_of_file(&self) -> u32 {
+        match self.bound() {
+            Some(bound) if bound.is_socket() => libc::S_IFSOCK,
+            _ => libc::S_IFIFO,
         }
     }
 

@@ -153,14 +153,14 @@ calls! {
         MigratesNamed "What `SCM_RIGHTS` passes on, and the pipe or pair that the call names."
     }
     "C-unwind" recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-        names [recvmsg] number [recvmsg] => first [socket::migrate_pair(fd)]
-        MigratesNamed "A pipe or pair."
+        names [recvmsg] number [recvmsg] => body [socket::recvmsg]
+        MigratesNamed "A pipe or pair. What `SCM_RIGHTS` brings has new numbers."
     }
     "C-unwind" recvmmsg(
         fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, limit: *mut timespec
     ) -> c_int {
-        names [recvmmsg] number [recvmmsg] => first [socket::migrate_pair(fd)]
-        MigratesNamed "A pipe or pair."
+        names [recvmmsg] number [recvmmsg] => body [socket::recvmmsg]
+        MigratesNamed "A pipe or pair. What `SCM_RIGHTS` brings has new numbers."
     }
     "C" shutdown(fd: c_int, how: c_int) -> c_int {
         names [shutdown] number [shutdown] => first [socket::migrate_pair(fd)]

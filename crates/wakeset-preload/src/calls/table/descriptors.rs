@@ -45,7 +45,7 @@ calls! {
             cloning, userfaultfd, perf events, name spaces and random numbers do not."
     }
     "C-unwind" pidfd_getfd(process, fd, flags) -> usize {
-        names [pidfd_getfd] number [pidfd_getfd] => migrates [fd]
+        names [pidfd_getfd] number [pidfd_getfd] => body [descriptor::pidfd_getfd]
         MigratesNamed "The number that is copied may be one of this process."
     }
     "C" kcmp(first, second, kind, index_or_fd, argument) -> usize {
@@ -56,6 +56,54 @@ calls! {
     "C" userfaultfd(flags: c_int) -> c_int {
         number [userfaultfd] => body [descriptor::userfaultfd]
         Noted "The descriptor is a userfaultfd from now on." apart "libc has no function for it"
+    }
+
+    // ---- New numbers ----
+
+    "C" socket(domain, kind, protocol) -> c_int {
+        names [socket] number [socket] => makes []
+        Noted "If an object is still known under the number, its close was not seen: it ends."
+    }
+    "C" memfd_create(name, flags) -> c_int {
+        names [memfd_create] number [memfd_create] => makes []
+        Noted "As `socket`."
+    }
+    "C" inotify_init() -> c_int {
+        names [inotify_init] number [inotify_init] => makes []
+        Noted "As `socket`."
+    }
+    "C" inotify_init1(flags) -> c_int {
+        names [inotify_init1] number [inotify_init1] => makes []
+        Noted "As `socket`."
+    }
+    "C" pidfd_open(process, flags) -> c_int {
+        names [pidfd_open] number [pidfd_open] => makes []
+        Noted "As `socket`."
+    }
+    "C" signalfd(fd, mask, flags) -> c_int {
+        names [signalfd] => makes_or_keeps [fd]
+        Noted "As `socket`, if it makes a new one."
+        apart "the system call takes the size of the mask besides"
+    }
+    "C" signalfd4(fd, mask, size, flags) -> c_int {
+        number [signalfd4] => makes_or_keeps [fd]
+        Noted "As `socket`, if it makes a new one." apart "libc has no function for it"
+    }
+    "C-unwind" mkstemp(template, first, second) -> c_int {
+        names [
+            mkstemp mkstemp64 mkostemp mkostemp64 mkstemps mkstemps64 mkostemps mkostemps64
+            shm_open posix_openpt
+        ]
+        => makes []
+        Noted "As `socket`." apart "they are functions of libc alone"
+    }
+    "C-unwind" tmpfile() -> usize {
+        names [tmpfile tmpfile64] => makes_stream []
+        Noted "As `socket`." apart "they are functions of libc alone"
+    }
+    "C-unwind" opendir(path) -> usize {
+        names [opendir] => makes_directory []
+        Noted "As `socket`." apart "it is a function of libc alone"
     }
 
     // ---- Files by name, and streams ----
@@ -86,7 +134,7 @@ calls! {
         MigratesPipes "As `inotify_add_watch`. Without a path, the pipe or pair of the descriptor."
     }
     "C-unwind" fopen(path, mode, stream) -> usize {
-        names [fopen fopen64 _IO_fopen freopen freopen64] => opens [path]
+        names [fopen fopen64 _IO_fopen freopen freopen64] => opens_stream [path]
         MigratesPipes "As `open`." apart "it is a function of libc alone"
     }
     "C-unwind" fdopen(fd, mode) -> usize {

@@ -109,6 +109,25 @@ calls! {
         Noted "As `sigaction`." apart "they are functions of libc alone"
     }
 
+    // ---- The dynamic loader ----
+
+    "C" dlsym() -> usize {
+        hand [dlsym dlvsym] => by_hand []
+        Noted "Where libc's function would come back for one of these calls, ours does."
+        apart "they are functions of libc alone"
+    }
+    "C" dlopen() -> usize {
+        hand [dlopen] => by_hand []
+        Noted "What is opened with `RTLD_DEEPBIND` is bound to our functions, not to libc's."
+        apart "it is a function of libc alone"
+    }
+    "C" dlmopen() -> usize {
+        hand [dlmopen] => by_hand []
+        ForGood "Into another name space than the program's: a second libc makes its calls there. \
+            Otherwise as `dlopen`."
+        apart "it is a function of libc alone"
+    }
+
     // ---- By number ----
 
     "C-unwind" syscall() -> usize {

@@ -1,0 +1,91 @@
+//! Objects whose number was closed by a call that was not seen: a system call instruction, or one
+//! that libc makes inside another function.
+//!
+//! Their entries stay in the table and would answer for the next file under the number. They are
+//! found at two places.
+//!
+//! - **When the kernel gives a number out.** It gives out none that is open, and a close that is
+//!   seen has removed the entry before the kernel closes. So an object under a number that a call
+//!   has just returned is there no more: it ends, and of a pair the other end hears that, as from
+//!   a close. This costs one look at the table in each call that makes a descriptor.
+//! - **When an object migrates**, which nobody waits for: what the number stands for is asked for
+//!   its type. An object that finds another file there ends, and nothing of it is written.
+
+use super::{fd_held, hold_migrations};
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::process::is_foreign;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::{self, Errno, notice};
+use crate::table::{self, Entry, SlotHead, slot};
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// The kernel has just given out a number, to a call that was not a close before. Negative numbers
+/// are errors, and nothing.
+#[inline]
+pub fn number_is_new(fd: c_int) {
+    if table::get(fd).is_object() {
+        end_stale(fd);
+    }
+}
+
+#[cold]
+fn end_stale(fd: c_int) {
+    // A vfork(2) child has numbers of its own.
+    if is_foreign() {
+        return;
+    }
+    let _guard = SignalGuard::enter();
+    let Entry::Object(head) = table::get(fd) else { return };
+    let object = head.object();
+    if object.begin_close() {
+        // One end of a pair: the other one is the kernel's from now on, which has closed this one.
+        let _migrating = hold_migrations();
+        if table::stands_for(fd, head) {
+            head.links.set_lost(true);
+            note(fd);
+            fd_held(fd, Stat::Closed);
+        }
+    } else if table::vacate(fd, head) {
+        note(fd);
+        count(Stat::Closed, 1);
+        slot::end(object);
+    }
+}
+
+/// Marks an object that is about to migrate, if its number stands for something else by now.
+pub(super) fn mark_if_lost(head: &'static SlotHead) {
+    if is_lost(head) {
+        head.links.set_lost(true);
+        note(head.fd());
+    }
+}
+
+/// Counts an object that has lost its number, and says so the first time.
+#[cold]
+fn note(fd: c_int) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    count(Stat::ClosedUnseen, 1);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        notice::say(format_args!(
+            "descriptor {fd} was closed by a call that Wakeset did not see: its object has ended"
+        ));
+    }
+}
+
+/// Whether a number stands for something else by now, and that was not noticed yet. Another file of
+/// the same type is not noticed.
+fn is_lost(head: &'static SlotHead) -> bool {
+    if head.is_lost() {
+        return false;
+    }
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    if let Err(error) = sys::raw!(fstat, head.fd(), status.as_mut_ptr()) {
+        return error == Errno::EBADF;
+    }
+    // SAFETY: the kernel has filled it in.
+    let status = unsafe { status.assume_init() };
+    status.st_mode & libc::S_IFMT != head.object().file_type()
+}
