@@ -13,6 +13,7 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `memory` | programs with a heap that refuses |
+//! | `instructions` | programs that make system calls by instruction |
 //! | `compare` | a program run both ways, and what differs |
 //! | `stats` | what `wakeset run --stats` counts |
 //! | `run`, `compile` | one run; the compiler |
@@ -21,6 +22,8 @@
 mod compare;
 #[path = "programs/compile.rs"]
 mod compile;
+#[path = "programs/instructions.rs"]
+mod instructions;
 #[path = "programs/memory.rs"]
 mod memory;
 #[path = "programs/run.rs"]

@@ -77,7 +77,7 @@ mod rooms {
     #[doc(hidden)]
     pub use sys::steps;
     pub use sys::verdict::Verdict;
-    pub use sys::{Errno, Sysno, cancel, signal_guard, user};
+    pub use sys::{Errno, Sysno, cancel, complaint, signal_guard, user};
 }
 
 /// Under the model checker: polls and waits as they are everywhere, and doubles around them.

@@ -17,6 +17,7 @@ mod descriptor;
 mod epoll;
 mod fork;
 mod fortified;
+mod instruction;
 mod path;
 mod poll;
 mod process;
@@ -24,5 +25,8 @@ mod read_write;
 mod select;
 mod socket;
 mod syscall;
-mod table;
+pub(crate) mod table;
 mod variadic;
+
+pub(crate) use instruction::{Why, is_moot, leave, start};
+pub(crate) use row::Registers;

@@ -9,11 +9,13 @@
 //! | `real` | libc's own functions |
 //! | `flags` | whether descriptors block |
 //! | `heap` | memory that a signal handler may ask for |
+//! | `dispatch` | system calls by instruction: what makes them, and how they are caught |
 //! | `uffd` | userfaultfds: threads that serve the same one take turns |
 //! | `signals` | the program's signal handlers, kept out of critical sections |
 //! | `listeners` | listening sockets: a connection wakes one waiter |
 //! | `process` | before main, around each fork, and the page of counts |
 //! | `calls` | the table of calls, and from it the hooks and the decoder of `syscall()` |
+//! | `caught` | calls by instruction that the kernel has reported |
 //!
 //! A room imports rooms above it in this table, never one below it.
 //!
@@ -28,6 +30,8 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod calls;
+mod caught;
+mod dispatch;
 mod flags;
 mod heap;
 mod listeners;

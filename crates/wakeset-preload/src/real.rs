@@ -38,8 +38,13 @@ pub(crate) fn resolve(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 
 #[cold]
 fn look_up(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    // SAFETY: a valid name; RTLD_NEXT is what it is for.
-    let mut function = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    // SAFETY: valid names; RTLD_NEXT is what it is for. dlsym itself is hooked.
+    let mut function = unsafe {
+        match name == c"dlsym" {
+            true => libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), c"GLIBC_2.2.5".as_ptr()),
+            false => libc::dlsym(libc::RTLD_NEXT, name.as_ptr()),
+        }
+    };
     if function.is_null() {
         // This libc does not have it. Only a program that found the symbol through us can call it.
         function = missing as *mut c_void;

@@ -22,16 +22,24 @@
 //! | `deferred` | signals kept until the end of a critical section |
 //! | `handler` | our handler |
 //! | `register` | sigaction(2) and its kin |
+//! | `sigsys` | SIGSYS, where system calls by instruction are caught |
+//! | `masks` | sigprocmask(2) and its kin, where SIGSYS cannot be blocked |
 
 mod counts;
 mod deferred;
 mod dispositions;
 mod handler;
+mod masks;
 mod register;
+mod sigsys;
 pub(crate) mod sleep;
 
 pub(crate) use counts::{Uncounted, handled, not_restarting};
 pub(crate) use deferred::drop_deferred;
 pub(crate) use dispositions::{hold, release};
 pub(crate) use handler::{deliver_deferred, may_have_foreign_handlers};
+pub(crate) use masks::{PassedMask, change_mask, suspend};
 pub(crate) use register::take_faults;
+pub(crate) use sigsys::{
+    exchange_sigsys, is_sigsys_blocked, on_other_sigsys, take_sigsys, unblock_sigsys,
+};

@@ -53,3 +53,22 @@ pub fn compile(source: &str, build: Build, to: &str) -> Option<PathBuf> {
         Err(error) => panic!("cc: {error}"),
     }
 }
+
+/// Compiles `c/SOURCE.c` to an object that a program can load.
+pub fn compile_shared(source: &str, to: &str) -> Option<PathBuf> {
+    let object = scratch(to);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
+    compiler.arg(&object).arg(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source).with_extension("c"),
+    );
+    match compiler.output() {
+        Ok(output) => {
+            let complaints = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "cc {source}.c:\n{complaints}");
+            Some(object)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => missing("cc"),
+        Err(error) => panic!("cc: {error}"),
+    }
+}

@@ -7,7 +7,7 @@ pub use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::table::gate;
 use crate::table::process;
-pub use crate::table::process::may_make_objects;
+pub use crate::table::process::{may_make_objects, set_in_child};
 use core::mem::ManuallyDrop;
 
 /// A fork under way: between [`prepare`] and [`Forking::in_parent`] or [`Forking::in_child`].

@@ -79,6 +79,11 @@ pub fn everything_for_good(reason: Stat) {
     batch::migrate(&mut table::numbers(), reason);
 }
 
+/// Whether everything has been left to the kernel for good.
+pub fn is_for_good() -> bool {
+    !gate::may_open()
+}
+
 /// Migrates the object `fd` stands for into the kernel, if it is one of ours. Returns whether it
 /// was.
 pub fn fd(fd: c_int, reason: Stat) -> bool {

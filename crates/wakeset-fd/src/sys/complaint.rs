@@ -1,4 +1,5 @@
-//! What a migration cannot do, and must not pass over in silence.
+//! What must not be passed over in silence: what a migration cannot do, and why a program is left
+//! to the kernel.
 
 use crate::sys::{self, Errno};
 use core::ffi::c_int;
@@ -30,7 +31,8 @@ pub(crate) fn of_timer(fd: c_int, error: Errno) {
     say(format_args!("wakeset: timer {fd} was not set on its way into the kernel (errno {errno})"));
 }
 
-fn say(what: core::fmt::Arguments<'_>) {
+/// Writes a line to stderr.
+pub fn say(what: core::fmt::Arguments<'_>) {
     use core::fmt::Write;
     struct Stderr;
     impl Write for Stderr {

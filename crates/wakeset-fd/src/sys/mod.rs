@@ -4,7 +4,7 @@
 //! replaces.
 
 pub mod cancel;
-pub(crate) mod complaint;
+pub mod complaint;
 pub(crate) mod memory;
 pub(crate) mod process;
 pub mod signal_guard;

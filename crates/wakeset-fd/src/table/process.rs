@@ -2,6 +2,16 @@
 
 use crate::sys::process::{self, Memory};
 use crate::table::{self, engine, gate, lifecycle};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// What else a forked child does: a `fn()` as an address, 0 for none.
+static IN_CHILD: AtomicUsize = AtomicUsize::new(0);
+
+/// Says what a forked child does besides, once it has begun anew. It has no object then, and one
+/// thread.
+pub fn set_in_child(act: fn()) {
+    IN_CHILD.store(act as *const () as usize, Ordering::Release);
+}
 
 /// Before an object is made: notices a child of a fork that nobody told us of (clone(2) by hand),
 /// and begins anew. Whether the object may live here: not if it is made by a vfork(2) child, whose
@@ -22,4 +32,10 @@ pub(crate) fn begin_anew() {
     engine::abandon();
     gate::begin_anew();
     process::own_memory();
+    let act = IN_CHILD.load(Ordering::Acquire);
+    if act != 0 {
+        // SAFETY: only `set_in_child` stores here, and it stores a `fn()`.
+        let act: fn() = unsafe { core::mem::transmute::<*const (), fn()>(act as *const ()) };
+        act();
+    }
 }

@@ -101,6 +101,9 @@ pub(super) unsafe fn epoll_pwait(
     mask: *const sigset_t,
     call: impl Fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int,
 ) -> c_int {
+    // SAFETY: the caller's contract.
+    let passed = unsafe { signals::PassedMask::of(mask) };
+    let mask = passed.pointer();
     let limit = Limit::Milliseconds(timeout);
     let call = || call(epfd, events, capacity, timeout, mask);
     // SAFETY: the caller's contract.
@@ -119,6 +122,9 @@ pub(super) unsafe fn epoll_pwait2(
     mask: *const sigset_t,
     call: impl Fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int,
 ) -> c_int {
+    // SAFETY: the caller's contract.
+    let passed = unsafe { signals::PassedMask::of(mask) };
+    let mask = passed.pointer();
     let limit = Limit::Timespec(timeout);
     let call = || call(epfd, events, capacity, timeout, mask);
     // SAFETY: the caller's contract.

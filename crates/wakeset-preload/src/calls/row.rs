@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_long, c_uint};
 use core::ptr;
 
 /// The argument registers of a system call.
-pub(super) type Registers = [usize; 6];
+pub(crate) type Registers = [usize; 6];
 
 /// A type that travels in one argument register.
 pub(super) trait Argument: Sized {
@@ -132,6 +132,19 @@ macro_rules! argument_type {
     };
 }
 
+/// Whether all that a policy does comes before the real call.
+macro_rules! acts_before {
+    (body) => {
+        false
+    };
+    (by_hand) => {
+        false
+    };
+    ($other:ident) => {
+        true
+    };
+}
+
 /// A case of the decoder: the row's policy around the same system call.
 macro_rules! decoded {
     (
@@ -162,8 +175,11 @@ macro_rules! calls {
     )+) => {
         #[allow(unused_imports, reason = "a part of the table has not every kind of row")]
         use crate::calls::{
-            create, descriptor, epoll, fork, poll, process, read_write, row, select, socket,
+            create, descriptor, epoll, fork, instruction, poll, process, read_write, row, select,
+            socket,
         };
+        #[allow(unused_imports, reason = "as above")]
+        use crate::signals;
         #[allow(unused_imports, reason = "as above")]
         use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
         #[allow(unused_imports, reason = "as above")]
@@ -186,6 +202,15 @@ macro_rules! calls {
             match number {
                 $($($(syscalls::Sysno::$number => true,)+)?)+
                 $($($(syscalls::Sysno::$raw => true,)+)?)+
+                _ => false,
+            }
+        }
+
+        /// Whether all that the row of a system call does comes before the real call, which it
+        /// makes with these arguments.
+        pub(super) const fn acts_before(number: syscalls::Sysno) -> bool {
+            match number {
+                $($($(syscalls::Sysno::$number => acts_before!($policy),)+)?)+
                 _ => false,
             }
         }

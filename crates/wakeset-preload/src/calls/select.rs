@@ -101,6 +101,9 @@ pub(super) unsafe fn pselect(
         *const sigset_t,
     ) -> c_int,
 ) -> c_int {
+    // SAFETY: the caller's contract.
+    let passed = unsafe { crate::signals::PassedMask::of(mask) };
+    let mask = passed.pointer();
     let mut again = |again| match again {
         Again::Unchanged => call(n, read, write, except, timeout, mask),
         Again::Within(left) => {

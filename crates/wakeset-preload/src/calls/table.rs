@@ -37,6 +37,7 @@
 
 mod bytes;
 mod descriptors;
+mod memory;
 mod processes;
 mod waits;
 
@@ -52,7 +53,7 @@ use syscalls::Sysno;
 /// # Safety
 /// The registers are as that call wants them.
 #[inline]
-pub(super) unsafe fn decode(
+pub(crate) unsafe fn decode(
     number: Sysno,
     registers: Registers,
     call: impl Fn(Registers) -> c_long,
@@ -61,12 +62,30 @@ pub(super) unsafe fn decode(
     unsafe {
         if bytes::has(number) {
             bytes::decode(number, registers, call)
-        } else if waits::has(number) || descriptors::has(number) || processes::has(number) {
+        } else if has(number) {
             decode_rest(number, registers, call)
         } else {
             call(registers)
         }
     }
+}
+
+/// Whether a system call has a row.
+pub(crate) const fn has(number: Sysno) -> bool {
+    bytes::has(number)
+        || waits::has(number)
+        || descriptors::has(number)
+        || processes::has(number)
+        || memory::has(number)
+}
+
+/// Whether all that the row of a system call does comes before the real call.
+pub(crate) const fn acts_before(number: Sysno) -> bool {
+    bytes::acts_before(number)
+        || waits::acts_before(number)
+        || descriptors::acts_before(number)
+        || processes::acts_before(number)
+        || memory::acts_before(number)
 }
 
 /// [`decode`] for the parts of the table whose calls are not made so often that their code should
@@ -83,8 +102,10 @@ unsafe fn decode_rest(
             waits::decode(number, registers, call)
         } else if descriptors::has(number) {
             descriptors::decode(number, registers, call)
-        } else {
+        } else if processes::has(number) {
             processes::decode(number, registers, call)
+        } else {
+            memory::decode(number, registers, call)
         }
     }
 }

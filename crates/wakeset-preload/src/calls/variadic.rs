@@ -1,4 +1,5 @@
-//! Hooks of variadic functions, whose arguments cannot be passed on in Rust.
+//! Hooks that jump to libc's function: of variadic functions, whose arguments cannot be passed on
+//! in Rust, and of dlopen(3) and dlsym(3), which must be called by their callers.
 
 use super::process::before_exec;
 use crate::real::real;
@@ -73,6 +74,15 @@ fn migrate_first(fd: usize) {
     migrate::fd(fd as c_int, Stat::MovedUnmodelled);
 }
 
+fn look_at_loading(path: usize) {
+    // SAFETY: null or a C string, as the caller of dlopen(3) promises.
+    unsafe { super::instruction::before_load(core::ptr::with_exposed_provenance(path)) };
+}
+
+fn look_at_loaded(_handle: usize) {
+    super::instruction::look_if_loading();
+}
+
 fn migrate_inherited(_path: usize) {
     before_exec();
 }
@@ -82,6 +92,10 @@ variadic! {
     dprintf, migrate_first;
     /// dprintf(3) with `_FORTIFY_SOURCE`.
     __dprintf_chk, migrate_first;
+    /// dlopen(3), which asks where it was called from.
+    dlopen, look_at_loading;
+    /// dlsym(3), which asks that as well.
+    dlsym, look_at_loaded;
     /// execl(3).
     execl, migrate_inherited;
     /// execlp(3).

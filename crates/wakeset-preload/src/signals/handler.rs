@@ -32,7 +32,11 @@ pub(super) fn ours() -> usize {
 }
 
 /// Our handler: the kernel calls it for every signal that the program handles.
-unsafe extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+pub(super) unsafe extern "C-unwind" fn on_signal(
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+) {
     let synchronous = is_synchronous(signal, info);
     if is_fault(signal) && synchronous {
         // SAFETY: the kernel passes a valid context.

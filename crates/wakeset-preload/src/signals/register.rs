@@ -4,6 +4,8 @@ use super::dispositions::{
     FAULTS, FLAGS, HANDLERS, MASKS, SIGNALS, Sigaction, is_fault, is_handler,
 };
 use super::handler::{FAULT_NUMBERS, ours};
+use super::sigsys;
+use crate::dispatch;
 use crate::real::real;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +58,8 @@ pub unsafe extern "C" fn sigaction(
             sigaction_of_child(signal, action, old)
         } else if is_fault(signal) {
             sigaction_of_fault(signal, action, old)
+        } else if sigsys::is_taken(signal) {
+            sigsys::sigaction(action, old)
         } else if (1..SIGNALS as c_int).contains(&signal) {
             sigaction_of_signal(signal, action, old)
         } else {
@@ -96,6 +100,9 @@ unsafe fn sigaction_of_signal(signal: c_int, action: *const Action, old: *mut Ac
             FLAGS[index].store(wanted.sa_flags as usize, Ordering::Release);
             // SAFETY: the first 8 bytes of glibc's set are the kernel's.
             let mask = unsafe { (&raw const wanted.sa_mask).cast::<u64>().read() };
+            let mask = dispatch::without_sigsys(mask);
+            // SAFETY: as above.
+            unsafe { (&raw mut wanted.sa_mask).cast::<u64>().write(mask) };
             MASKS[index].store(mask, Ordering::Release);
             // Always: without it the kernel leaves the siginfo unwritten. A handler of one argument
             // ignores the further ones.
@@ -174,7 +181,8 @@ unsafe fn register(signal: c_int, handler: usize, flags: c_int, call: Signal) ->
     let index = signal as usize;
     // 2 is sigset's SIG_HOLD: a mask, not a handler.
     let plain = !is_handler(handler) || handler == 2 || fork::is_foreign();
-    if plain && !is_fault(signal) || !(1..SIGNALS).contains(&index) || handler == SIG_ERR {
+    let noted = is_fault(signal) || sigsys::is_taken(signal);
+    if plain && !noted || !(1..SIGNALS).contains(&index) || handler == SIG_ERR {
         let before = HANDLERS.get(index).map_or(0, |before| before.load(Ordering::Acquire));
         // SAFETY: the caller's contract.
         let old = unsafe { call(signal, handler) };
