@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures the herd in gunicorn and unicorn with eight workers, plain against `wakeset run`.
 
-    herd.py [--order fifo|turns|lifo|kernel] [--rounds N] [--seconds S] [--only WORD] [--json FILE]
-            [--busy]
+    herd.py [--order auto|least|fifo|turns|lifo|kernel] [--rounds N] [--seconds S] [--only WORD]
+            [--json FILE] [--busy]
 
 Per request, it counts of the workers alone: calls of accept(2) and how many of them failed, context
 switches and how many of them were sleeps, and processor time. It also prints requests per second,
@@ -241,7 +241,7 @@ def program(name, chosen):
                 )
                 if (
                     side == "wakeset"
-                    and chosen.order in ("fifo", "turns")
+                    and chosen.order in ("auto", "least", "fifo", "turns")
                     and ratio > limits["spread"][clients]
                 ):
                     wrong.append(
@@ -258,7 +258,8 @@ def main():
     parser.add_argument(
         "--seconds", type=float, default=0.5, help="of each load (default %(default)s)"
     )
-    parser.add_argument("--order", choices=("fifo", "turns", "lifo", "kernel"), default="fifo")
+    orders = ("auto", "least", "fifo", "turns", "lifo", "kernel")
+    parser.add_argument("--order", choices=orders, default="auto")
     parser.add_argument(
         "--busy", action="store_true", help="wider limits, for a machine with other things to do"
     )

@@ -27,7 +27,7 @@ pid {dir}/nginx.pid;
 error_log {dir}/error.log notice;
 # An upgraded master gets an emptied environment: it must run under the same side as the first.
 env LD_PRELOAD;
-env WAKESET_STATS_DIR;
+env WAKESET_STATS;
 {main}
 events {{ worker_connections 512; {events} }}
 http {{

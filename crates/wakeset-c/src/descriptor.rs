@@ -95,5 +95,5 @@ pub extern "C" fn ws_release(fd: c_int) -> c_int {
 /// Leaves to the kernel what a new program inherits.
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_release_inherited() {
-    descriptor::before_exec(Stat::MovedExec);
+    descriptor::before_exec(Stat::MigratedExec);
 }

@@ -1,7 +1,7 @@
 //! The epoll calls.
 
+use crate::argument::limit_of;
 use crate::fork::watch_forks;
-use crate::listener::limit_of;
 use crate::outcome::{answered_unit, fail, returned, whole};
 use core::ffi::c_int;
 use libc::{epoll_event, sigset_t, timespec};
@@ -134,7 +134,7 @@ pub unsafe extern "C-unwind" fn ws_epoll_pwait2(
             if let Verdict::Done(result) = verdict {
                 return returned(result.map(|n| n as isize)) as c_int;
             }
-            let (limit, bytes) = (timeout, Mask::NONE.bytes);
+            let (limit, bytes) = (timeout, mask_of(mask).bytes);
             // SAFETY: as above.
             let call = || unsafe {
                 libc::syscall(libc::SYS_epoll_pwait2, epfd, events, capacity, limit, mask, bytes)

@@ -11,11 +11,12 @@
 //! | `descriptor` | `ws_close`, `ws_dup`, `ws_fcntl`, `ws_release` |
 //! | `timer` | `ws_timerfd_*` |
 //! | `batch` | `ws_epoll_ctl_batch` |
-//! | `lease` | `ws_lease_*`, `ws_epoll_retire`, `ws_lease_holders_*` |
-//! | `ring` | `ws_ring_*` |
-//! | `source` | `ws_source_*`, `ws_epoll_ctl_source` |
-//! | `listener` | `ws_listener_*` |
-//! | `fault` | `ws_fault_pool_*` |
+//! | `objects/lease` | `ws_lease_*`, `ws_epoll_retire`, `ws_lease_holders_*` |
+//! | `objects/ring` | `ws_ring_*` |
+//! | `objects/source` | `ws_source_*`, `ws_epoll_ctl_source` |
+//! | `objects/listener` | `ws_listener_*` |
+//! | `objects/fault` | `ws_fault_pool_*` |
+//! | `argument` | arguments that several functions take |
 //! | `outcome` | panics that end here |
 //! | `fork` | what happens around fork(2) |
 //!
@@ -30,7 +31,7 @@
 //!
 //! To add a function: write it in the file of its topic, `extern "C"` and `no_mangle`; declare and
 //! describe it in the header, in the section of its topic; name it in the map. `tests/c.rs` fails
-//! until the three agree. What Linux does not have goes into files of its own.
+//! until the three agree. What Linux does not have goes into `objects/`.
 //!
 //! `wakeset.map` says what the shared library exports, and under which version: a name that is
 //! added gets the version of the release it first appears in, and never changes it.
@@ -41,16 +42,13 @@
 #![warn(missing_debug_implementations)]
 #![cfg(target_os = "linux")]
 
+mod argument;
 pub mod batch;
 pub mod descriptor;
 pub mod epoll;
 pub mod eventfd;
-pub mod fault;
 mod fork;
 pub mod io;
-pub mod lease;
-pub mod listener;
+pub mod objects;
 pub mod outcome;
-pub mod ring;
-pub mod source;
 pub mod timer;

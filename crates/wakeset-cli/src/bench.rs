@@ -24,7 +24,7 @@ use clap::{Args, Subcommand};
 use crate::failure::Failure;
 use crate::run::is_preloaded;
 use contention::{inversion, policies};
-use programs::{herd, selfpipe, uffd};
+use programs::{herd, make, selfpipe, uffd};
 use workloads::{batch, close, ctl, nest, pingpong, ring, stress, timer, wait};
 
 /// What `wakeset bench` takes.
@@ -87,6 +87,13 @@ enum Benchmark {
     /// unit is requests per second, over all threads.
     #[command(verbatim_doc_comment, after_help = "Example: wakeset bench close --threads 1,2")]
     Close(close::Options),
+    /// Make objects that nobody uses, and close them, plain and under `wakeset run`
+    ///
+    /// One operation is to make one object and to close it, both ends of a pipe or pair. In the
+    /// rows `open: 100` that many are made before the first of them is closed. The unit is
+    /// objects per second, of a program that uses nothing but libc.
+    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench make --kind pipe,set")]
+    Make(make::Options),
     /// Set, wait and read timers, from 1 to 1,000,000 of them
     ///
     /// One operation is, in the rows `fire`, to set a timer to one nanosecond from now, to wait
@@ -169,6 +176,7 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Benchmark::Batch(options) => batch::batch(options),
         Benchmark::Nest(options) => nest::nest(options),
         Benchmark::Close(options) => close::close(options),
+        Benchmark::Make(options) => make::make(options),
         Benchmark::Timer(options) => timer::timer(options),
         Benchmark::Ring(options) => ring::ring(options),
         Benchmark::Policies(options) => policies::policies(options),

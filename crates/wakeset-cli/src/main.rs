@@ -1,12 +1,16 @@
 //! `wakeset`: runs unmodified programs on Wakeset's epoll, and measures it against the kernel's.
 //!
-//! The rooms, upper ones first. A room imports only from those below it; the three in one row do
-//! not know of each other.
+//! The rooms, upper ones first. A room imports only from those below it; those in one row do not
+//! know of each other, nor do `inspect` and `run`.
 //!
 //! | room | what it does |
 //! |---|---|
 //! | `main` | the arguments of all subcommands, and the exit status |
 //! | `bench`, `soak`, `demo` | measures; demands exactness under load; shows it in half a minute |
+//! | `start`, `pages` | the environment for programs that others start; manual and completions |
+//! | `doctor` | what this machine and a program allow |
+//! | `live` | what a running program counts: once, second by second, or for Prometheus |
+//! | `inspect` | what processes watch and wait for, seen from outside |
 //! | `run` | `wakeset run`: preloads the interposer into a program, and reports what it counted |
 //! | `format` | numbers and tables as text |
 //! | `failure` | the error of every subcommand |
@@ -18,16 +22,21 @@
 
 mod bench;
 mod demo;
+mod doctor;
 mod failure;
 mod format;
+mod inspect;
+mod live;
+mod pages;
 mod run;
 mod soak;
+mod start;
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use bench::programs::{herd, selfpipe, uffd};
+use bench::programs::{herd, make, selfpipe, uffd};
 use demo::program as demo_program;
 
 /// Linux's epoll in user space: run programs on it, and measure it.
@@ -46,8 +55,26 @@ enum Command {
     Bench(bench::Options),
     /// Put on a mixed load for as long as asked; fail if a count is not exact or memory grows
     Soak(soak::Options),
+    /// Say whether this machine and a program can be served, before anything is preloaded
+    Doctor(doctor::Options),
+    /// Say what a process and its descendants watch and wait for, and what is wrong with it
+    Inspect(inspect::Options),
+    /// Print what a program under `wakeset run --share` has counted so far
+    Stats(live::StatsOptions),
+    /// Watch what a program under `wakeset run --share` does, second by second
+    Top(live::TopOptions),
+    /// Print, write or serve the counts of programs under `wakeset run --share` for Prometheus
+    Metrics(live::MetricsOptions),
     /// See in half a minute what Wakeset does for an ordinary program
     Demo,
+    /// Print the environment that preloads Wakeset, for a shell, a container or a pod
+    Env(start::EnvOptions),
+    /// Print a drop-in with which systemd starts a service on Wakeset, or install it
+    Systemd(start::SystemdOptions),
+    /// Write the manual pages into a folder
+    Man(pages::ManOptions),
+    /// Print the completions of a shell
+    Completions(pages::CompletionsOptions),
     /// The demo's program: N producers, each ADDS times adding to an eventfd, one consumer
     #[command(name = "__stress", hide = true)]
     Stress {
@@ -68,6 +95,9 @@ enum Command {
     /// The program of `bench selfpipe`
     #[command(name = "__selfpipe", hide = true)]
     Selfpipe(selfpipe::program::Options),
+    /// The program of `bench make`
+    #[command(name = "__make", hide = true)]
+    Make(make::program::Options),
     /// A worker of `bench herd`
     #[command(name = "__herd", hide = true)]
     Herd(herd::worker::Options),
@@ -79,11 +109,25 @@ fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Run(options) => run::run(options),
         Command::Bench(options) => bench::bench(&options).map(|()| 0),
         Command::Soak(options) => soak::soak(&options),
+        Command::Doctor(options) => doctor::doctor(&options),
+        Command::Inspect(options) => inspect::inspect(&options),
+        Command::Stats(options) => live::stats(&options),
+        Command::Top(options) => live::top(&options),
+        Command::Metrics(options) => live::metrics(&options),
         Command::Demo => demo::demo().map(|()| 0),
+        Command::Env(options) => start::print_environment(&options).map(|()| 0),
+        Command::Systemd(options) => start::systemd(&options).map(|()| 0),
+        Command::Man(options) => {
+            pages::write_man(&Arguments::command(), &options.directory).map(|()| 0)
+        }
+        Command::Completions(options) => {
+            pages::print_completions(&Arguments::command(), options.shell).map(|()| 0)
+        }
         Command::Stress { producers, adds } => demo_program::stress(producers, adds).map(|()| 0),
         Command::Pingpong { rounds } => demo_program::pingpong(rounds).map(|()| 0),
         Command::Uffd(options) => uffd::program::run(&options).map(|()| 0),
         Command::Selfpipe(options) => selfpipe::program::run(&options).map(|()| 0),
+        Command::Make(options) => make::program::run(&options).map(|()| 0),
         Command::Herd(options) => herd::worker::run(&options).map(|()| 0),
     };
     result.unwrap_or_else(|failure| {

@@ -1,79 +1,97 @@
 //! `wakeset run`: a program with the interposer preloaded.
 //!
+//! With `--share` the processes count where `wakeset stats` and `wakeset top` can look (`share`,
+//! `directory`, `snapshot`).
+//!
 //! Without `--stats` this process becomes the program by exec, so its exit status, its signals and
 //! its place in the process tree are the program's by construction. With `--stats` it has to stay
 //! and print, so the program is a child (`supervise.rs`).
 
+mod area;
+mod behaviour;
+mod collect;
 mod command;
+mod directory;
+mod filter;
 mod inspect;
 mod library;
 mod listeners;
+mod report;
+mod share;
+mod snapshot;
 mod stats;
 mod supervise;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+pub use behaviour::Behaviour;
 use command::Command;
 
 /// The variable in which the preload library finds the order.
 pub const ORDER_VARIABLE: &str = "WAKESET_ORDER";
+/// The variable in which it finds how many connections a worker is to hold.
+const MOST_VARIABLE: &str = "WAKESET_MAX_CONNECTIONS";
+/// The variable that says what happens to a program that makes system calls by instruction.
+pub const INSTRUCTIONS_VARIABLE: &str = "WAKESET_INSTRUCTIONS";
+/// Its value for this executable, which makes system calls by instruction as a library does, and
+/// none of them on what it has made through libc.
+pub const OWN_INSTRUCTIONS: &str = "ignore";
 
 /// The variable that asks the preload library for notices.
 const VERBOSE_VARIABLE: &str = "WAKESET_VERBOSE";
 
+pub use directory::{Directory, own_user};
+pub use filter::deadly_call;
+pub use inspect::{binary_of, look_up, obstacle, own_loader};
+pub use listeners::name as listener_name;
+pub use report::{Report, printable};
+pub use snapshot::Snapshot;
+use wakeset_fd::stats::area::AREA_VARIABLE;
+
 pub use library::{
-    ENVIRONMENT as PRELOAD_VARIABLE, find as find_library, is_preloaded, own_executable, with_ours,
-    without_ours,
+    ENVIRONMENT as PRELOAD_VARIABLE, expressible, find as find_library, is_preloaded,
+    own_executable, with_ours, without_ours,
 };
 
 /// What `wakeset run` takes.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Exit status: that of the program; with --stats, 128+N if signal N killed it. 127 if there is no such
+program, 126 if it cannot be run, 125 if Wakeset itself failed.
+
+Environment: LD_PRELOAD is kept, with Wakeset's library behind what it has. The flags reach the
+library in WAKESET_ORDER, WAKESET_MAX_CONNECTIONS, WAKESET_INSTRUCTIONS, WAKESET_VERBOSE and
+WAKESET_STATS, see wakeset(7).
+
+Example: wakeset run --stats -- python3 server.py")]
 pub struct Options {
     /// Print counts at exit, as a table and as JSON, on stderr; the JSON into FILE if given
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     stats: Option<Option<PathBuf>>,
-    /// Which of several threads or processes that wait on a listening socket is woken for a
-    /// connection
-    #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Fifo)]
-    order: Order,
-    /// Say on stderr which library or call made Wakeset leave objects to the kernel
-    #[arg(long)]
-    verbose: bool,
+    /// Count where `wakeset stats` and `wakeset top` can look while the program runs
+    #[arg(long, conflicts_with = "stats")]
+    share: bool,
+    #[command(flatten)]
+    behaviour: Behaviour,
     /// The program, looked up in PATH, and its arguments
     #[arg(
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
+        value_hint = clap::ValueHint::CommandWithArguments,
         value_names = ["PROGRAM", "ARGS"]
     )]
     command: Vec<OsString>,
 }
 
-/// The orders of `--order`.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Order {
-    /// The one that has been idle longest
-    Fifo,
-    /// The same one for 32 connections, then the one that has been idle longest
-    Turns,
-    /// The idle one that is first in the queue
-    Lifo,
-    /// Whichever the kernel wakes for the program's own calls
-    Kernel,
-}
-
-impl Order {
-    /// Its name in the variable.
-    fn name(self) -> &'static str {
-        match self {
-            Order::Fifo => "fifo",
-            Order::Turns => "turns",
-            Order::Lifo => "lifo",
-            Order::Kernel => "kernel",
-        }
-    }
+/// Whether a program is this very executable, as in `wakeset run -- wakeset soak`.
+fn is_ourselves(program: &OsStr) -> bool {
+    let inode = |path: &Path| path.metadata().map(|file| (file.dev(), file.ino())).ok();
+    let program = inspect::look_up(program).and_then(|path| inode(&path));
+    program.is_some() && program == own_executable().ok().and_then(|path| inode(&path))
 }
 
 /// Runs the program. Returns its exit status, 128+N if signal N killed it; without `--stats` it
@@ -88,19 +106,56 @@ pub fn run(options: Options) -> Result<i32, Failure> {
         eprintln!("wakeset: warning: {obstacle}");
         preload = obstacle.preload;
     }
+    if preload && let Some(call) = filter::deadly_call() {
+        eprintln!(
+            "wakeset: warning: a seccomp filter ends processes that call {call}(2), as Wakeset \
+             does: {} runs on the kernel's epoll",
+            options.command[0].display()
+        );
+        preload = false;
+    }
     if preload {
         let list = library::with_ours(std::env::var_os(PRELOAD_VARIABLE), &library);
         // SAFETY: this process has one thread.
         unsafe {
             std::env::set_var(PRELOAD_VARIABLE, list);
-            std::env::set_var(ORDER_VARIABLE, options.order.name());
-            if options.verbose {
-                std::env::set_var(VERBOSE_VARIABLE, "1");
+            for (name, value) in options.behaviour.variables() {
+                std::env::set_var(name, value);
+            }
+            if !options.behaviour.leaves_instructions() && is_ourselves(&options.command[0]) {
+                std::env::set_var(INSTRUCTIONS_VARIABLE, OWN_INSTRUCTIONS);
             }
         }
     }
+    let shared = (options.share && preload).then(share).flatten();
     match options.stats {
-        None => Err(command.failure(command.exec())),
+        None => {
+            let error = command.exec();
+            if let Some(path) = shared {
+                let _ = std::fs::remove_file(path);
+            }
+            Err(command.failure(error))
+        }
         Some(file) => stats::run_counted(&command, file.as_deref()),
+    }
+}
+
+/// Has the program's processes count where others can look. Returns the file.
+fn share() -> Option<PathBuf> {
+    let made = share::make();
+    // SAFETY: this process has one thread.
+    unsafe {
+        match made {
+            Ok((place, path)) => {
+                std::env::set_var(AREA_VARIABLE, place);
+                Some(path)
+            }
+            Err(why) => {
+                eprintln!("wakeset: warning: nothing is shared: {why}");
+                // An outer run is not to count these processes.
+                std::env::remove_var(AREA_VARIABLE);
+                None
+            }
+        }
     }
 }

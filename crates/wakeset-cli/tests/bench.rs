@@ -290,6 +290,21 @@ fn selfpipe_measures_each_means_on_both_sides() {
 }
 
 #[test]
+fn make_measures_each_kind_on_both_sides() {
+    let (output, rows) =
+        bench("make", &["make", "--secs", "0.1", "--rounds", "2", "--kind", "pipe,set"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let kinds: Vec<_> =
+        rows.iter().map(|row| row["params"]["kind"].as_str().unwrap_or("?")).collect();
+    assert_eq!(kinds, ["pipe", "pipe", "set", "set"]);
+    for row in &rows {
+        for side in ["kernel", "wakeset"] {
+            assert!(row[side]["median"].as_f64() > Some(0.0), "{row}");
+        }
+    }
+}
+
+#[test]
 fn flags_of_one_benchmark_are_refused_by_another() {
     let cases = [
         ("stress", ["--order", "lifo"]),
@@ -320,7 +335,7 @@ fn every_benchmark_is_listed_and_says_what_it_measures() {
     let (_, commands) = list.split_once("\nCommands:\n").expect("a list");
     let lines = commands.lines().take_while(|line| !line.is_empty());
     let names: Vec<_> = lines.filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names.len(), 14, "{names:?}");
+    assert_eq!(names.len(), 15, "{names:?}");
     for name in names {
         let help = printed(&[name, "--help"]);
         for part in ["One operation is", "nit", "Example: wakeset bench "] {

@@ -4,6 +4,7 @@
 //!   sides is named by it, every row has a test, and every known difference is shown or says that
 //!   it is not.
 //! - `links`: local links of every page lead to a file and a heading; paths in backquotes exist.
+//! - `names`: what pages about the code call by a name is called so there.
 //! - `commands`: commands shown name subcommands, flags, packages and scripts that exist.
 
 #[path = "documents/commands.rs"]
@@ -12,6 +13,8 @@ mod commands;
 mod links;
 #[path = "documents/markdown.rs"]
 mod markdown;
+#[path = "documents/names.rs"]
+mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -9,30 +9,53 @@
 //! |---|---|
 //! | `WAKESET_REQUIRE_ALL=1` | a missing C compiler is a failure, not a reason to skip |
 //! | `WAKESET_MIGRATIONS=N` | how many objects `migrations_random` migrates, 2,000 if unset |
+//! | `WAKESET_PROCESSES=N` | how many processes `many_processes_take_the_memory_of_few` and `generations_of_workers_take_the_memory_of_few` make, 3,000 if unset |
 //!
 //! | file | what is in it |
 //! |---|---|
+//! | `counting` | how `--stats` collects: scarce memory, hostile users, many processes |
+//! | `declining` | workers that do not accept what they are woken for |
 //! | `forks` | what a fork costs |
+//! | `keeping` | which worker is next, by what workers hold |
 //! | `memory` | programs with a heap that refuses |
+//! | `instructions` | programs that make system calls by instruction |
 //! | `compare` | a program run both ways, and what differs |
 //! | `of_signals` | programs about signals |
+//! | `sharing`, `top`, `metrics` | counts that are read while the program runs |
 //! | `stats` | what `wakeset run --stats` counts |
+//! | `surroundings` | filters, limits, and what is not there |
 //! | `run`, `compile` | one run; the compiler |
 
 #[path = "programs/compare.rs"]
 mod compare;
 #[path = "programs/compile.rs"]
 mod compile;
+#[path = "programs/counting.rs"]
+mod counting;
+#[path = "programs/declining.rs"]
+mod declining;
 #[path = "programs/forks.rs"]
 mod forks;
+#[path = "programs/instructions.rs"]
+mod instructions;
+#[path = "programs/keeping.rs"]
+mod keeping;
 #[path = "programs/memory.rs"]
 mod memory;
+#[path = "programs/metrics.rs"]
+mod metrics;
 #[path = "programs/of_signals.rs"]
 mod of_signals;
 #[path = "programs/run.rs"]
 mod run;
+#[path = "programs/sharing.rs"]
+mod sharing;
 #[path = "programs/stats.rs"]
 mod stats;
+#[path = "programs/surroundings.rs"]
+mod surroundings;
+#[path = "programs/top.rs"]
+mod top;
 
 use std::fs;
 
@@ -40,7 +63,7 @@ use serde_json::Value;
 
 use compare::{compare, compare_within};
 use compile::{Build, compile, missing, scratch};
-use run::{Runner, TIME_LIMIT, run, unexpected};
+use run::{Runner, TIME_LIMIT, run};
 use stats::{count, counts};
 
 // ---- the programs ----
@@ -214,6 +237,12 @@ fn listeners() {
     compare("listeners", Build::Plain, &[]);
 }
 
+/// A thread that had ended left its private set open, up to 256 of them.
+#[test]
+fn ended() {
+    compare("ended", Build::Plain, &[]);
+}
+
 /// Servers for which no round robin is possible, and workers that know nothing of a round robin
 /// beside workers that do.
 #[test]
@@ -227,13 +256,7 @@ fn listener_counts(order: &str, part: &str) -> Option<Vec<Value>> {
     let file = scratch(&format!("listeners_{part}_{order}.json"));
     // The program knows what it expects, so these need no plain run beside them.
     let outcome = run(&program, &[part], Runner::Ordered(order, &file), TIME_LIMIT);
-    assert!(
-        outcome.status.success(),
-        "{order}, {}:\n{}{}",
-        outcome.status,
-        unexpected(&outcome),
-        outcome.stderr
-    );
+    outcome.expect_success(order);
     assert!(outcome.stderr.contains("busiest/least"), "{}", outcome.stderr);
     let counts = stats::read(&file);
     Some(counts["listeners"].as_array().expect("listeners").clone())
@@ -243,7 +266,7 @@ fn listener_counts(order: &str, part: &str) -> Option<Vec<Value>> {
 /// than for nothing.
 #[test]
 fn listeners_are_counted() {
-    for order in ["fifo", "turns", "lifo"] {
+    for order in ["auto", "fifo", "turns", "lifo"] {
         let Some(listeners) = listener_counts(order, "unstopped") else {
             return;
         };
@@ -338,13 +361,7 @@ fn uffd_messages_are_counted() {
     for order in ["fifo", "turns", "lifo", "kernel"] {
         let file = scratch(&format!("uffd_{order}.json"));
         let outcome = run(&program, &[], Runner::Ordered(order, &file), TIME_LIMIT);
-        assert!(
-            outcome.status.success(),
-            "{order}, {}:\n{}{}",
-            outcome.status,
-            unexpected(&outcome),
-            outcome.stderr
-        );
+        outcome.expect_success(order);
         let counts = stats::read(&file);
         let counted = |name: &str| count(&counts, &format!("/total/uffd_{name}"));
         let read = outcome
@@ -378,13 +395,7 @@ fn differences() {
     };
     for (runner, world) in [(Runner::Kernel, "kernel"), (Runner::Wakeset, "wakeset")] {
         let outcome = run(&program, &[world], runner, TIME_LIMIT);
-        assert!(
-            outcome.status.success(),
-            "{runner:?}, {}:\n{}{}",
-            outcome.status,
-            unexpected(&outcome),
-            outcome.stderr
-        );
+        outcome.expect_success(&format!("{runner:?}"));
     }
 }
 

@@ -5,9 +5,9 @@
 //!
 //! | room | what it holds |
 //! |---|---|
-//! | [`program`] | what a program is; how one is made from a seed or from a fuzzer's bytes; how one is shrunk |
 //! | [`model`] | what is known of a program's descriptors, and so what an outcome may not depend on |
 //! | [`world`] | the sides: the kernel, and each way to call Wakeset |
+//! | [`program`] | what a program is; how one is made from a seed or from a fuzzer's bytes; how one is shrunk |
 //! | [`interpret`] | makes the calls of a program on one side and reports their outcomes |
 //! | [`outcome`] | what becomes of outcomes: a digest, a table of what was covered, a trace, a regression test |
 //! | [`driver`] | runs each side in a process of its own, compares them, and finds the program where they differ |

@@ -76,6 +76,8 @@ enum Command {
         focus: Focus,
         #[arg(long, value_parser = bug)]
         bug: Option<Bug>,
+        #[arg(long, default_value_t = 1)]
+        threads: u32,
         #[arg(long)]
         count: bool,
         #[arg(long)]
@@ -86,7 +88,9 @@ enum Command {
 #[derive(clap::Args)]
 struct Run {
     /// The side to compare with the kernel: api, library, interposed, engine, engine-spinlock,
-    /// engine-rwlock, several with commas, both (api and interposed), or all
+    /// engine-rwlock, roads, roads-before, roads-behind, roads-beneath, roads-plain,
+    /// roads-instruction, several with commas; both (api and interposed), every-road (the last
+    /// six), or all (the others)
     #[arg(long, default_value = "both", value_parser = sides)]
     side: Sides,
     /// What the programs are mostly about: anything or nested-timers
@@ -95,6 +99,12 @@ struct Run {
     /// Where the seeds begin; random if not given
     #[arg(long, value_parser = seed)]
     seed: Option<u64>,
+    /// The seed of the first program itself, as a difference in several threads is reported
+    #[arg(long, value_parser = seed, conflicts_with = "seed")]
+    at: Option<u64>,
+    /// Threads of each worker that run programs at a time, at most 4
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4))]
+    threads: u32,
     /// Operations to compare, all sides together
     #[arg(long)]
     ops: Option<u64>,
@@ -136,12 +146,15 @@ fn sides(names: &str) -> Result<Sides, String> {
     if names == "both" {
         return Ok(Sides(vec![Side::Api, Side::Interposed]));
     }
+    if names == "every-road" {
+        return Ok(Sides(Side::ROADS.to_vec()));
+    }
     if names == "all" {
         return Ok(Sides(
             Side::NAMES
                 .iter()
                 .map(|(_, side)| *side)
-                .filter(|side| *side != Side::Kernel && side.is_available())
+                .filter(|side| *side != Side::Kernel && !side.takes_roads() && side.is_available())
                 .collect(),
         ));
     }
@@ -167,12 +180,25 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Command::Prove { side, bug, seed, ops } => prove(side, bug, seed, ops),
-        Command::Worker { side, first, blocks, len, engine_programs, focus, bug, count, given } => {
+        Command::Worker {
+            side,
+            first,
+            blocks,
+            len,
+            engine_programs,
+            focus,
+            bug,
+            threads,
+            count,
+            given,
+        } => {
             let calls = if engine_programs { Calls::Engine } else { Calls::Everything };
             let profile = Profile { calls, focus };
             let role = Role { side, profile, bug };
             if given {
                 worker::run_given(role).map(|()| true)
+            } else if threads > 1 {
+                worker::run_threads(role, first, blocks, len, threads).map(|()| true)
             } else {
                 worker::run_blocks(role, first, blocks, len, count).map(|()| true)
             }
@@ -209,13 +235,24 @@ fn run(options: &Run) -> std::io::Result<bool> {
     let mut agreed = true;
     for &side in sides {
         println!("kernel and {}: seed {seed:#x}, {} jobs", side.name(), options.jobs);
-        let pair = Pair::about(side, options.focus);
+        let pair = Pair::about(side, options.focus).in_threads(options.threads);
         // Spread out, so that neither runs with neighbouring seeds nor two sides share programs.
-        let first = fastrand::Rng::with_seed(seed).u64(..).rotate_left(8 * side as u32);
+        let spread = fastrand::Rng::with_seed(seed).u64(..).rotate_left(8 * side as u32);
+        let first = options.at.unwrap_or(spread);
         let outcome = driver::run(&setup, pair, first, extent)?;
         print_summary(&outcome);
         for divergence in outcome.diverging {
             agreed = false;
+            if options.threads > 1 {
+                println!(
+                    "in threads: wakeset-differ run --side {} --threads {} --at {:#x} --jobs 1 \
+                     --ops {}",
+                    side.name(),
+                    options.threads,
+                    divergence.start,
+                    150 * (divergence.agreed + worker::BLOCK)
+                );
+            }
             report(&setup, pair, &driver::find(&setup, pair, divergence)?)?;
         }
     }
@@ -264,13 +301,7 @@ fn prove(side: Side, only: Option<Bug>, seed: Option<u64>, ops: u64) -> std::io:
         Bug::NAMES.into_iter().filter(|(_, bug)| only.is_none_or(|only| only == *bug))
     {
         let setup = Setup { bug: Some(bug), ..setup()? };
-        // The engine's programs have no bad pointers.
-        let side = if bug == Bug::EventsLostToFault && side != Side::Interposed {
-            Side::Api
-        } else {
-            side
-        };
-        let pair = Pair::new(side);
+        let pair = Pair::new(bug.side_for(side));
         let first = fastrand::Rng::with_seed(seed).u64(..);
         let extent = Extent { operations: Some(ops), time: None, jobs: 1 };
         let outcome = driver::run(&setup, pair, first, extent)?;
@@ -296,7 +327,7 @@ fn prove(side: Side, only: Option<Bug>, seed: Option<u64>, ops: u64) -> std::io:
 /// Shrinks programs on which a pair differs, and prints what is left.
 fn report(setup: &Setup, pair: Pair, programs: &[Program]) -> std::io::Result<()> {
     let Some(small) = driver::smallest(setup, pair, programs) else {
-        println!("it does not differ when it is run again");
+        println!("it does not differ when it is run again, in one thread");
         return Ok(());
     };
     let one = std::slice::from_ref(&small);

@@ -77,7 +77,9 @@ mod rooms {
     #[doc(hidden)]
     pub use sys::steps;
     pub use sys::verdict::Verdict;
-    pub use sys::{Errno, Sysno, cancel, notice, refusable, signal_guard, user};
+    pub use sys::{
+        Errno, Sysno, cancel, notice, own_calls, refusable, reserved, signal_guard, user, waits,
+    };
 }
 
 /// Under the model checker: polls, waits and a set's doorbell as they are everywhere, and doubles

@@ -10,7 +10,7 @@ mod stat;
 mod summary;
 
 pub use listener::{ADDRESS_BYTES, LISTENERS, ListenerStat, ListenerSummary};
-pub use page::{DIR_VARIABLE, MAGIC, PAGE_BYTES, Page, SHARED_STRIPE, STRIPES, VERSION};
+pub use page::{MAGIC, PAGE_BYTES, Page, SHARED_STRIPE, STRIPES, VERSION};
 pub use stat::{NAMES, Stat};
 pub use summary::Summary;
 

@@ -14,6 +14,8 @@ mod faults;
 mod memory;
 #[path = "exhaustion/numbers.rs"]
 mod numbers;
+#[path = "exhaustion/taken.rs"]
+mod taken;
 
 use backend::{Backend, Kernel, Wakeset};
 use libc::{

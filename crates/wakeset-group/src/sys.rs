@@ -26,6 +26,26 @@ pub(crate) fn epoll_ctl(
     unsafe { syscall!(Sysno::epoll_ctl, set, op, fd, &raw const event) }.map(drop)
 }
 
+/// Whether an error may come from a filter (seccomp(2)), or from a kernel that does not know the
+/// call.
+fn is_refusal(error: Errno) -> bool {
+    matches!(error, Errno::EPERM | Errno::ENOSYS | Errno::EACCES)
+}
+
+/// A call that a filter may refuse, or else its older relative, which x86-64 has.
+macro_rules! or_older {
+    ($call:expr, $older:ident $(, $argument:expr)*) => {
+        match $call {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the same memory.
+            Err(error) if is_refusal(error) => unsafe {
+                syscall!(Sysno::$older $(, $argument)*).map_err(|_| error)
+            },
+            result => result,
+        }
+    };
+}
+
 /// epoll_pwait(2), or epoll_pwait2(2) where a limit needs it and Linux has it (5.11); no mask.
 pub(crate) fn epoll_wait(
     set: c_int,
@@ -35,13 +55,12 @@ pub(crate) fn epoll_wait(
     let (place, maxevents) = (events.as_mut_ptr(), events.len());
     let mask = ptr::null::<c_void>();
     // SAFETY: room for `maxevents` events.
-    let coarse = |limit: i64| unsafe {
+    let masked = |limit: i64| unsafe {
         syscall!(Sysno::epoll_pwait, set, place, maxevents, limit, mask, SIGSET_BYTES)
     };
+    let coarse = |limit: i64| or_older!(masked(limit), epoll_wait, set, place, maxevents, limit);
     let Some(limit) = limit else { return coarse(-1) };
-    let milliseconds = i64::try_from(limit.as_nanos().div_ceil(1_000_000))
-        .unwrap_or(i64::MAX)
-        .min(c_int::MAX.into());
+    let milliseconds = i64::from(milliseconds_of(Some(limit)));
     if limit.subsec_nanos().is_multiple_of(1_000_000) {
         return coarse(milliseconds);
     }
@@ -51,7 +70,7 @@ pub(crate) fn epoll_wait(
     match unsafe {
         syscall!(Sysno::epoll_pwait2, set, place, maxevents, &raw const limit, mask, SIGSET_BYTES)
     } {
-        Err(Errno::ENOSYS) => coarse(milliseconds),
+        Err(error) if is_refusal(error) => coarse(milliseconds),
         result => result,
     }
 }
@@ -76,10 +95,19 @@ pub(crate) fn set_timer(timer: c_int, after: Duration) -> Result<(), Errno> {
 /// poll(2). `None` is no limit.
 pub(crate) fn poll(entries: &mut [pollfd], limit: Option<Duration>) -> Result<usize, Errno> {
     let (place, count) = (entries.as_mut_ptr(), entries.len());
-    let limit = limit.map(to_timespec);
-    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let exact = limit.map(to_timespec);
+    let exact = exact.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: that many entries, and a valid limit or none.
-    unsafe { syscall!(Sysno::ppoll, place, count, limit, ptr::null::<c_void>(), SIGSET_BYTES) }
+    let polled =
+        unsafe { syscall!(Sysno::ppoll, place, count, exact, ptr::null::<c_void>(), SIGSET_BYTES) };
+    or_older!(polled, poll, place, count, milliseconds_of(limit))
+}
+
+/// A limit as poll(2) takes it, rounded up.
+fn milliseconds_of(limit: Option<Duration>) -> c_int {
+    limit.map_or(-1, |limit| {
+        c_int::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+    })
 }
 
 /// poll(2) with a limit of 0.
@@ -117,10 +145,7 @@ pub(crate) fn close(fd: c_int) {
 
 /// The time of the monotonic clock.
 pub(crate) fn now() -> Duration {
-    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for the time. It cannot fail.
-    let _ = unsafe { syscall!(Sysno::clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    wakeset::Deadline::now().since_boot()
 }
 
 pub(crate) fn to_timespec(time: Duration) -> timespec {

@@ -2,6 +2,7 @@
 
 use core::ffi::{CStr, c_char};
 use core::ptr;
+use wakeset_fd::notice;
 
 unsafe extern "C" {
     /// libc's; null until libc's constructor has run.
@@ -27,6 +28,14 @@ pub(crate) fn get(name: &CStr) -> Option<&'static CStr> {
         }
     }
     None
+}
+
+/// Turns notices on for a program whose user has asked for them. What finds something to say before
+/// our start asks for itself.
+pub(crate) fn turn_on_notices() {
+    if get(c"WAKESET_VERBOSE").is_some() {
+        notice::turn_on();
+    }
 }
 
 fn entries() -> *const *const c_char {

@@ -9,13 +9,16 @@
 //! | `environment` | the environment, also before libc knows it |
 //! | `loader` | the objects that are loaded, and roads to libc that pass no name of ours |
 //! | `real` | libc's own functions |
+//! | `unwind` | the unwinder, once something is unwound |
 //! | `flags` | whether descriptors block |
 //! | `heap` | memory that a signal handler may ask for |
+//! | `dispatch` | system calls by instruction: what makes them, and how they are caught |
 //! | `uffd` | userfaultfds: threads that serve the same one take turns |
 //! | `signals` | the program's signal handlers, kept out of critical sections |
 //! | `listeners` | listening sockets: a connection wakes one waiter |
 //! | `process` | before main, around each fork, and the page of counts |
 //! | `calls` | the table of calls, and from it the hooks and the decoder of `syscall()` |
+//! | `caught` | calls by instruction that the kernel has reported |
 //!
 //! A room imports rooms above it in this table, never one below it.
 //!
@@ -30,6 +33,8 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod calls;
+mod caught;
+mod dispatch;
 mod environment;
 mod flags;
 mod heap;
@@ -39,3 +44,4 @@ mod process;
 mod real;
 mod signals;
 mod uffd;
+mod unwind;

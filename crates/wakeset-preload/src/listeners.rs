@@ -13,8 +13,11 @@
 //! | file | concept |
 //! |---|---|
 //! | `call` | a program's call: what it is about, and what can be asked of it |
+//! | `ending` | how a thread hears of its own end, and what it and the process leave behind |
 //! | `habits` | what a thread has learned about accept(2) |
+//! | `steps` | how a thread leaves a connection to one that holds less |
 //! | `thread` | what a thread keeps: its private set, and what it has learned |
+//! | `told` | what it was told of and has not accepted, which it passes on |
 //! | `wait` | the wait itself |
 //! | `poll`, `select`, `accept` | the three kinds of call |
 //!
@@ -47,33 +50,42 @@
 
 mod accept;
 mod call;
+mod ending;
 mod habits;
 mod poll;
 mod select;
+mod steps;
 mod thread;
+mod told;
 mod wait;
 
-pub(crate) use accept::accept;
+pub(crate) use accept::{accept, give_up_set};
 pub(crate) use call::Outcome;
+pub(crate) use ending::before_end;
 pub(crate) use poll::poll;
 pub(crate) use select::select;
+pub(crate) use told::{after_change, around_close, before_wait, has_left};
 
 use crate::{environment, signals};
 use wakeset_fd::count;
-use wakeset_fd::listeners::{self, Order};
+use wakeset_fd::listeners::{self, Choice, Order};
 
 /// Before main: reads the order that `wakeset run` has put into the environment.
 pub(crate) fn start() {
-    listeners::share_hint();
-    let order = match environment::get(c"WAKESET_ORDER").map(core::ffi::CStr::to_bytes) {
-        Some(b"lifo") => Some(Order::Lifo),
-        Some(b"turns") => Some(Order::Turns),
-        Some(b"kernel") => None,
-        _ => Some(Order::Fifo),
+    let value = |name| environment::get(name).map(core::ffi::CStr::to_bytes);
+    let choice = match value(c"WAKESET_ORDER") {
+        Some(b"least") => Choice::Least,
+        Some(b"fifo") => Choice::Ordered(Order::Fifo),
+        Some(b"lifo") => Choice::Ordered(Order::Lifo),
+        Some(b"turns") => Choice::Ordered(Order::Turns),
+        Some(b"kernel") => Choice::Kernels,
+        _ => Choice::Automatic,
     };
-    listeners::set_order(order);
+    let most = value(c"WAKESET_MAX_CONNECTIONS").and_then(|most| str::from_utf8(most).ok());
+    listeners::choose(choice, most.and_then(|most| most.parse().ok()).filter(|most| *most > 0));
     // SAFETY: this thread's own.
     listeners::set_handled(|| unsafe { signals::handled().read_volatile() });
+    listeners::set_telling(&told::TELLING);
 }
 
 /// After a wait on a set that has reported something.

@@ -19,8 +19,8 @@ mod redirect;
 
 use core::ffi::CStr;
 
-pub(crate) use order::{audited, next};
-pub(crate) use redirect::{Obstacle, hold, is_redirected, redirect, release};
+pub(crate) use order::{audited, iterate, next};
+pub(crate) use redirect::{Obstacle, hold, is_redirected, redirect, release, wraps};
 
 /// Whether we have a function of this name.
 pub(crate) fn is_hook(name: &CStr) -> bool {

@@ -23,17 +23,25 @@
 //! | `handler` | our handler |
 //! | `register` | sigaction(2) and its kin |
 //! | `chain` | another library that replaces sigaction(2) |
+//! | `sigsys` | SIGSYS, where system calls by instruction are caught |
+//! | `masks` | sigprocmask(2) and its kin, where SIGSYS cannot be blocked |
 
 mod chain;
 mod counts;
 mod deferred;
 mod dispositions;
 mod handler;
+mod masks;
 mod register;
+mod sigsys;
 pub(crate) mod sleep;
 
 pub(crate) use counts::{Uncounted, handled, not_restarting};
 pub(crate) use deferred::drop_deferred;
 pub(crate) use dispositions::{hold, release};
 pub(crate) use handler::may_have_foreign_handlers;
-pub(crate) use register::arm;
+pub(crate) use masks::{PassedMask, change_mask, suspend};
+pub(crate) use register::{arm, unblock_sigsys_in_handlers};
+pub(crate) use sigsys::{
+    exchange_sigsys, is_sigsys_blocked, on_other_sigsys, relax_sigsys, take_sigsys, unblock_sigsys,
+};

@@ -12,7 +12,7 @@
 #[path = "loader/build.rs"]
 mod build;
 
-use build::{compile, library, run, run_tool, scratch, shared};
+use build::{compile, library, run, run_tool, scratch, shared, unseen};
 use std::path::Path;
 use std::process::Command;
 
@@ -105,14 +105,28 @@ fn a_preload_behind_ours_sees_every_call() {
     assert_eq!(same(&program, &["wrapped"], &[&wrap], &[&library(), &wrap]), "k");
 }
 
-/// What it takes over is none of what ours answers.
+/// What it takes over is none of what ours answers. Its own search for libc's functions is no road
+/// past ours.
 #[test]
 fn a_preload_behind_ours_may_leave_objects_in_process() {
     let Some(program) = program() else { return };
     let Some(wrap) = shared("wrap.c", &[], "wrap_others") else { return };
     for list in [[&*library(), &wrap], [&wrap, &library()]] {
-        assert_eq!(same(&program, &["wrapped"], &[&wrap], &list), "i");
+        assert_eq!(same(&program, &["wrapped-by-name"], &[&wrap], &list), "i");
     }
+    assert_eq!(same(&program, &["wrapped"], &[&wrap], &[&wrap, &library()]), "i");
+}
+
+/// libc's symbol for what it takes over has to stay, so libc's handle leads past ours: here to an
+/// open(2) of a pipe by the name of its descriptor.
+#[test]
+fn a_preload_behind_ours_and_libcs_handle_leave_nothing_in_process() {
+    let Some(program) = program() else { return };
+    let Some(wrap) = shared("wrap.c", &[], "wrap_and_handle") else { return };
+    let list = [&*library(), &wrap];
+    assert_eq!(same(&program, &["wrapped"], &[&wrap], &list), "k");
+    assert_eq!(same(&program, &["opened-by-handle"], &[&wrap], &list), "k");
+    assert_eq!(same(&program, &["opened-by-handle"], &[], &[&library()]), "i");
 }
 
 /// It has a dlsym(3) in place of libc's, from wherever it stands.
@@ -176,7 +190,7 @@ fn what_cannot_be_served_is_named() {
             if asked {
                 command.env("WAKESET_VERBOSE", "1");
             }
-            let output = command.output().expect("the program runs");
+            let output = unseen(&mut command).output().expect("the program runs");
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{said}");
             if asked {

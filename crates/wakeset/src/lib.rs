@@ -54,6 +54,7 @@ pub use testing::explore::explore;
 /// (`MADV_WIPEONFORK`). A child of vfork(2) gets its parent's.
 #[doc(hidden)]
 #[must_use]
+#[inline]
 pub fn process_id() -> u32 {
     sync::thread_id::process()
 }
@@ -66,7 +67,7 @@ pub use set::description::Description;
 pub use set::shared_ring::{reader::RingReader, writer::RingWriter};
 #[doc(hidden)]
 pub use sources::pipe::{
-    LONGEST_MESSAGE, LONGEST_WRITE, Look, PIPE_CAPACITY, Piece, Pipe, Room, Taken,
+    LONGEST_MESSAGE, LONGEST_WRITE, PIPE_CAPACITY, Piece, Pipe, PipeCapacity, PipeState, Taken,
 };
 #[doc(hidden)]
 pub use sources::timer::Expiry;

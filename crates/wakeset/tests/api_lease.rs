@@ -1,4 +1,4 @@
-//! Removals that tell: who has an event in hand.
+//! Removals that tell which threads have an event.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,15 +29,15 @@ impl World {
     }
 }
 
-fn take(hand: &mut Lease<'_>) -> usize {
-    hand.wait(&mut [Event::default(); 4], Timeout::Now).unwrap()
+fn take(lease: &mut Lease<'_>) -> usize {
+    lease.wait(&mut [Event::default(); 4], Timeout::Now).unwrap()
 }
 
 #[test]
 fn what_nobody_was_told_of_is_free() {
     for events in [Events::IN, ONESHOT, Events::IN | Events::ET] {
         let world = World::watching(events);
-        let _hand = world.set.lease().unwrap();
+        let _lease = world.set.lease().unwrap();
         assert!(matches!(world.remove(), Removal::Idle));
         assert!(matches!(world.set.retire(1, &world.ready), Err(Error::NotWatched)));
     }
@@ -45,21 +45,24 @@ fn what_nobody_was_told_of_is_free() {
 
 #[test]
 fn it_is_in_hand_until_the_hand_comes_back() {
-    let ways: [fn(Lease<'_>); 3] =
-        [|hand| drop(hand), |mut hand| hand.release(), |mut hand| assert_eq!(take(&mut hand), 0)];
+    let ways: [fn(Lease<'_>); 3] = [
+        |lease| drop(lease),
+        |mut lease| lease.release(),
+        |mut lease| assert_eq!(take(&mut lease), 0),
+    ];
     for events in [Events::IN, ONESHOT, Events::IN | Events::ET] {
         for way in ways {
             let world = World::watching(events);
-            let (mut hand, mut other) = (world.set.lease().unwrap(), world.set.lease().unwrap());
-            assert_eq!(take(&mut hand), 1);
+            let (mut lease, mut other) = (world.set.lease().unwrap(), world.set.lease().unwrap());
+            assert_eq!(take(&mut lease), 1);
             let told = world.remove();
             let Removal::InUse(holders) = told else { panic!("{told:?}") };
             assert!(
                 !holders.have_released() && !holders.wait(Timeout::After(Duration::from_millis(2)))
             );
             assert_eq!(take(&mut other), 0, "no further report");
-            assert!(!holders.wait(Timeout::Now), "another's hand is not the one");
-            way(hand);
+            assert!(!holders.wait(Timeout::Now), "another's lease is not the one");
+            way(lease);
             assert!(holders.have_released() && holders.wait(Timeout::Never));
         }
     }
@@ -68,16 +71,16 @@ fn it_is_in_hand_until_the_hand_comes_back() {
 #[test]
 fn all_hands_that_have_it_count_but_the_own() {
     let world = World::watching(Events::IN);
-    let mut hands = [0, 1, 2].map(|_| world.set.lease().unwrap());
-    for hand in &mut hands {
-        assert_eq!(take(hand), 1);
+    let mut leases = [0, 1, 2].map(|_| world.set.lease().unwrap());
+    for lease in &mut leases {
+        assert_eq!(take(lease), 1);
     }
-    let [own, mut second, third] = hands;
+    let [own, mut second, third] = leases;
     let Ok(Removal::InUse(holders)) = own.retire(1, &world.ready) else { panic!() };
     second.release();
     assert!(!holders.have_released());
     drop(third);
-    assert!(holders.wait(Timeout::Never), "the own hand does not count");
+    assert!(holders.wait(Timeout::Never), "the own lease does not count");
     let world = World::watching(Events::IN);
     let mut own = world.set.lease().unwrap();
     assert_eq!(take(&mut own), 1);
@@ -87,8 +90,8 @@ fn all_hands_that_have_it_count_but_the_own() {
 #[test]
 fn another_watch_in_the_same_memory_is_another() {
     let world = World::watching(Events::IN);
-    let mut hand = world.set.lease().unwrap();
-    assert_eq!(take(&mut hand), 1);
+    let mut lease = world.set.lease().unwrap();
+    assert_eq!(take(&mut lease), 1);
     let Removal::InUse(holders) = world.remove() else { panic!() };
     world.set.add(1, &world.ready, Event::new(Events::IN, 2)).unwrap();
     assert!(matches!(world.remove(), Removal::Idle), "nobody was told of this one");
@@ -98,20 +101,20 @@ fn another_watch_in_the_same_memory_is_another() {
 #[test]
 fn to_arm_it_again_gives_it_back() {
     let world = World::watching(ONESHOT);
-    let mut hand = world.set.lease().unwrap();
-    assert_eq!(take(&mut hand), 1);
+    let mut lease = world.set.lease().unwrap();
+    assert_eq!(take(&mut lease), 1);
     world.set.modify(1, &world.ready, Event::new(ONESHOT, 1)).unwrap();
     let Removal::InUse(holders) = world.remove() else { panic!("somebody else armed it") };
     drop(holders);
     world.set.add(1, &world.ready, Event::new(ONESHOT, 1)).unwrap();
-    assert_eq!(take(&mut hand), 1);
+    assert_eq!(take(&mut lease), 1);
     assert_eq!(
-        hand.modify(1, &world.ready, Event::new(Events::IN | Events::EXCLUSIVE, 1)),
+        lease.modify(1, &world.ready, Event::new(Events::IN | Events::EXCLUSIVE, 1)),
         Err(Error::Invalid)
     );
-    hand.modify(1, &world.ready, Event::new(ONESHOT, 1)).unwrap();
+    lease.modify(1, &world.ready, Event::new(ONESHOT, 1)).unwrap();
     assert!(matches!(world.remove(), Removal::Idle));
-    assert_eq!(hand.modify(1, &world.ready, Event::new(ONESHOT, 1)), Err(Error::NotWatched));
+    assert_eq!(lease.modify(1, &world.ready, Event::new(ONESHOT, 1)), Err(Error::NotWatched));
 }
 
 #[test]
@@ -149,10 +152,10 @@ fn nothing_is_used_after_it_was_freed() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let mut hand = set.lease().unwrap();
+                let mut lease = set.lease().unwrap();
                 let mut events = [Event::default(); 4];
                 while !over.load(Ordering::Relaxed) {
-                    let n = hand.wait(&mut events, Timeout::from_millis(1)).unwrap();
+                    let n = lease.wait(&mut events, Timeout::from_millis(1)).unwrap();
                     for event in &events[..n] {
                         // SAFETY: what the test is about. The memory itself stays until the end.
                         let object = unsafe { &*(event.data as *const Object) };

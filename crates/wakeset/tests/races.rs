@@ -24,6 +24,8 @@ fn forever<T>(value: T) -> &'static T {
     let value = Box::leak(Box::new(value));
     KEPT[NEXT.fetch_add(1, Ordering::SeqCst)]
         .store(std::ptr::from_ref(value).expose_provenance(), Ordering::SeqCst);
+    // What is only ever written to, an optimiser may leave out.
+    std::hint::black_box(&KEPT);
     value
 }
 

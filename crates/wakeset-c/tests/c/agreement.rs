@@ -3,6 +3,7 @@
 use super::{flags, have, here, output, prefix};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The header without its comments, white space made one blank.
@@ -83,11 +84,22 @@ fn declared() -> Signatures {
     found
 }
 
+/// The files of a folder and of the folders in it.
+fn files_below(folder: PathBuf) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder of sources");
+    entries
+        .flat_map(|entry| {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { files_below(path) } else { vec![path] }
+        })
+        .collect()
+}
+
 /// The functions the code exports.
 fn exported() -> Signatures {
     let mut found = Signatures::new();
-    for file in fs::read_dir(here("src")).expect("the sources") {
-        let source = fs::read_to_string(file.expect("an entry").path()).expect("a source");
+    for file in files_below(here("src")) {
+        let source = fs::read_to_string(file).expect("a source");
         for part in source.split("#[unsafe(no_mangle)]").skip(1) {
             let end = part.find('{').expect("a body");
             let signature = part[..end].split_whitespace().collect::<Vec<_>>().join(" ");

@@ -3,6 +3,7 @@
 //! Each point of a workload is measured in rounds, all sides in turn in each, so that whatever
 //! else the machine does meanwhile meets all of them alike.
 
+pub mod joined;
 pub mod machine;
 pub mod point;
 pub mod progress;

@@ -34,6 +34,8 @@ impl Timed {
 /// Which of several idle threads or processes an event wakes.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 pub enum Order {
+    /// As turns; under `wakeset run`, as fifo while a worker keeps connections open
+    Auto,
     /// The one that has been idle longest
     Fifo,
     /// The same one 32 times, then the one that has been idle longest
@@ -45,6 +47,7 @@ pub enum Order {
 impl Order {
     pub fn name(self) -> &'static str {
         match self {
+            Order::Auto => "auto",
             Order::Fifo => "fifo",
             Order::Turns => "turns",
             Order::Lifo => "lifo",
@@ -56,7 +59,7 @@ impl From<Order> for wakeset_group::Order {
     fn from(order: Order) -> Self {
         match order {
             Order::Fifo => wakeset_group::Order::Fifo,
-            Order::Turns => wakeset_group::Order::Turns,
+            Order::Auto | Order::Turns => wakeset_group::Order::Turns,
             Order::Lifo => wakeset_group::Order::Lifo,
         }
     }

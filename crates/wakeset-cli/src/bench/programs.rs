@@ -3,5 +3,6 @@
 
 mod child;
 pub mod herd;
+pub mod make;
 pub mod selfpipe;
 pub mod uffd;

@@ -31,6 +31,13 @@ pub struct Obstacle {
     pub preload: bool,
 }
 
+impl Obstacle {
+    /// Whether it is none for the user who runs the program now.
+    pub fn is_served(&self) -> bool {
+        matches!(self.reason, Reason::PrivilegedForOthers(_))
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum Reason {
     Static,
@@ -132,6 +139,26 @@ pub fn obstacle(path: &Path) -> Option<Obstacle> {
     None
 }
 
+/// The binary that runs for the program at `path`: for a script its interpreter. `None` if a file
+/// cannot be read.
+pub fn binary_of(path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..SCRIPT_DEPTH {
+        let mut start = Vec::new();
+        File::open(&path).ok()?.take(SCRIPT_LINE as u64).read_to_end(&mut start).ok()?;
+        if start.starts_with(b"\x7fELF") {
+            return Some(path);
+        }
+        path = match Shebang::parse(&start) {
+            Some(line) => {
+                line.program_of_env().and_then(|name| look_up(&name)).unwrap_or(line.interpreter)
+            }
+            None => PathBuf::from("/bin/sh"),
+        };
+    }
+    None
+}
+
 fn binary_obstacle(program: PathBuf) -> Option<Obstacle> {
     let own = own_loader();
     let reason = match (elf::loader(&mut File::open(&program).ok()?).ok()?, own) {
@@ -147,7 +174,7 @@ fn binary_obstacle(program: PathBuf) -> Option<Obstacle> {
 }
 
 /// The dynamic loader of this very program, which is the preload library's too.
-fn own_loader() -> Option<PathBuf> {
+pub fn own_loader() -> Option<PathBuf> {
     let mut own = File::open("/proc/self/exe").ok()?;
     match elf::loader(&mut own).ok()? {
         Loader::At(path) => Some(path),

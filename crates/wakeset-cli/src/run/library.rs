@@ -1,6 +1,6 @@
 //! Finds `libwakeset_preload.so` and puts it into LD_PRELOAD.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,6 +12,9 @@ pub const ENVIRONMENT: &str = "LD_PRELOAD";
 
 const FILE_NAME: &str = "libwakeset_preload.so";
 
+/// Where `make install` has put the library, if it has built this binary.
+const LIBDIR: Option<&str> = option_env!("WAKESET_LIBDIR");
+
 /// The interposer that belongs to this binary.
 ///
 /// It is beside the binary, or in `deps` below it, where cargo puts it. The newer of the two is
@@ -19,30 +22,53 @@ const FILE_NAME: &str = "libwakeset_preload.so";
 /// is in the prefix that it was installed to.
 pub fn find() -> Result<PathBuf, Failure> {
     let executable = own_executable()?;
-    let directory = executable.parent().unwrap_or(Path::new("/"));
+    let found = find_in(executable.parent().unwrap_or(Path::new("/")), LIBDIR)?;
+    expressible(&found)?;
+    Ok(found)
+}
+
+/// The library of a binary in `directory` that was built to be installed with `libdir`.
+fn find_in(directory: &Path, libdir: Option<&str>) -> Result<PathBuf, Failure> {
     let built = [directory.join(FILE_NAME), directory.join("deps").join(FILE_NAME)];
-    let installed = directory.join("../lib/wakeset").join(FILE_NAME);
     let age = |path: &Path| -> Option<SystemTime> { path.metadata().ok()?.modified().ok() };
     let newest =
         built.iter().filter_map(|path| Some((age(path)?, path))).max_by_key(|(age, _)| *age);
-    let found = match newest {
-        Some((_, path)) => path.clone(),
-        None => installed.canonicalize().map_err(|_| {
-            Failure::own(format!(
-                "cannot find {FILE_NAME}: it is neither in {} nor in {}",
-                directory.display(),
-                installed.display()
-            ))
-        })?,
-    };
-    if found.as_os_str().as_bytes().iter().any(|&b| separates(b)) {
+    if let Some((_, path)) = newest {
+        return Ok(path.clone());
+    }
+    let near = ["../lib/wakeset", "../lib64/wakeset", "../lib/x86_64-linux-gnu/wakeset", "../lib"];
+    let mut installed: Vec<_> = near.iter().map(|place| directory.join(place)).collect();
+    installed.extend(libdir.map(PathBuf::from));
+    if let Some(path) = installed.iter().find_map(|place| place.join(FILE_NAME).canonicalize().ok())
+    {
+        return Ok(path);
+    }
+    let looked =
+        built.iter().filter_map(|path| path.parent()).chain(installed.iter().map(AsRef::as_ref));
+    Err(Failure::own(missing(looked)))
+}
+
+/// Says where the library is not, and what to do.
+fn missing<'a>(looked: impl Iterator<Item = &'a Path>) -> String {
+    let places: String = looked.map(|place| format!("\n    {}", place.display())).collect();
+    format!(
+        "cannot find {FILE_NAME}, which was built together with this program. It is not in\
+         {places}\n\
+         `cargo install` leaves it behind: use `make install PREFIX=DIRECTORY` in Wakeset's \
+         source, or copy the library beside the program."
+    )
+}
+
+/// Whether a preload list can have this path.
+pub fn expressible(library: &Path) -> Result<(), Failure> {
+    if library.as_os_str().as_bytes().iter().any(|&b| separates(b)) {
         return Err(Failure::own(format!(
             "{} has a space or a colon in its path, which {ENVIRONMENT} cannot express: \
              move it elsewhere",
-            found.display()
+            library.display()
         )));
     }
-    Ok(found)
+    Ok(())
 }
 
 /// ld.so(8): the list's items are separated by spaces or colons, which cannot be quoted.
@@ -57,7 +83,18 @@ fn items(list: &OsStr) -> impl Iterator<Item = &OsStr> {
 /// Where our own executable is.
 pub fn own_executable() -> Result<PathBuf, Failure> {
     std::env::current_exe()
+        .or_else(|error| as_executed().ok_or(error))
         .map_err(|e| Failure::own(format!("cannot find Wakeset's own executable: {e}")))
+}
+
+/// The path that this process was executed by, which is known without /proc, too.
+fn as_executed() -> Option<PathBuf> {
+    // SAFETY: null, or a string that the kernel has put there, and that nobody writes to.
+    let path = unsafe {
+        let path = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
+        (!path.is_null()).then(|| CStr::from_ptr(path))?
+    };
+    Path::new(OsStr::from_bytes(path.to_bytes())).canonicalize().ok()
 }
 
 fn is_ours(item: &OsStr) -> bool {
@@ -94,6 +131,55 @@ pub fn is_preloaded() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A folder of this test's own, with these empty files.
+    fn tree(name: &str, files: &[&str]) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("wakeset-{}-{name}", std::process::id()));
+        for file in files {
+            let path = root.join(file);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, "").expect("a file");
+        }
+        root
+    }
+
+    #[test]
+    fn an_installed_library_is_found() {
+        for (i, place) in [
+            "bin",
+            "bin/deps",
+            "lib/wakeset",
+            "lib64/wakeset",
+            "lib",
+            "lib/x86_64-linux-gnu/wakeset",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let file = format!("{place}/{FILE_NAME}");
+            let root = tree(&format!("found-{i}"), &["bin/wakeset", &file]);
+            let found = find_in(&root.join("bin"), None).expect(place);
+            assert_eq!(found, root.join(file).canonicalize().expect("a path"));
+            std::fs::remove_dir_all(root).expect("the folder goes");
+        }
+        let root = tree("libdir", &["bin/wakeset", &format!("odd/{FILE_NAME}")]);
+        let libdir = root.join("odd");
+        let found = find_in(&root.join("bin"), libdir.to_str()).expect("the libdir");
+        assert_eq!(found, libdir.join(FILE_NAME).canonicalize().expect("a path"));
+        std::fs::remove_dir_all(root).expect("the folder goes");
+    }
+
+    #[test]
+    fn a_missing_library_is_explained() {
+        let root = tree("missing", &["bin/wakeset"]);
+        let failure = find_in(&root.join("bin"), Some("/no/such/libdir")).expect_err("no library");
+        for part in
+            ["bin\n", "bin/deps\n", "/../lib/wakeset\n", "/no/such/libdir\n", "make install"]
+        {
+            assert!(failure.message.contains(part), "{part}: {}", failure.message);
+        }
+        std::fs::remove_dir_all(root).expect("the folder goes");
+    }
 
     #[test]
     fn ours_comes_last_and_once() {

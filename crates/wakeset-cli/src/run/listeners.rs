@@ -111,7 +111,7 @@ impl Listeners {
 }
 
 /// An address of getsockname(2) as people write it.
-fn name(address: &[u8]) -> String {
+pub fn name(address: &[u8]) -> String {
     let bytes = |at: usize| address.get(at..).unwrap_or_default();
     let family = bytes(0).first_chunk().map_or(0, |family| i32::from(u16::from_ne_bytes(*family)));
     let port = bytes(2).first_chunk().map_or(0, |port| u16::from_be_bytes(*port));

@@ -25,10 +25,12 @@ const OUR_OWN: [libc::c_int; 10] = [
     libc::SIGPIPE,
 ];
 
-/// Starts the program and waits for it. Returns its exit status, 128+N if signal N killed it.
-pub fn run_to_end(command: &Command) -> Result<i32, Failure> {
+/// Starts the program, calls `started` and waits for the program. Returns its exit status, 128+N if
+/// signal N killed it.
+pub fn run_to_end(command: &Command, started: impl FnOnce()) -> Result<i32, Failure> {
     let signals = Signals::block()?;
     let child = spawn(command, &signals)?;
+    started();
     signals.pass_on_until_exit(child)
 }
 
@@ -156,6 +158,7 @@ fn spawn(command: &Command, signals: &Signals) -> Result<libc::pid_t, Failure> {
             }
         }
         signals.restore();
+        address_to_child(ourselves);
         let errno = command.exec().raw_os_error().unwrap_or(libc::EIO);
         let bytes = errno.to_ne_bytes();
         // SAFETY: four initialised bytes; _exit so that nothing of the parent's is flushed twice.
@@ -179,6 +182,17 @@ fn spawn(command: &Command, signals: &Signals) -> Result<libc::pid_t, Failure> {
         return Err(command.failure(error));
     }
     Ok(child)
+}
+
+/// In the child: what systemd has addressed to the process that it started is for the program,
+/// which would take no listeners (`sd_listen_fds`) and no watchdog of another process's.
+fn address_to_child(parent: u32) {
+    for name in ["LISTEN_PID", "WATCHDOG_PID"] {
+        if std::env::var(name).is_ok_and(|pid| pid == parent.to_string()) {
+            // SAFETY: the child has one thread.
+            unsafe { std::env::set_var(name, std::process::id().to_string()) };
+        }
+    }
 }
 
 fn os_failure(what: &str) -> Failure {

@@ -316,20 +316,6 @@ static void taken_by_another_process(void)
 	must(close(to_child[1]));
 }
 
-static void raw_close(void)
-{
-#ifdef __x86_64__
-	char text[8];
-	heading("raw_close");
-	int fd = must(eventfd(5, EFD_NONBLOCK));
-	number("closed", 0, raw_call(SYS_close, fd));
-	int file = (int)raw_call(SYS_dup, 0);
-	yes("a file has the number", file == fd);
-	differs("what is read from it", "0", "8", outcome(read(file, text, 8)));
-	must(close(file));
-#endif
-}
-
 static void closed_under_a_wait(void)
 {
 	struct thread thread;
@@ -425,7 +411,6 @@ int main(int argc, char **argv)
 	in_proc();
 	what_a_sleeper_does();
 	taken_by_another_process();
-	raw_close();
 	closed_under_a_wait();
 	refused_in_a_move();
 	polled_listener();

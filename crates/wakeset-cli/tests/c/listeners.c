@@ -15,10 +15,11 @@
 #include "listeners/waiters.h"
 #include "listeners/numbers.h"
 #include "listeners/late.h"
+#include "listeners/parts.h"
 
 /*
  * With an argument it does not stop itself: a supervisor would stop with it. With "threads" it
- * shows those and nothing else.
+ * shows those and nothing else; with "part" and a number, that of the parts.
  */
 int main(int count, char **arguments)
 {
@@ -28,16 +29,18 @@ int main(int count, char **arguments)
 		show_threads(0, EPOLL);
 		return verdict();
 	}
+	if (count > 2 && strcmp(arguments[1], "part") == 0) {
+		const struct part *part = &parts[atoi(arguments[2]) % PARTS];
+		part->run(part->argument);
+		return verdict();
+	}
+	begin_parts(count == 1);
 	for (int family = 0; family < 3; family++) {
 		show_poll(family);
 		show_select(family);
-		show_sets(family);
 	}
 	show_several();
 	show_numbers();
-	show_masked();
-	if (count == 1)
-		show_signals();
 	show_shared_set();
 	show_no_memory(ENOSPC);
 	show_no_memory(ENOMEM);
@@ -58,15 +61,8 @@ int main(int count, char **arguments)
 				show_processes(family, way, 1);
 			}
 		}
-	for (int signals = 0; signals < 2; signals++) {
-		show_stopped(POLL, signals);
-		show_stopped(EPOLL, signals);
-		show_stopped(EDGE, signals);
-	}
-	show_stopped_beside_accept(POLL);
-	show_stopped_beside_accept(EPOLL);
-	show_stopped_beside_accept(EDGE);
-	for (int family = 0; family < 3; family++)
-		show_accept_beside_poll(family);
+	end_parts();
+	/* It takes all there is of two processors. */
+	show_masked();
 	return verdict();
 }

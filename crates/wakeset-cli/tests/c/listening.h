@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 static const int families[] = {AF_INET, AF_INET6, AF_UNIX};
 static const char *const family_names[] = {"AF_INET", "AF_INET6", "AF_UNIX"};
@@ -64,6 +65,21 @@ static inline int ask(int listener, char byte)
 		must(-1);
 	must(close(client));
 	return answer == 'x';
+}
+
+/* They are killed and waited for. */
+static inline void kill_workers(const pid_t *children, int n)
+{
+	for (int i = 0; i < n; i++) {
+		must(kill(children[i], SIGKILL));
+		must(waitpid(children[i], NULL, 0));
+	}
+}
+
+static inline void close_both(const int *ends)
+{
+	must(close(ends[0]));
+	must(close(ends[1]));
 }
 
 static inline int set_blocking(int fd)

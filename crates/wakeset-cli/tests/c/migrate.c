@@ -410,7 +410,6 @@ int main(int argc, char **argv)
 		{"the clone system call", by_fork_syscall},
 		{"clone(2)", by_clone},
 		{"__clone", by_other_clone},
-		{"clone(2) with CLONE_FILES", by_clone_files},
 		{"fork(2), and the processes wake each other", by_fork_where_the_child_wakes},
 		{"vfork(2) and exec", by_vfork},
 		{"vfork(2) and an exec that fails", by_vfork_that_fails},
@@ -427,6 +426,7 @@ int main(int argc, char **argv)
 		{"splice(2) and its like", by_splice},
 		{"calls that are seldom made", by_odd_calls},
 		{"pidfd_getfd(2)", by_pidfd},
+		{"clone(2) with CLONE_FILES", by_clone_files},
 		{"unshare(2)", by_unshare},
 		{"several ways", by_all_at_once},
 	};

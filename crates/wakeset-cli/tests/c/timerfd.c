@@ -319,7 +319,7 @@ static void show_refusal(void)
 		sleep_ms(5);
 		must(dup2(null, 2));
 		alarm(10);
-		refuse(SYS_timerfd_settime, -1, EPERM);
+		refuse(SYS_timerfd_settime, -1, ENOMEM);
 		must(dup(fd));
 		_exit(7);
 	}

@@ -1,13 +1,14 @@
 //! A world with one thing wrong: the kernel, with what it is told or what it says now and then
 //! changed on the way. Rounds on it have to notice, or they would not notice it of Wakeset either.
 
-use crate::backend::{Backend, Errno, Kernel, KernelSigset};
+use crate::backend::{Backend, Errno, Kernel, KernelSigset, forward};
 use crate::check;
 use crate::plan::{EXCLUSIVE, ONESHOT, Plan, Style};
 use crate::random::Random;
 use crate::round;
 use crate::world::World;
 use libc::{c_int, c_uint, epoll_event, timespec};
+use std::convert::identity;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -39,10 +40,6 @@ fn strikes(fault: Fault, n: usize) -> bool {
 struct Faulty;
 
 impl Backend for Faulty {
-    fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
-        Kernel::epoll_create1(flags)
-    }
-
     unsafe fn epoll_ctl(
         set: c_int,
         op: c_int,
@@ -94,56 +91,27 @@ impl Backend for Faulty {
         Ok(if n > 1 && strikes(Fault::LosesReports, 8) { n - 1 } else { n })
     }
 
-    unsafe fn epoll_pwait2(
-        set: c_int,
-        events: *mut epoll_event,
-        max: c_int,
-        timeout: *const timespec,
-        mask: *const KernelSigset,
-    ) -> Result<c_int, Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Kernel::epoll_pwait2(set, events, max, timeout, mask) }
-    }
-
-    fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
-        Kernel::eventfd(initial, flags)
-    }
-
-    unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Kernel::read(fd, buffer, len) }
-    }
-
-    unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Kernel::write(fd, buffer, len) }
-    }
-
-    fn close(fd: c_int) -> Result<(), Errno> {
-        Kernel::close(fd)
-    }
-
-    fn dup(fd: c_int) -> Result<c_int, Errno> {
-        Kernel::dup(fd)
-    }
-
-    fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno> {
-        Kernel::dup2(fd, to)
-    }
-
-    fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno> {
-        Kernel::set_nonblocking(fd, nonblocking)
+    forward! { through identity to Kernel:
+        fn epoll_create1(flags: c_int) -> Result<c_int, Errno>;
+        unsafe fn epoll_pwait2(
+            set: c_int,
+            events: *mut epoll_event,
+            max: c_int,
+            timeout: *const timespec,
+            mask: *const KernelSigset,
+        ) -> Result<c_int, Errno>;
+        fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno>;
+        unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno>;
+        unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno>;
+        fn close(fd: c_int) -> Result<(), Errno>;
+        fn dup(fd: c_int) -> Result<c_int, Errno>;
+        fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno>;
+        fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno>;
     }
 }
 
 impl World for Faulty {
     const NAME: &'static str = "the faulty kernel";
-    const PIPES: bool = Kernel::PIPES;
-    const CLOSES: bool = Kernel::CLOSES;
-
-    fn pipe() -> Result<(c_int, c_int), Errno> {
-        Kernel::pipe()
-    }
 
     fn time_limit() -> Duration {
         // A thread that sleeps on never wakes, and the test need not wait as long as one that might

@@ -14,12 +14,19 @@ use wakeset::{Counter, CounterFlags, Description, Engine, Event, EventPoll, Even
 pub trait World: Backend {
     const NAME: &'static str;
     /// It has kernel descriptors.
-    const PIPES: bool;
+    const PIPES: bool = true;
     /// Descriptors may be closed and duplicated while other threads use their numbers.
-    const CLOSES: bool;
+    const CLOSES: bool = true;
 
-    /// A pipe that does not block: reading end, writing end.
-    fn pipe() -> Result<(c_int, c_int), Errno>;
+    /// The kernel's pipe, which does not block: reading end, writing end.
+    fn pipe() -> Result<(c_int, c_int), Errno> {
+        let mut ends = [-1; 2];
+        // SAFETY: room for two numbers.
+        match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) } {
+            0 => Ok((ends[0], ends[1])),
+            _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+        }
+    }
 
     /// A child that ends at once, having shared all descriptors. Nothing where that is not the
     /// world's business.
@@ -34,23 +41,8 @@ pub trait World: Backend {
     fn end_round() {}
 }
 
-fn kernel_pipe() -> Result<(c_int, c_int), Errno> {
-    let mut ends = [-1; 2];
-    // SAFETY: room for two numbers.
-    match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) } {
-        0 => Ok((ends[0], ends[1])),
-        _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)),
-    }
-}
-
 impl World for Kernel {
     const NAME: &'static str = "kernel";
-    const PIPES: bool = true;
-    const CLOSES: bool = true;
-
-    fn pipe() -> Result<(c_int, c_int), Errno> {
-        kernel_pipe()
-    }
 
     fn fork() {
         // SAFETY: the child does nothing but end, and is waited for.
@@ -65,12 +57,6 @@ impl World for Kernel {
 
 impl World for Wakeset {
     const NAME: &'static str = "wakeset";
-    const PIPES: bool = true;
-    const CLOSES: bool = true;
-
-    fn pipe() -> Result<(c_int, c_int), Errno> {
-        kernel_pipe()
-    }
 }
 
 /// The engine's own types, under numbers that mean something here only.

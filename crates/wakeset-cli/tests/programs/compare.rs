@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::compile::{Build, compile, compile_with};
-use super::run::{Outcome, Runner, TIME_LIMIT, run, unexpected};
+use super::run::{Outcome, Runner, TIME_LIMIT, run};
 
 /// Compiles a program, runs it both ways and compares.
 pub fn compare(source: &str, build: Build, arguments: &[&str]) {
@@ -15,10 +15,19 @@ pub fn compare_within(source: &str, build: Build, arguments: &[&str], limit: Dur
     let name = match build {
         Build::Plain => source.to_string(),
         Build::Fortified => format!("{source}_fortified"),
+        Build::Now => format!("{source}_now"),
         Build::Sanitized => format!("{source}_sanitized"),
     };
     if let Some(program) = compile(source, build, &name) {
         compare_program(&name, &program, arguments, limit);
+    }
+}
+
+/// The same with another run under `wakeset run`.
+pub fn compare_with(source: &str, runner: Runner) {
+    let name = format!("{source}_{runner:?}");
+    if let Some(program) = compile(source, Build::Plain, &name) {
+        compare_runs(&name, &program, &[], runner, TIME_LIMIT);
     }
 }
 
@@ -30,15 +39,13 @@ pub fn compare_linked(source: &str, library: &Path) {
 }
 
 fn compare_program(name: &str, program: &Path, arguments: &[&str], limit: Duration) {
+    compare_runs(name, program, arguments, Runner::Wakeset, limit);
+}
+
+fn compare_runs(name: &str, program: &Path, arguments: &[&str], runner: Runner, limit: Duration) {
     let kernel = run(program, arguments, Runner::Kernel, limit);
-    assert!(
-        kernel.status.success(),
-        "{name} has a wrong expectation, plain, {}:\n{}{}",
-        kernel.status,
-        unexpected(&kernel),
-        kernel.stderr,
-    );
-    let wakeset = run(program, arguments, Runner::Wakeset, limit);
+    kernel.expect_success(&format!("{name} has a wrong expectation, plain"));
+    let wakeset = run(program, arguments, runner, limit);
     let difference = difference(&kernel, &wakeset);
     assert!(
         difference.is_empty() && wakeset.status == kernel.status,

@@ -10,6 +10,8 @@ pub enum Build {
     Plain,
     /// Calls the checking variants in libc (`__read_chk`, `__poll_chk` and so on) where it can.
     Fortified,
+    /// With all its symbols bound before it starts.
+    Now,
     /// With AddressSanitizer, where the compiler has it.
     Sanitized,
 }
@@ -43,7 +45,8 @@ pub fn compile_with(source: &str, build: Build, to: &str, libraries: &[&Path]) -
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"]);
     match build {
-        Build::Plain => {}
+        Build::Plain => _ = compiler.arg("-Wl,-z,lazy"),
+        Build::Now => _ = compiler.arg("-Wl,-z,now"),
         Build::Fortified => _ = compiler.arg("-D_FORTIFY_SOURCE=2"),
         Build::Sanitized => _ = compiler.arg("-fsanitize=address"),
     }
@@ -56,6 +59,25 @@ pub fn compile_with(source: &str, build: Build, to: &str, libraries: &[&Path]) -
             }
             assert!(output.status.success(), "cc {source}.c:\n{complaints}");
             Some(program)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => missing("cc"),
+        Err(error) => panic!("cc: {error}"),
+    }
+}
+
+/// Compiles `c/SOURCE.c` to an object that a program can load.
+pub fn compile_shared(source: &str, to: &str) -> Option<PathBuf> {
+    let object = scratch(to);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
+    compiler.arg(&object).arg(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source).with_extension("c"),
+    );
+    match compiler.output() {
+        Ok(output) => {
+            let complaints = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "cc {source}.c:\n{complaints}");
+            Some(object)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => missing("cc"),
         Err(error) => panic!("cc: {error}"),

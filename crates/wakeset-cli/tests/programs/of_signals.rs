@@ -2,13 +2,31 @@
 
 use std::process::Command;
 
-use super::compare::{compare, compare_linked, compare_within};
-use super::compile::{Build, missing, scratch, source_of};
-use super::run::TIME_LIMIT;
+use super::compare::{compare, compare_linked, compare_with, compare_within};
+use super::compile::{Build, compile_shared, missing, scratch, source_of};
+use super::run::{Runner, TIME_LIMIT};
 
 #[test]
 fn early() {
     compare("early", Build::Plain, &[]);
+}
+
+#[test]
+fn resolvers() {
+    compare("resolvers", Build::Plain, &[]);
+}
+
+/// The loader calls the resolver before it has gone on to the program.
+#[test]
+fn resolvers_now() {
+    compare("resolvers", Build::Now, &[]);
+}
+
+/// With a library of `LD_AUDIT` the loader has less thread-local storage to give.
+#[test]
+fn audited() {
+    let Some(auditor) = compile_shared("audited_auditor", "audited_auditor.so") else { return };
+    compare("audited", Build::Plain, &[auditor.to_str().expect("a path in UTF-8")]);
 }
 
 #[test]
@@ -24,6 +42,13 @@ fn stacks() {
 #[test]
 fn traps() {
     compare("traps", Build::Plain, &[]);
+}
+
+/// Its handler has a system call instruction, so once it has a filter all is the kernel's.
+/// Here they stay in process.
+#[test]
+fn traps_in_process() {
+    compare_with("traps", Runner::Ignored);
 }
 
 #[test]

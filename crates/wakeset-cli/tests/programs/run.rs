@@ -17,8 +17,17 @@ const MEASURED: [&str; 3] = ["events/ms:", "migrations:", "counts:"];
 pub enum Runner<'a> {
     Kernel,
     Wakeset,
+    /// With `--verbose`.
+    Verbose,
+    /// With `--verbose --instructions=kernel`.
+    Uncaught,
+    /// With tests' own value of `WAKESET_INSTRUCTIONS`, for a program that looks at the kernel's
+    /// objects by instruction.
+    Ignored,
     /// With `--order`, and with `--stats` into this file.
     Ordered(&'a str, &'a Path),
+    /// With `--order` and `--max-connections`.
+    Limited(&'a str, &'a str),
     /// With `--stats` into this file.
     Counted(&'a Path),
     /// With a library whose heap refuses: `WAKESET_ALLOCATIONS`, which debug builds of it know.
@@ -37,6 +46,28 @@ impl Outcome {
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         self.stdout.lines().filter(|line| !MEASURED.iter().any(|prefix| line.starts_with(prefix)))
     }
+
+    /// Demands that the program, which knows what it expects, says that all was as it should be.
+    ///
+    /// # Panics
+    /// With the program's own words about what was not, if its status is not 0.
+    pub fn expect_success(&self, what: &str) {
+        let Self { status, stderr, .. } = self;
+        assert!(status.success(), "{what}, {status}:\n{}{stderr}", self.unexpected());
+    }
+
+    /// The lines in which the program itself says that something is not as it should be.
+    pub fn unexpected(&self) -> String {
+        let wrong: String = self
+            .lines()
+            .filter(|line| line.contains("(should be"))
+            .map(|line| format!("  {line}\n"))
+            .collect();
+        match wrong.is_empty() {
+            true => last_lines(&self.stdout),
+            false => wrong,
+        }
+    }
 }
 
 /// Runs a program until it ends or `limit` is over.
@@ -46,7 +77,11 @@ pub fn run(program: &Path, arguments: &[&str], runner: Runner, limit: Duration) 
     let suffix = match runner {
         Runner::Kernel => "kernel",
         Runner::Wakeset => "wakeset",
+        Runner::Verbose => "verbose",
+        Runner::Uncaught => "uncaught",
+        Runner::Ignored => "ignored",
         Runner::Ordered(order, _) => order,
+        Runner::Limited(order, _) => order,
         Runner::Counted(_) => "counted",
         Runner::Rationed(_) => "rationed",
     };
@@ -55,11 +90,23 @@ pub fn run(program: &Path, arguments: &[&str], runner: Runner, limit: Duration) 
     let (stdout, stderr) = (output("out"), output("err"));
     let mut command = match runner {
         Runner::Kernel => Command::new(program),
-        Runner::Wakeset | Runner::Ordered(..) | Runner::Counted(_) | Runner::Rationed(_) => {
+        _ => {
             let mut command = Command::new(env!("CARGO_BIN_EXE_wakeset"));
             command.arg("run");
+            if matches!(runner, Runner::Verbose | Runner::Uncaught) {
+                command.arg("--verbose");
+            }
+            if let Runner::Uncaught = runner {
+                command.arg("--instructions=kernel");
+            }
+            if let Runner::Ignored = runner {
+                command.env("WAKESET_INSTRUCTIONS", "ignore");
+            }
             if let Runner::Ordered(order, file) = runner {
                 command.args(["--order", order, &format!("--stats={}", file.display())]);
+            }
+            if let Runner::Limited(order, most) = runner {
+                command.args(["--order", order, "--max-connections", most]);
             }
             if let Runner::Counted(file) = runner {
                 command.arg(format!("--stats={}", file.display()));
@@ -113,19 +160,6 @@ fn wait(mut child: Child, limit: Duration) -> Option<ExitStatus> {
     let _ = child.kill();
     let _ = child.wait();
     None
-}
-
-/// The lines in which a program itself says that something is not as it should be.
-pub fn unexpected(outcome: &Outcome) -> String {
-    let wrong: String = outcome
-        .lines()
-        .filter(|line| line.contains("(should be"))
-        .map(|line| format!("  {line}\n"))
-        .collect();
-    match wrong.is_empty() {
-        true => last_lines(&outcome.stdout),
-        false => wrong,
-    }
 }
 
 pub fn last_lines(text: &str) -> String {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::compile::{Build, compile, scratch};
-use super::run::{Runner, TIME_LIMIT, run, unexpected};
+use super::run::{Runner, TIME_LIMIT, run};
 
 /// Runs a program with `--stats` and returns the totals, after checking its status.
 pub fn counts(source: &str, arguments: &[&str]) -> Option<Value> {
@@ -14,13 +14,7 @@ pub fn counts(source: &str, arguments: &[&str]) -> Option<Value> {
     let program = compile(source, Build::Plain, &name)?;
     let file = scratch(&format!("{name}.json"));
     let outcome = run(&program, arguments, Runner::Counted(&file), TIME_LIMIT);
-    assert!(
-        outcome.status.success(),
-        "{name}, {}:\n{}{}",
-        outcome.status,
-        unexpected(&outcome),
-        outcome.stderr
-    );
+    outcome.expect_success(&name);
     Some(read(&file)["total"].clone())
 }
 

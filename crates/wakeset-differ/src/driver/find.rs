@@ -10,11 +10,12 @@ use std::io;
 
 /// The programs that make the sides differ: a single one where that is enough, else the fewest
 /// consecutive ones, because a difference may depend on the programs before. Empty if the sides no
-/// longer differ.
+/// longer differ; the programs of several threads are looked at in one.
 ///
 /// # Errors
 /// If a worker could not be started.
 pub fn find(setup: &Setup, pair: Pair, divergence: Divergence) -> io::Result<Vec<Program>> {
+    let pair = pair.in_threads(1);
     let differ = |from, to| differ_on_range(setup, pair, divergence.start, from, to);
     let Some(last) = first_end(&divergence, differ)? else { return Ok(Vec::new()) };
     let first = last_begin(last, differ)?;
@@ -31,7 +32,7 @@ pub fn find(setup: &Setup, pair: Pair, divergence: Divergence) -> io::Result<Vec
 fn differ_on_range(setup: &Setup, pair: Pair, start: u64, from: u64, to: u64) -> io::Result<bool> {
     let start = start.wrapping_add(from);
     let word = |side| -> io::Result<Option<Word>> {
-        Ok(Running::start(setup, side, pair.profile, start, 1, to - from, false)?.next())
+        Ok(Running::start(setup, side, pair, start, 1, to - from, false)?.next())
     };
     Ok(word(Side::Kernel)? != word(pair.side)?)
 }

@@ -17,6 +17,8 @@ pub struct Pair {
     pub side: Side,
     /// What the programs may use.
     pub profile: Profile,
+    /// How many threads of each worker run programs at a time.
+    pub threads: u32,
 }
 
 impl Pair {
@@ -26,8 +28,20 @@ impl Pair {
     }
 
     /// The kernel and this side, with programs that are mostly about `focus`.
+    ///
+    /// The sides that take every road have programs about that, unless told otherwise.
     pub fn about(side: Side, focus: Focus) -> Self {
-        Self { side, profile: Profile { calls: worker::calls_of(side), focus } }
+        let focus = match focus {
+            Focus::Anything if side == Side::RoadsInstruction => Focus::Instructions,
+            Focus::Anything if side.takes_roads() => Focus::Roads,
+            focus => focus,
+        };
+        Self { side, profile: Profile { calls: worker::calls_of(side), focus }, threads: 1 }
+    }
+
+    /// The same programs, in so many threads of a worker.
+    pub fn in_threads(self, threads: u32) -> Self {
+        Self { threads, ..self }
     }
 }
 
@@ -71,6 +85,8 @@ pub struct Divergence {
 /// Blocks that a pair of workers runs before it is replaced: enough for what accumulates to show,
 /// and few enough to end in time.
 const BLOCKS: u64 = 16;
+/// The same for workers that take every road: what they do once is done by many of them.
+const BLOCKS_OF_ROADS: u64 = 2;
 /// About how many operations a program has.
 const OPERATIONS: u64 = 150;
 
@@ -138,10 +154,11 @@ impl Jobs<'_> {
 
     fn work(&self) -> io::Result<Summary> {
         let mut summary = Summary::default();
+        let most = if self.pair.side.takes_roads() { BLOCKS_OF_ROADS } else { BLOCKS };
         while !self.is_over() {
             let done = self.done.load(Ordering::Relaxed);
             let left = self.extent.operations.map_or(u64::MAX, |n| n.saturating_sub(done));
-            let blocks = (left / (OPERATIONS * BLOCK)).clamp(1, BLOCKS);
+            let blocks = (left / (OPERATIONS * BLOCK)).clamp(1, most);
             let block = self.next.fetch_add(blocks, Ordering::Relaxed);
             self.compare(self.first.wrapping_add(block * BLOCK), blocks, &mut summary)?;
             if !summary.diverging.is_empty() {
@@ -153,11 +170,11 @@ impl Jobs<'_> {
 
     /// Runs one pair of workers to its end, or up to the first block on which they differ.
     fn compare(&self, start: u64, blocks: u64, summary: &mut Summary) -> io::Result<()> {
-        let Pair { side, profile } = self.pair;
+        let pair = self.pair;
         let worker =
-            |side, counts| Running::start(self.setup, side, profile, start, blocks, BLOCK, counts);
-        let mut kernel = worker(Side::Kernel, true)?;
-        let mut other = worker(side, false)?;
+            |side, counts| Running::start(self.setup, side, pair, start, blocks, BLOCK, counts);
+        let mut kernel = worker(Side::Kernel, pair.threads == 1)?;
+        let mut other = worker(pair.side, false)?;
         for block in 0..blocks {
             let (expected, got) = (kernel.next(), other.next());
             let Some(expected) = expected.filter(|_| expected == got) else {
@@ -186,12 +203,12 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// A worker for `blocks` blocks of `len` programs each, of the seeds from `start` on. With
-    /// `counts` it writes its [`Coverage`] after the last block.
+    /// A worker of one side of a pair, for `blocks` blocks of `len` programs each, of the seeds
+    /// from `start` on. With `counts` it writes its [`Coverage`] after the last block.
     pub fn start(
         setup: &Setup,
         side: Side,
-        profile: Profile,
+        pair: Pair,
         start: u64,
         blocks: u64,
         len: u64,
@@ -203,8 +220,11 @@ impl Running {
         if counts {
             arguments.push("--count".to_string());
         }
+        if pair.threads > 1 {
+            arguments.push(format!("--threads={}", pair.threads));
+        }
         let mut child = setup
-            .command(side, profile, &arguments)?
+            .command(side, pair.profile, &arguments)?
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -1,13 +1,13 @@
 //! How a driver starts the process of a side.
 
-use super::worker;
+use super::{roads, worker};
 use crate::outcome::Trace;
 use crate::program::{Calls, Profile, Program};
-use crate::world::{Bug, Side};
+use crate::world::{self, Bug, Side};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 const PRELOAD: &str = "libwakeset_preload.so";
@@ -58,14 +58,26 @@ impl Setup {
             command.args(["--bug", bug.name()]);
         }
         command.env_remove("LD_PRELOAD");
+        if side == Side::RoadsInstruction {
+            command.env_remove("WAKESET_INSTRUCTIONS");
+        } else {
+            // A worker makes such calls for itself, and only closes by them what programs make.
+            command.env("WAKESET_INSTRUCTIONS", "ignore");
+        }
         if side == Side::Interposed {
-            let library = self
-                .preload
-                .clone()
-                .ok_or_else(|| io::Error::other(format!("{PRELOAD} is not built")))?;
-            command.env("LD_PRELOAD", OsString::from(library));
+            command.env("LD_PRELOAD", OsString::from(self.library()?));
+        }
+        if side.takes_roads() {
+            let folder = roads::folder(&self.executable)?;
+            command.env(world::FOLDER, folder);
+            command.env("LD_PRELOAD", roads::preloads(side, folder, self.library()?));
         }
         Ok(command)
+    }
+
+    fn library(&self) -> io::Result<&Path> {
+        let missing = || io::Error::other(format!("{PRELOAD} is not built"));
+        self.preload.as_deref().ok_or_else(missing)
     }
 
     /// The trace of some programs on a side, or a text that says how the worker ended if it did not

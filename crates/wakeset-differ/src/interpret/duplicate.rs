@@ -4,7 +4,7 @@ use super::Interpreter;
 use super::memory::{ARGUMENT, ARGUMENT_2, ARGUMENT_3};
 use super::migrate::may_be_doorbell;
 use super::sink::Sink;
-use crate::program::{Duplication, Op};
+use crate::program::{Duplication, Op, SLOTS};
 use crate::world::{Sysno, World};
 use libc::c_int;
 
@@ -37,7 +37,7 @@ impl<W: World> Interpreter<W> {
                 self.call(Sysno::fcntl, &[number, libc::F_DUPFD_CLOEXEC as usize, least.into()])
             }
             Duplication::Onto(new) => {
-                let new = c_int::from(new);
+                let new = self.chosen_number(new);
                 self.before_onto(old, new, 0, sink)?;
                 self.call(Sysno::dup2, &[number, new as usize])
             }
@@ -61,7 +61,15 @@ impl<W: World> Interpreter<W> {
             }
             self.set_slot(to, result as c_int);
         }
-        Some(result)
+        Some(self.shown(result))
+    }
+
+    /// A number for dup2(2): one that no other thread uses.
+    fn chosen_number(&self, new: u16) -> c_int {
+        if self.is_alone() {
+            return new.into();
+        }
+        self.closed_number(SLOTS as usize + usize::from(new) % 8)
     }
 
     /// Numbers that a program must not take: the worker's own, and those that may be a doorbell's.
@@ -110,8 +118,8 @@ impl<W: World> Interpreter<W> {
             self.model.duplicated(old, IN_FLIGHT);
             self.before_close(old, sink);
             let result = self.call(Sysno::close, &[old as usize]);
-            self.model.closed(old);
-            sink.outcome(&Op::CloseAll, result, old as u64);
+            self.closed(old);
+            sink.outcome(&Op::CloseAll, result, self.shown_beside(old as u64));
         }
         let received = self.call(Sysno::recvmsg, &[receiver as usize, message, 0]);
         let number = self.memory.get::<[u64; 3]>(control)[2] as u32 as c_int;
@@ -121,7 +129,7 @@ impl<W: World> Interpreter<W> {
         self.model.duplicated(if close { IN_FLIGHT } else { old }, number);
         self.model.closed(IN_FLIGHT);
         self.set_slot(to, number);
-        Some(number as isize)
+        Some(self.shown(number as isize))
     }
 
     /// A message of one byte and one descriptor. Returns its address and that of the control

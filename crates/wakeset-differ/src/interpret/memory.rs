@@ -19,14 +19,15 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub fn new() -> Self {
+    /// `place`: which of several in one process.
+    pub fn new(place: usize) -> Self {
         // Low enough that the largest buffer of events there may be still ends in user memory,
         // which the kernel checks before anything else. SAFETY: a fresh mapping, placed where
         // nothing is mapped.
         unsafe {
             let (all, private) = (4 * PAGE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let base = libc::mmap(
-                (1_usize << 36) as *mut libc::c_void,
+                ((1_usize << 36) + 16 * place * PAGE) as *mut libc::c_void,
                 all,
                 libc::PROT_READ | libc::PROT_WRITE,
                 private,

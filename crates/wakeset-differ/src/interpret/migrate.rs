@@ -33,6 +33,10 @@ impl<W: World> Interpreter<W> {
 
     /// Arms the watches anew whose edges a migration may have doubled.
     pub(super) fn rearm(&mut self, sink: &mut impl Sink) {
+        self.aside(|this| this.rearm_all(sink));
+    }
+
+    fn rearm_all(&mut self, sink: &mut impl Sink) {
         while let Some((set, watch)) = self.model.next_to_rearm() {
             let events = watch.events;
             let event = epoll_event { events, u64: self.model.data(watch.number, events, 0xed9e) };
@@ -45,20 +49,23 @@ impl<W: World> Interpreter<W> {
             for &op in ops {
                 let result = self.call_ctl(set, op, watch.number, events, true, place);
                 let op = Op::Ctl { set: 0, op, target: 0, events, data: 0, at: At::Good };
-                sink.outcome(&op, result, (set as u64) << 32 | watch.number as u64);
+                let numbers = (set as u64) << 32 | watch.number as u64;
+                sink.outcome(&op, result, self.shown_beside(numbers));
             }
         }
     }
 
     /// Removes the watches of a number that is about to be closed while another number stands for
     /// the same file, from sets with polls: a close ends a watch in an io_uring also then
-    /// (SEMANTICS.md, 71).
+    /// (SEMANTICS.md, 71). Beside other threads, from all sets: whether a later duplicate gets the
+    /// number again, and is a watch that is there already, is a matter of luck.
     pub(super) fn before_close(&mut self, number: c_int, sink: &mut impl Sink) {
-        while let Some(set) = self.model.polls_one_of_several(number) {
-            let result = self.call_ctl(set, EPOLL_CTL_DEL, number, 0, true, 0);
+        let polls = self.is_alone();
+        while let Some(set) = self.model.watches_one_of_several(number, polls) {
+            let result = self.aside(|this| this.call_ctl(set, EPOLL_CTL_DEL, number, 0, true, 0));
             let op =
                 Op::Ctl { set: 0, op: EPOLL_CTL_DEL, target: 0, events: 0, data: 0, at: At::Good };
-            sink.outcome(&op, result, (set as u64) << 32 | number as u64);
+            sink.outcome(&op, result, self.shown_beside((set as u64) << 32 | number as u64));
             if result != 0 {
                 return;
             }
@@ -113,9 +120,12 @@ impl<W: World> Interpreter<W> {
         Some(self.call(Sysno::shutdown, &[number as usize, how as usize]))
     }
 
-    pub(super) fn fork(&mut self) -> isize {
+    pub(super) fn fork(&mut self) -> Option<isize> {
+        if !self.is_alone() {
+            return None;
+        }
         self.model.migrate_everything();
         self.world.fork();
-        0
+        Some(0)
     }
 }

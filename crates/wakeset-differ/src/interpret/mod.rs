@@ -5,26 +5,38 @@
 //! buffers have room for everything where the order of events is not defined.
 
 mod duplicate;
+mod instruction;
 mod memory;
 mod migrate;
 mod near;
 mod objects;
+mod reuse;
 mod sets;
 mod sink;
 mod transfer;
 mod wait;
 
 use crate::model::Model;
-use crate::program::{BAD_NUMBERS, Calls, Command, Op, Profile, Program, SLOTS};
+use crate::program::{BAD_NUMBERS, Calls, Command, Focus, Op, Profile, Program, Road, SLOTS};
 use crate::world::{Sysno, World};
 use libc::c_int;
 use memory::Memory;
+use migrate::may_be_doorbell;
 use sink::Outcome;
 pub use sink::{Report, Sink};
 use wait::Wait;
 
 /// The number of the first slot before anything is made for it: no object gets such a number.
 const CLOSED: c_int = 300;
+
+/// The same for an interpreter that runs beside others, and has numbers of its own for what must
+/// stay closed: so many for each, of which the first are the slots', the next dup2(2)'s, and the
+/// last stands for the bad number that dup2(2) may open.
+const CLOSED_BESIDE: c_int = 276;
+const NUMBERS_BESIDE: c_int = 25;
+
+/// How many interpreters may run beside each other in one process.
+pub const MOST_THREADS: u32 = 4;
 
 /// How often a program that has been too slow is run.
 const MOST_RUNS: u32 = 1000;
@@ -45,6 +57,16 @@ pub struct Interpreter<W> {
     near_at: u64,
     /// Whether every call has been made on the side of that time on which it has to be.
     in_time: bool,
+    /// Whether programs take every road.
+    has_roads: bool,
+    /// By which road calls are made.
+    road: Road,
+    /// Whether programs make calls by instruction, and Wakeset catches them.
+    instructions: bool,
+    /// The place among the interpreters that run in other threads of this process, if there are
+    /// any: then numbers are no part of an outcome, closed ones are not used, and nothing is done
+    /// that makes the others' objects migrate.
+    beside: Option<u32>,
 }
 
 impl<W: World> Interpreter<W> {
@@ -54,14 +76,65 @@ impl<W: World> Interpreter<W> {
     /// If there is no memory.
     pub fn new(world: W, profile: Profile) -> Self {
         Self {
+            has_roads: profile.focus.takes_roads(),
+            instructions: profile.focus == Focus::Instructions,
+            road: Road::Name,
+            beside: None,
             world,
-            memory: Memory::new(),
+            memory: Memory::new(0),
             model: Model::new(profile.calls == Calls::Everything),
             slots: [0; SLOTS as usize],
             reports: Vec::with_capacity(64),
             post: None,
             near_at: 0,
             in_time: true,
+        }
+    }
+
+    /// The same, for one of up to [`MOST_THREADS`] threads that run programs at the same time.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub fn beside_others(self, place: u32) -> Self {
+        Self {
+            beside: Some(place),
+            memory: Memory::new(1 + place as usize),
+            model: self.model.beside_others(),
+            ..self
+        }
+    }
+
+    /// Whether nothing else in the process opens and closes descriptors.
+    fn is_alone(&self) -> bool {
+        self.beside.is_none()
+    }
+
+    /// A number as it is compared: not at all, if other threads open and close as well.
+    fn shown(&self, number: isize) -> isize {
+        if self.is_alone() { number } else { number.min(0) }
+    }
+
+    /// Numbers that come beside an outcome, likewise.
+    fn shown_beside(&self, numbers: u64) -> u64 {
+        if self.is_alone() { numbers } else { 0 }
+    }
+
+    /// The number that a slot stands for as long as it stands for nothing.
+    fn closed_number(&self, slot: usize) -> c_int {
+        let base = match self.beside {
+            None => CLOSED,
+            Some(place) => CLOSED_BESIDE + NUMBERS_BESIDE * place as c_int,
+        };
+        base + slot as c_int
+    }
+
+    /// A number has been closed. Where another thread may get it, no slot stands for it any more.
+    fn closed(&mut self, number: c_int) {
+        self.model.closed(number);
+        for slot in 0..self.slots.len() {
+            if !self.is_alone() && self.slots[slot] == number {
+                self.slots[slot] = self.closed_number(slot);
+            }
         }
     }
 
@@ -88,7 +161,7 @@ impl<W: World> Interpreter<W> {
     }
 
     fn run_once(&mut self, program: &Program, sink: &mut impl Sink) {
-        self.world.begin(program.by_number);
+        self.begin(program.by_number);
         self.forget_slots();
         for op in &program.ops {
             sink.about_to(op, &|slot| self.number(slot));
@@ -107,22 +180,52 @@ impl<W: World> Interpreter<W> {
         self.close_all(sink);
     }
 
+    fn begin(&mut self, by_number: bool) {
+        self.road = if by_number { Road::Number } else { Road::Name };
+        self.world.begin(by_number);
+    }
+
+    fn take(&mut self, road: Road) {
+        let unseen = road == Road::Instruction && !self.instructions;
+        self.road = if unseen { Road::Name } else { road };
+        self.world.take(self.road);
+    }
+
+    /// Beside other threads it is not done: their objects would migrate.
+    fn open_name_space(&mut self) {
+        if self.is_alone() {
+            self.model.migrate_everything();
+            self.world.open_name_space();
+        }
+    }
+
     /// Lets every slot stand for a closed number.
     fn forget_slots(&mut self) {
-        for (slot, number) in self.slots.iter_mut().enumerate() {
-            *number = CLOSED + slot as c_int;
+        for slot in 0..self.slots.len() {
+            self.slots[slot] = self.closed_number(slot);
         }
     }
 
     /// The number that a slot stands for.
     fn number(&self, slot: u8) -> c_int {
-        match self.slots.get(usize::from(slot)) {
+        let number = match self.slots.get(usize::from(slot)) {
             Some(number) => *number,
             None => BAD_NUMBERS[usize::from(slot) % BAD_NUMBERS.len()],
+        };
+        // To a call that passes no hook, as in another name space, a doorbell's number is open.
+        let number =
+            if self.has_roads && may_be_doorbell(number) { BAD_NUMBERS[1] } else { number };
+        // What one thread duplicates onto it would be open to all of them.
+        if number == BAD_NUMBERS[1] && !self.is_alone() {
+            return self.closed_number(NUMBERS_BESIDE as usize - 1);
         }
+        number
     }
 
     fn set_slot(&mut self, slot: u8, number: c_int) {
+        if self.by_instruction() {
+            self.model.migrate(number);
+        }
         if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
             *slot = number;
         }
@@ -131,6 +234,9 @@ impl<W: World> Interpreter<W> {
     fn call(&mut self, number: Sysno, arguments: &[usize]) -> isize {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
+        if self.by_instruction() {
+            self.before_instruction(number, all);
+        }
         // SAFETY: addresses come from `Memory`, with room after them for what the call wants, or
         // cannot be accessed.
         unsafe { self.world.call(number, all) }
@@ -144,6 +250,8 @@ impl<W: World> Interpreter<W> {
             Op::SetTimer { slot, time, at } => self.set_timer(slot, time, at)?,
             Op::Set { slot, flags } => self.make_set(slot, flags)?.into(),
             Op::Directory { slot } => self.open_directory(slot)?.into(),
+            Op::File { slot } => self.open_file(slot).map(|fd| self.shown(fd))?.into(),
+            Op::Reuse { slot, roads } => self.reuse(op, slot, roads, sink)?,
             Op::Pipe { slot, other } | Op::Sockets { slot, other } => {
                 self.make_pair(op, slot, other)?
             }
@@ -153,9 +261,9 @@ impl<W: World> Interpreter<W> {
             Op::Read { slot, len, at } => self.read(slot, len, at, sink)?,
             Op::WriteVector { slot, value } => self.write_vector(slot, value, sink)?.into(),
             Op::ReadVector { slot } => self.read_vector(slot, sink)?,
-            Op::ReadAt { slot } => self.read_at(slot, sink)?.into(),
+            Op::ReadAt { slot } => self.read_at(slot, sink)?,
             Op::Ctl { set, op, target, events, data, at } => {
-                self.ctl(set, Command { op, target, events, data }, at)?
+                self.ctl(set, Command { op, target, events, data }, at, sink)?
             }
             Op::Batch { set, stop, commands } => self.batch(set, stop, commands, sink)?.into(),
             Op::Ring { set, entries, polls } => self.make_ring(set, entries, polls)?.into(),
@@ -164,7 +272,7 @@ impl<W: World> Interpreter<W> {
             Op::Select { slot } => self.select(slot, sink)?,
             Op::Splice { from, to } => self.splice(from, to)?.into(),
             Op::Shutdown { slot, how } => self.shutdown(slot, how)?.into(),
-            Op::Fork => self.fork().into(),
+            Op::Fork => self.fork()?.into(),
             // These report their outcomes themselves, or have none.
             Op::Expiry { set } => return self.expiry(op, set, sink),
             Op::Wait { set, maxevents, timeout, call, at } => {
@@ -177,7 +285,15 @@ impl<W: World> Interpreter<W> {
                 return Some(());
             }
             Op::Route { by_number } => {
-                self.world.begin(by_number);
+                self.begin(by_number);
+                return Some(());
+            }
+            Op::Take { road } => {
+                self.take(road);
+                return Some(());
+            }
+            Op::NameSpace => {
+                self.open_name_space();
                 return Some(());
             }
         };

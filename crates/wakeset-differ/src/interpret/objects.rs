@@ -9,7 +9,7 @@ use crate::world::{Sysno, World};
 use libc::{c_int, timespec};
 
 impl<W: World> Interpreter<W> {
-    fn can_make(&self, n: u32) -> Option<()> {
+    pub(super) fn can_make(&self, n: u32) -> Option<()> {
         self.model.has_room(n).then_some(())
     }
 
@@ -20,7 +20,7 @@ impl<W: World> Interpreter<W> {
             self.model.made_counter(result as c_int, initial, flags);
             self.set_slot(slot, result as c_int);
         }
-        Some(result)
+        Some(self.shown(result))
     }
 
     pub(super) fn make_timer(&mut self, slot: u8, flags: c_int) -> Option<isize> {
@@ -31,14 +31,14 @@ impl<W: World> Interpreter<W> {
             self.model.made_timer(result as c_int, flags);
             self.set_slot(slot, result as c_int);
         }
-        Some(result)
+        Some(self.shown(result))
     }
 
     pub(super) fn make_set(&mut self, slot: u8, flags: c_int) -> Option<isize> {
         self.can_make(1)?;
         let result = self.call(Sysno::epoll_create1, &[flags as usize]);
         self.made(result, slot, Kind::Set);
-        Some(result)
+        Some(self.shown(result))
     }
 
     pub(super) fn open_directory(&mut self, slot: u8) -> Option<isize> {
@@ -46,10 +46,10 @@ impl<W: World> Interpreter<W> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let result = self.call(Sysno::open, &[c"/".as_ptr().addr(), flags as usize]);
         self.made(result, slot, Kind::Other);
-        Some(result)
+        Some(self.shown(result))
     }
 
-    fn made(&mut self, result: isize, slot: u8, kind: Kind) {
+    pub(super) fn made(&mut self, result: isize, slot: u8, kind: Kind) {
         if result >= 0 {
             self.model.made(result as c_int, kind);
             self.set_slot(slot, result as c_int);
@@ -78,11 +78,13 @@ impl<W: World> Interpreter<W> {
             self.model.made(first, Kind::Other);
             self.model.made(second, Kind::Other);
         } else {
-            self.model.made_streams([first, second]);
+            let sockets = matches!(op, Op::Sockets { .. });
+            self.model.made_streams([first, second], sockets);
         }
         self.set_slot(slot, first);
         self.set_slot(other, second);
-        Some(Outcome { result, beside: (first as u64) << 32 | second as u64 })
+        let numbers = (first as u64) << 32 | second as u64;
+        Some(Outcome { result, beside: self.shown_beside(numbers) })
     }
 
     pub(super) fn close(&mut self, slot: u8, sink: &mut impl Sink) -> isize {
@@ -90,7 +92,7 @@ impl<W: World> Interpreter<W> {
         self.before_close(number, sink);
         let result = self.call(Sysno::close, &[number as usize]);
         if result == 0 {
-            self.model.closed(number);
+            self.closed(number);
         }
         result
     }
@@ -99,7 +101,7 @@ impl<W: World> Interpreter<W> {
         while let Some(number) = self.model.first_open() {
             let result = self.call(Sysno::close, &[number as usize]);
             self.model.closed(number);
-            sink.outcome(&Op::CloseAll, result, number as u64);
+            sink.outcome(&Op::CloseAll, result, self.shown_beside(number as u64));
         }
     }
 

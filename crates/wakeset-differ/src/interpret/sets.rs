@@ -18,6 +18,10 @@ impl<W: World> Interpreter<W> {
         readable: bool,
         place: usize,
     ) -> isize {
+        if self.by_instruction() {
+            self.model.migrate(set);
+            self.model.migrate(target);
+        }
         self.model.before_ctl(set, op, target, events, readable);
         let result =
             self.call(Sysno::epoll_ctl, &[set as usize, op as usize, target as usize, place]);
@@ -46,8 +50,19 @@ impl<W: World> Interpreter<W> {
     }
 
     /// The outcome has the data.
-    pub(super) fn ctl(&mut self, set: u8, command: Command, at: At) -> Option<Outcome> {
+    pub(super) fn ctl(
+        &mut self,
+        set: u8,
+        command: Command,
+        at: At,
+        sink: &mut impl Sink,
+    ) -> Option<Outcome> {
         let (set, target) = (self.number(set), self.number(command.target));
+        if self.by_instruction() && command.op == EPOLL_CTL_MOD {
+            // Whether it can be changed may depend on the migration.
+            self.settle(set, sink);
+            self.settle(target, sink);
+        }
         if command.op == EPOLL_CTL_ADD {
             // An ADD to a number that is no set makes the target migrate; to a doorbell it does
             // not.
@@ -76,6 +91,10 @@ impl<W: World> Interpreter<W> {
     ) -> Option<isize> {
         let set = self.number(set);
         self.no_doorbell(set)?;
+        if self.by_instruction() {
+            let targets = commands.map(|command| self.number(command.target));
+            [set].into_iter().chain(targets).for_each(|number| self.settle(number, sink));
+        }
         let mut batch = commands.map(|command| {
             let target = self.number(command.target);
             let events = self.model.asked(target, command.events);

@@ -98,8 +98,7 @@ impl<W: World> Interpreter<W> {
             self.model.has_read(number);
         }
         let beside = if is_stream && at == At::Good && result > 0 {
-            let bytes = self.memory.bytes(place, result as usize);
-            bytes.iter().fold(result as u64, |sum, byte| sum.wrapping_mul(257) + u64::from(*byte))
+            self.checksum(place, result as usize)
         } else if result == 8 && !is_stream {
             self.memory.get(place)
         } else {
@@ -145,13 +144,21 @@ impl<W: World> Interpreter<W> {
         Some(Outcome { result, beside })
     }
 
-    pub(super) fn read_at(&mut self, slot: u8, sink: &mut impl Sink) -> Option<isize> {
+    /// pread(2). The outcome has a checksum of the bytes of a file.
+    pub(super) fn read_at(&mut self, slot: u8, sink: &mut impl Sink) -> Option<Outcome> {
         let number = self.number(slot);
         self.no_doorbell(number)?;
         let place = self.memory.place(At::Good, 1);
         let result = self.call(Sysno::pread64, &[number as usize, place, 8, 0]);
+        let beside = self.checksum(place, result.max(0) as usize);
         self.settle(number, sink);
-        Some(result)
+        Some(Outcome { result, beside })
+    }
+
+    /// A checksum of bytes; 0 for none.
+    pub(super) fn checksum(&self, place: usize, len: usize) -> u64 {
+        let bytes = self.memory.bytes(place, len);
+        bytes.iter().fold(len as u64, |sum, byte| sum.wrapping_mul(257) + u64::from(*byte))
     }
 
     pub(super) fn splice(&mut self, from: u8, to: u8) -> Option<isize> {

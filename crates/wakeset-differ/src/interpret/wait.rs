@@ -49,7 +49,7 @@ impl<W: World> Interpreter<W> {
     /// Returns the result of the wait.
     pub(super) fn wait(&mut self, op: &Op, wait: Wait, sink: &mut impl Sink) -> isize {
         let set = self.number(wait.set);
-        if wait.at == At::High && wait.is_valid() {
+        if self.by_instruction() || wait.at == At::High && wait.is_valid() {
             self.settle(set, sink);
         }
         let (result, order) = self.wait_and_gather(set, wait);
@@ -96,7 +96,7 @@ impl<W: World> Interpreter<W> {
             at => at,
         };
         match (gathering, order) {
-            (Gathering::Room, Order::Whole) => (room.max(ROOMY), at),
+            (Gathering::OneWait, Order::Whole) => (room.max(ROOMY), at),
             (Gathering::Count, _) => (room.min(GATHERED), at),
             (Gathering::None, Order::Whole) => (room, at),
             _ if room <= 0 => (room, at),
@@ -155,7 +155,8 @@ impl<W: World> Interpreter<W> {
             if room == 0 {
                 break;
             }
-            let found = self.call(Sysno::epoll_wait, &[set as usize, events, room as usize, 0]);
+            let more = [set as usize, events, room as usize, 0];
+            let found = self.aside(|this| this.call(Sysno::epoll_wait, &more));
             if found <= 0 {
                 break;
             }

@@ -60,6 +60,8 @@ pub(super) struct Description {
     pub value: u64,
     /// Of a stream: its other end, while that is open.
     pub other: u8,
+    /// It is one of a pair of sockets.
+    pub socket: bool,
     /// Of a set: it has, or had, a watch in the kernel.
     pub has_kernel: bool,
     /// Of a set: its kernel half may hold edges that have not been reported.
@@ -85,6 +87,7 @@ impl Description {
             semaphore: false,
             value: 0,
             other: NONE,
+            socket: false,
             has_kernel: false,
             kernel_edges: false,
             scrambled: false,

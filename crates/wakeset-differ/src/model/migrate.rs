@@ -123,14 +123,15 @@ impl Model {
         migrated
     }
 
-    /// The sets in which no edge is reported twice after this migration. It has to be one counter
+    /// The sets in which no edge is reported twice after this migration. No other thread may run
+    /// meanwhile: Wakeset takes an edge back only while they sleep. It has to be one counter
     /// or one stream alone, and the kernel's half of the set must not have held other edges. Of a
     /// stream, the end whose edges are all reported migrates first; an edge that another set has
     /// not been told of keeps it back.
     fn sets_with_certain_edges(&self, migrated: u64, edges_before: u64) -> u64 {
         let first = migrated.trailing_zeros() as usize;
         let pair = 1 << first | self.other(first).map_or(0, |other| 1 << other);
-        if migrated & !pair != 0 || self.is_set(first) {
+        if self.others_run || migrated & !pair != 0 || self.is_set(first) {
             return 0;
         }
         let watches_one = |set: &usize| bits(pair).any(|end| self.watches(*set, end));

@@ -47,6 +47,9 @@ pub struct Model {
     migrations: bool,
     /// Whether there has been a timer since nothing was open.
     timers: bool,
+    /// Whether other threads run while an object migrates. No edge that has been reported is
+    /// certain to be taken back then (known difference 8).
+    others_run: bool,
 }
 
 /// The places of the bits of a mask that are set.
@@ -65,6 +68,7 @@ impl Model {
         Self {
             migrations,
             timers: false,
+            others_run: false,
             numbers: [NONE; NUMBERS],
             open: Vec::new(),
             descriptions: vec![Description::none(); DESCRIPTIONS],
@@ -72,6 +76,11 @@ impl Model {
             rearm: Vec::new(),
             near: None,
         }
+    }
+
+    /// The same, for a process whose other threads run at the same time.
+    pub fn beside_others(self) -> Self {
+        Self { others_run: true, ..self }
     }
 
     /// The description that a number stands for.
@@ -92,6 +101,18 @@ impl Model {
     /// Whether a number is open.
     pub fn is_open(&self, number: i32) -> bool {
         self.at(number).is_some()
+    }
+
+    /// Whether a number may be closed by a call that Wakeset does not see. It has to be the lowest
+    /// one that is free then, so that the next call notices; those below 3 are the process's own.
+    /// What is unread in a pair of sockets does not survive that, nor does the edge of a hang-up at
+    /// the other end of any pair.
+    pub fn may_be_closed_unseen(&self, number: i32) -> bool {
+        let is_end = self.at(number).is_some_and(|at| {
+            let it = &self.descriptions[at];
+            it.kind == Kind::Stream && !it.migrated
+        });
+        !is_end && (3..number).all(|lower| self.is_open(lower))
     }
 
     /// What a number stands for.
@@ -120,12 +141,13 @@ impl Model {
         self.give_number(number, free);
     }
 
-    /// There are two new descriptions, the ends of a stream.
-    pub fn made_streams(&mut self, numbers: [i32; 2]) {
+    /// There are two new descriptions, the ends of a stream: a pipe, or a pair of sockets.
+    pub fn made_streams(&mut self, numbers: [i32; 2], sockets: bool) {
         numbers.iter().for_each(|number| self.made(*number, Kind::Stream));
         if let [Some(one), Some(other)] = numbers.map(|number| self.at(number)) {
             self.descriptions[one].other = other as u8;
             self.descriptions[other].other = one as u8;
+            [one, other].into_iter().for_each(|end| self.descriptions[end].socket = sockets);
         }
     }
 

@@ -24,7 +24,7 @@ pub enum Gathering {
     /// There is no ring: one wait as it is.
     None,
     /// One wait, with room for every event there can be.
-    Room,
+    OneWait,
     /// Waits until there are so many events that each watch has been polled; in order.
     Count,
     /// Waits until there is nothing new; which events come, each level once.
@@ -89,7 +89,7 @@ impl Model {
             0 => Gathering::None,
             1 if self.order(epfd) == Order::Whole => Gathering::Count,
             // All that there can be fits, and comes out again.
-            ring if usize::from(ring) > WATCHES => Gathering::Room,
+            ring if usize::from(ring) > WATCHES => Gathering::OneWait,
             _ => Gathering::News,
         }
     }
@@ -99,13 +99,14 @@ impl Model {
         self.at(epfd).is_some_and(|set| self.descriptions[set].polls)
     }
 
-    /// A set with polls that watches this number while another number stands for the same file.
-    pub fn polls_one_of_several(&self, number: i32) -> Option<i32> {
+    /// A set that watches this number while another number stands for the same file; with `polls`,
+    /// one of those with polls.
+    pub fn watches_one_of_several(&self, number: i32, polls: bool) -> Option<i32> {
         let target = self.at(number).filter(|target| self.descriptions[*target].refs > 1)?;
         let is_it = |watch: &Watch| watch.number == number && watch.is_on(target);
         self.open.iter().copied().find(|epfd| {
             let set = self.at(*epfd).map(|set| &self.descriptions[set]);
-            set.is_some_and(|set| set.polls && set.watches.iter().any(is_it))
+            set.is_some_and(|set| (set.polls || !polls) && set.watches.iter().any(is_it))
         })
     }
 

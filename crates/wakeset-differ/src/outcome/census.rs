@@ -7,7 +7,7 @@ use crate::model::Order;
 use crate::program::Op;
 
 /// The calls that are counted apart, by the place that [`kind`] gives them.
-const CALLS: [&str; 28] = [
+const CALLS: [&str; 29] = [
     "eventfd",
     "epoll_create1",
     "pipe2",
@@ -36,6 +36,7 @@ const CALLS: [&str; 28] = [
     "timerfd_settime",
     "an event ring",
     "an expiry",
+    "a number again",
 ];
 
 /// The place of a call in [`CALLS`].
@@ -45,7 +46,7 @@ fn kind(op: &Op) -> usize {
         Op::Set { .. } => 1,
         Op::Pipe { .. } => 2,
         Op::Sockets { .. } => 3,
-        Op::Directory { .. } => 4,
+        Op::Directory { .. } | Op::File { .. } => 4,
         Op::Close { .. } | Op::CloseAll => 5,
         Op::Duplicate { .. } => 6,
         Op::Write { .. } => 7,
@@ -63,12 +64,13 @@ fn kind(op: &Op) -> usize {
         Op::Select { .. } => 19,
         Op::Splice { .. } => 20,
         Op::Shutdown { .. } => 21,
-        Op::Fork | Op::Route { .. } => 22,
+        Op::Fork | Op::Route { .. } | Op::Take { .. } | Op::NameSpace => 22,
         Op::Batch { .. } => 23,
         Op::Timer { .. } => 24,
         Op::SetTimer { .. } => 25,
         Op::Ring { .. } => 26,
         Op::Expiry { .. } => 27,
+        Op::Reuse { .. } => 28,
     }
 }
 

@@ -30,8 +30,11 @@ impl Coverage {
         add_to(&mut self.orders, other.orders);
     }
 
-    /// Prints the counts as tables.
+    /// Prints the counts as tables, if anything was counted.
     pub fn print(&self) {
+        if self.outcomes.is_empty() {
+            return;
+        }
         let total: u64 = self.outcomes.values().flat_map(BTreeMap::values).sum();
         println!("operations by outcome:");
         let mut calls: Vec<_> = self

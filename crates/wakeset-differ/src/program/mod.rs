@@ -11,6 +11,7 @@ pub mod shrink;
 mod arguments;
 mod op;
 
+pub use crate::world::Road;
 pub use arguments::{At, Duplication, Mask, Time, Timeout, WaitCall};
 pub use op::{BATCH, Command, Op};
 use serde::{Deserialize, Serialize};
@@ -56,12 +57,25 @@ pub enum Focus {
     Anything,
     /// Sets in sets that watch timers.
     NestedTimers,
+    /// Every road to libc's functions.
+    Roads,
+    /// The same, and the system call instruction.
+    Instructions,
 }
 
 impl Focus {
     /// All of them, with the names they have on the command line.
-    pub const NAMES: [(&str, Self); 2] =
-        [("anything", Self::Anything), ("nested-timers", Self::NestedTimers)];
+    pub const NAMES: [(&str, Self); 4] = [
+        ("anything", Self::Anything),
+        ("nested-timers", Self::NestedTimers),
+        ("roads", Self::Roads),
+        ("instructions", Self::Instructions),
+    ];
+
+    /// Whether programs take every road to libc's functions.
+    pub fn takes_roads(self) -> bool {
+        matches!(self, Self::Roads | Self::Instructions)
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {

@@ -1,6 +1,6 @@
 //! One call of a program.
 
-use super::{At, Duplication, Time, Timeout, WaitCall};
+use super::{At, Duplication, Road, Time, Timeout, WaitCall};
 use serde::{Deserialize, Serialize};
 
 /// Commands of a batch.
@@ -34,8 +34,13 @@ pub enum Op {
     Sockets { slot: u8, other: u8 },
     /// open(2) of a directory, which epoll does not take.
     Directory { slot: u8 },
+    /// open(2) of a new regular file.
+    File { slot: u8 },
     /// close(2).
     Close { slot: u8 },
+    /// close(2), open(2) of a new regular file, write(2) and pread(2), each by a road of its own:
+    /// the number is used again. By instruction where that is not seen, only if it is the next one.
+    Reuse { slot: u8, roads: [Road; 4] },
     /// One of the ways to get a second descriptor.
     Duplicate { slot: u8, to: u8, how: Duplication },
     /// write(2) of `len` bytes that begin with `value`.
@@ -83,6 +88,10 @@ pub enum Op {
     /// From here on, whether calls are made through syscall(2): see
     /// [`Program::by_number`](super::Program::by_number).
     Route { by_number: bool },
+    /// From here on, by which road calls are made, where there are several.
+    Take { road: Road },
+    /// A plugin is opened in a name space of its own, where there are several roads.
+    NameSpace,
 }
 
 impl Op {
@@ -90,6 +99,7 @@ impl Op {
     pub fn slots(&self) -> Vec<u8> {
         match *self {
             Op::Close { slot }
+            | Op::Reuse { slot, .. }
             | Op::Duplicate { slot, .. }
             | Op::Write { slot, .. }
             | Op::Read { slot, .. }

@@ -1,6 +1,6 @@
 //! Makes a program on which the sides differ smaller, as long as they still differ.
 
-use crate::program::{At, BATCH, Command, Duplication, Op, Program, Time, Timeout, WaitCall};
+use crate::program::{At, BATCH, Command, Duplication, Op, Program, Road, Time, Timeout, WaitCall};
 
 /// The smallest variant of `program` that `differs`: operations are removed, and the rest is made
 /// plainer, until no single step makes it smaller.
@@ -115,6 +115,13 @@ fn plainer(op: Op) -> Vec<Op> {
             Op::Wait { set, maxevents, timeout, call, at: good },
         ],
         Op::Poll { slots, .. } => vec![Op::Poll { slots: [slots[0]; 2], events: 1 }],
+        Op::Take { .. } => vec![Op::Take { road: Road::Name }, Op::Take { road: Road::Libc }],
+        Op::Reuse { slot, roads } => (0..5)
+            .map(|plain| {
+                let name = |i| if plain == 0 || plain == i + 1 { Road::Name } else { roads[i] };
+                Op::Reuse { slot, roads: std::array::from_fn(name) }
+            })
+            .collect(),
         Op::Nonblocking { slot, on, .. } => vec![Op::Nonblocking { slot, on, ioctl: false }],
         _ => Vec::new(),
     }

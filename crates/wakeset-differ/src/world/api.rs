@@ -112,7 +112,7 @@ unsafe fn migrate_for(number: Sysno, [a, b, c, ..]: [usize; 6]) {
     let fd = a as c_int;
     match number {
         Sysno::shutdown if wakeset_fd::pipe::is_end(fd) => {
-            migrate::fd(fd, Stat::MovedUnmodelled);
+            migrate::fd(fd, Stat::MigratedUnmodelled);
         }
         // SAFETY: the caller's contract.
         Sysno::sendmsg => unsafe { descriptor::before_sendmsg(b as *const _) },
@@ -120,7 +120,7 @@ unsafe fn migrate_for(number: Sysno, [a, b, c, ..]: [usize; 6]) {
             for i in 0..b {
                 // SAFETY: the caller's contract.
                 let entry = unsafe { *(a as *const libc::pollfd).add(i) };
-                migrate::fd(entry.fd, Stat::MovedPoll);
+                migrate::fd(entry.fd, Stat::MigratedPoll);
             }
         }
         Sysno::select => {
@@ -129,16 +129,16 @@ unsafe fn migrate_for(number: Sysno, [a, b, c, ..]: [usize; 6]) {
                 let is_in =
                     |set: &usize| unsafe { libc::FD_ISSET(number, *set as *const libc::fd_set) };
                 if [b, c].iter().any(is_in) {
-                    migrate::fd(number, Stat::MovedPoll);
+                    migrate::fd(number, Stat::MigratedPoll);
                 }
             }
         }
         Sysno::readv | Sysno::writev | Sysno::pread64 => {
-            migrate::fd(fd, Stat::MovedUnmodelled);
+            migrate::fd(fd, Stat::MigratedUnmodelled);
         }
         Sysno::splice => {
-            migrate::fd(fd, Stat::MovedUnmodelled);
-            migrate::fd(c as c_int, Stat::MovedUnmodelled);
+            migrate::fd(fd, Stat::MigratedUnmodelled);
+            migrate::fd(c as c_int, Stat::MigratedUnmodelled);
         }
         _ => {}
     }
@@ -168,7 +168,7 @@ impl World for Api {
 
     fn fork(&mut self) {
         // A fork's effect on the parent's objects, without the cost of a child.
-        migrate::everything(Stat::MovedFork);
+        migrate::everything(Stat::MigratedFork);
         migrate::open_gate();
     }
 }

@@ -95,7 +95,11 @@ impl World for Library {
     }
 
     fn ring(&mut self, set: c_int, entries: usize, polls: bool) {
-        wakeset_c::ring::ws_ring_setup(set, entries, if polls { wakeset_fd::RING_POLL } else { 0 });
+        wakeset_c::objects::ring::ws_ring_setup(
+            set,
+            entries,
+            if polls { wakeset_fd::RING_POLL } else { 0 },
+        );
     }
 
     fn fork(&mut self) {

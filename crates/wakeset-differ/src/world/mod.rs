@@ -8,6 +8,7 @@
 //! | [`Library`] | the functions of the C library |
 //! | [`Interposed`] | libc's functions and syscall(2), in a process with the preload library |
 //! | [`BareEngine`] | the crate `wakeset` alone, with each of its ready lists |
+//! | [`Roads`] | libc's functions by every road that leads to them, with other preloads or without |
 //! | [`Wrong`] | any of them with a bug put in front |
 
 mod api;
@@ -17,6 +18,7 @@ mod interposed;
 mod kernel;
 mod libc_call;
 mod library;
+mod roads;
 mod wrong;
 
 pub use api::Api;
@@ -24,6 +26,7 @@ pub use bare_engine::BareEngine;
 pub use interposed::{Interposed, is_preloaded};
 pub use kernel::Kernel;
 pub use library::Library;
+pub use roads::{FOLDER, Road, Roads};
 pub use syscalls::Sysno;
 pub use wakeset_fd::Command;
 pub use wrong::{Bug, Wrong};
@@ -45,11 +48,24 @@ pub enum Side {
     EngineSpinLock,
     /// The same, with the ready list under a read-write lock.
     EngineRwLock,
+    /// libc's functions by every road, in a process with the preload library.
+    Roads,
+    /// The same with a preload before it, which wraps every call.
+    RoadsBefore,
+    /// The same with a preload behind it, which wraps a call that it does not answer.
+    RoadsBehind,
+    /// The same with a preload behind it that wraps every call.
+    RoadsBeneath,
+    /// The same with both preloads, and without the preload library.
+    RoadsPlain,
+    /// libc's functions by every road and the system call instruction, in a process with the
+    /// preload library, which catches that.
+    RoadsInstruction,
 }
 
 impl Side {
     /// All of them, with the names they have on the command line.
-    pub const NAMES: [(&str, Self); 7] = [
+    pub const NAMES: [(&str, Self); 13] = [
         ("kernel", Self::Kernel),
         ("api", Self::Api),
         ("library", Self::Library),
@@ -57,7 +73,33 @@ impl Side {
         ("engine", Self::Engine),
         ("engine-spinlock", Self::EngineSpinLock),
         ("engine-rwlock", Self::EngineRwLock),
+        ("roads", Self::Roads),
+        ("roads-before", Self::RoadsBefore),
+        ("roads-behind", Self::RoadsBehind),
+        ("roads-beneath", Self::RoadsBeneath),
+        ("roads-plain", Self::RoadsPlain),
+        ("roads-instruction", Self::RoadsInstruction),
     ];
+
+    /// Those that take every road.
+    pub const ROADS: [Self; 6] = [
+        Self::Roads,
+        Self::RoadsBefore,
+        Self::RoadsBehind,
+        Self::RoadsBeneath,
+        Self::RoadsPlain,
+        Self::RoadsInstruction,
+    ];
+
+    /// Whether it is the engine alone.
+    pub fn is_engine(self) -> bool {
+        matches!(self, Self::Engine | Self::EngineSpinLock | Self::EngineRwLock)
+    }
+
+    /// Whether its programs take every road to libc.
+    pub fn takes_roads(self) -> bool {
+        Self::ROADS.contains(&self)
+    }
 
     /// Whether this build has it: the engine's locked ready lists take the feature
     /// `bench-ready-lists`.
@@ -113,6 +155,25 @@ pub trait World {
     /// A program begins. `by_number`: its calls are made through syscall(2), if there is a choice.
     fn begin(&mut self, by_number: bool) {
         let _ = by_number;
+    }
+
+    /// The next calls are made by this road, on the sides that have roads.
+    fn take(&mut self, road: Road) {
+        let _ = road;
+    }
+
+    /// Opens a plugin in a name space of its own, on the sides that have roads. Every object is
+    /// the kernel's from then on.
+    fn open_name_space(&mut self) {}
+
+    /// From now on all roads are taken, on a side that has kept to some of them until then. No
+    /// program runs in the process meanwhile.
+    fn end_quiet(&mut self) {}
+
+    /// What has gone wrong with the side itself, if anything has. No program runs in the process
+    /// meanwhile.
+    fn complaint(&mut self) -> Option<&'static str> {
+        None
     }
 
     /// Forks a child that ends at once, and waits for it.

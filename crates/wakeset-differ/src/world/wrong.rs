@@ -1,7 +1,8 @@
 //! A side with a bug put in front of it, to show that the comparison finds the bug. A checker that
 //! cannot fail proves nothing.
 
-use super::{Command, Sysno, World};
+use super::kernel::raw;
+use super::{Command, Road, Side, Sysno, World};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
 use std::collections::{HashMap, HashSet};
 
@@ -32,11 +33,13 @@ pub enum Bug {
     BatchBackwards,
     /// A batch that should stop at an error goes on.
     BatchGoesOn,
+    /// What closes by the bindings of a plugin, opened with `RTLD_DEEPBIND`, is not seen.
+    RoadUnseen,
 }
 
 impl Bug {
     /// All bugs, with their names on the command line.
-    pub const NAMES: [(&str, Self); 12] = [
+    pub const NAMES: [(&str, Self); 13] = [
         ("oneshot-stays", Self::OneshotStays),
         ("edge-is-level", Self::EdgeIsLevel),
         ("add-twice", Self::AddTwice),
@@ -49,7 +52,18 @@ impl Bug {
         ("events-lost-to-fault", Self::EventsLostToFault),
         ("batch-backwards", Self::BatchBackwards),
         ("batch-goes-on", Self::BatchGoesOn),
+        ("road-unseen", Self::RoadUnseen),
     ];
+
+    /// The side to put it into instead of `side`, which has nothing that it could be wrong about:
+    /// the engine's programs have no bad pointers, and most sides have no roads.
+    pub fn side_for(self, side: Side) -> Side {
+        match self {
+            Self::EventsLostToFault if side.is_engine() => Side::Api,
+            Self::RoadUnseen if !side.takes_roads() => Side::Roads,
+            _ => side,
+        }
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -67,6 +81,8 @@ impl Bug {
 pub struct Wrong<W> {
     side: W,
     bug: Bug,
+    /// The road that was last chosen.
+    road: Road,
     /// By set and target: the data of the ADD.
     data: HashMap<(usize, usize), u64>,
     /// By set: what its last wait reported.
@@ -76,7 +92,7 @@ pub struct Wrong<W> {
 impl<W: World> Wrong<W> {
     /// `side`, with this bug.
     pub fn new(side: W, bug: Bug) -> Self {
-        Self { side, bug, data: HashMap::new(), reported: HashMap::new() }
+        Self { side, bug, road: Road::Name, data: HashMap::new(), reported: HashMap::new() }
     }
 
     /// The event at an address that may not be there.
@@ -189,12 +205,16 @@ impl<W: World> World for Wrong<W> {
                 Sysno::epoll_wait | Sysno::epoll_pwait | Sysno::epoll_pwait2 => {
                     self.wait(number, all)
                 }
+                Sysno::close if self.bug == Bug::RoadUnseen && self.road == Road::DeepBind => {
+                    raw(number, all)
+                }
                 _ => self.side.call(number, all),
             }
         }
     }
 
     fn begin(&mut self, by_number: bool) {
+        self.road = Road::Name;
         self.side.begin(by_number);
     }
 
@@ -212,6 +232,23 @@ impl<W: World> World for Wrong<W> {
 
     fn ring(&mut self, set: c_int, entries: usize, polls: bool) {
         self.side.ring(set, entries, polls);
+    }
+
+    fn take(&mut self, road: Road) {
+        self.road = road;
+        self.side.take(road);
+    }
+
+    fn end_quiet(&mut self) {
+        self.side.end_quiet();
+    }
+
+    fn open_name_space(&mut self) {
+        self.side.open_name_space();
+    }
+
+    fn complaint(&mut self) -> Option<&'static str> {
+        self.side.complaint()
     }
 
     fn fork(&mut self) {

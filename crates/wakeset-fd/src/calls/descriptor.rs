@@ -1,7 +1,10 @@
 //! What happens to descriptors as such: close, duplication, inheritance, passing.
 
 use crate::migrate;
-use crate::set::doorbell;
+use crate::objects::counter::FdCounter;
+use crate::objects::pipe::FdPipe;
+use crate::objects::timer::FdTimer;
+use crate::set::{FdSet, doorbell};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::process::is_foreign;
@@ -11,7 +14,7 @@ use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
 use crate::table::lifecycle;
-use crate::table::object::Host;
+use crate::table::object::{Host, Object};
 use crate::table::slot;
 use crate::table::{self, Entry};
 use core::ffi::{c_int, c_uint};
@@ -47,7 +50,27 @@ fn forget(fd: c_int) {
         Entry::Kernel => return lifecycle::before_close(fd),
         Entry::Doorbell => return,
     };
-    if object.object().begin_close() {
+    // Without calls by address, which the processor cannot foresee after a system call.
+    if let Some(counter) = object.downcast::<FdCounter>() {
+        end(fd, counter);
+    } else if let Some(timer) = object.downcast::<FdTimer>() {
+        end(fd, timer);
+    } else if let Some(set) = object.downcast::<FdSet>() {
+        end(fd, set);
+    } else if let Some(pipe) = object.downcast::<FdPipe>()
+        && pipe.begin_close()
+    {
+        if !mutated!("pipe_closed_in_secret") {
+            migrate::closing_end(fd, pipe, Stat::Closed);
+        }
+    } else {
+        end(fd, object.object());
+    }
+}
+
+/// [`forget`] of an object that the number has just been seen to stand for.
+fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) {
+    if object.begin_close() {
         if !mutated!("pipe_closed_in_secret") {
             migrate::closing(fd, Stat::Closed);
         }
@@ -55,12 +78,12 @@ fn forget(fd: c_int) {
     }
     // Vacant first: from here on calls with this number go to the kernel object, which is closed
     // next.
-    if !table::vacate(fd, object) {
+    if !table::vacate(fd, object.head()) {
         return;
     }
     count(Stat::Closed, 1);
     step_lock!(Locked, &table::CLOSES);
-    slot::end(object.object());
+    slot::end(object);
     step_lock!(Unlocked, &table::CLOSES);
 }
 
@@ -75,7 +98,7 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     }
     if flags & UNSHARE != 0 {
         // This thread gets a descriptor table of its own: numbers no longer mean one thing.
-        migrate::everything_for_good(Stat::MovedUnmodelled);
+        migrate::everything_for_good(Stat::MigratedUnmodelled);
         return Kernel;
     }
     if flags & CLOEXEC != 0 || is_foreign() {
@@ -126,7 +149,7 @@ pub fn before_dup(fd: c_int) -> Verdict<c_int> {
         _ if is_foreign() => return Kernel,
         _ => {}
     }
-    migrate::fd(fd, Stat::MovedUnmodelled);
+    migrate::fd(fd, Stat::MigratedUnmodelled);
     Kernel
 }
 
@@ -151,14 +174,16 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
         // As for close(2).
         return Kernel;
     }
-    migrate::fd(old, Stat::MovedUnmodelled);
-    doorbell::make_way(old, new);
+    migrate::fd(old, Stat::MigratedUnmodelled);
+    if let Err(error) = doorbell::make_way(old, new) {
+        return Done(Err(error));
+    }
     lifecycle::before_close(new);
     if is_fixed_set(table::get(new)) {
         forget(new);
     }
     // Into the kernel, which closes it if it comes to that, and not if the call fails.
-    migrate::closing(new, Stat::MovedUnmodelled);
+    migrate::closing(new, Stat::MigratedUnmodelled);
     Kernel
 }
 
@@ -188,7 +213,7 @@ pub fn before_new_program(reason: Stat, given: impl Fn(c_int) -> bool) {
 /// `message` is null or as for sendmsg(2).
 pub unsafe fn before_sendmsg(message: *const msghdr) {
     // SAFETY: the caller's contract.
-    unsafe { each_passed(message, |fd| _ = migrate::fd(fd, Stat::MovedPassedOver)) };
+    unsafe { each_passed(message, |fd| _ = migrate::fd(fd, Stat::MigratedPassedOver)) };
 }
 
 /// Calls `f` with each number that a message passes on or has brought (`SCM_RIGHTS`).

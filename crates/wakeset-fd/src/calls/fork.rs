@@ -1,14 +1,15 @@
 //! Forks. Everything migrates first, so parent and child share kernel objects and no
 //! memory; the child begins anew with an empty table.
 
+use crate::kernel_half::listeners;
 use crate::migrate;
 use crate::stats::Stat;
-use crate::sys::process;
-pub use crate::sys::process::is_foreign;
+pub use crate::sys::process::{is_foreign, see_children, share_for_good};
 use crate::sys::signal_guard::SignalGuard;
-use crate::table::process::begin_anew;
-pub use crate::table::process::may_make_objects;
-use crate::table::{self, gate, lifecycle};
+use crate::sys::{self, process};
+use crate::table::process::{begin_anew, begin_anew_late, has_empty_table};
+pub use crate::table::process::{may_make_objects, set_in_child};
+use crate::table::{self, gate, hidden, lifecycle};
 use core::mem::ManuallyDrop;
 
 /// A fork under way: between [`prepare`] and [`Forking::in_parent`] or [`Forking::in_child`].
@@ -21,12 +22,16 @@ pub struct Forking {
 
 /// Whether this process has never had anything of ours. A fork of its only thread then has nothing
 /// to do here on either side.
+// A forked child brings in the pages of each function that it calls; so this is one with its
+// callers.
+#[inline]
 pub fn owns_nothing() -> bool {
-    process::has_no_owner() && !lifecycle::has_participants() && table::numbers().is_empty()
+    process::has_no_owner() && !lifecycle::has_participants() && has_empty_table()
 }
 
 /// In the child of a fork that has not been prepared because the parent [owned
 /// nothing](owns_nothing): forgets what the parent has made since.
+#[inline]
 pub fn begin_anew_unprepared() {
     if !owns_nothing() {
         begin_anew();
@@ -36,7 +41,7 @@ pub fn begin_anew_unprepared() {
 /// Before a fork: migrates everything and lets nothing new in until it is over.
 pub fn prepare() -> Forking {
     let section = SignalGuard::enter();
-    migrate::everything(Stat::MovedFork);
+    migrate::everything(Stat::MigratedFork);
     Forking { section, migrations: ManuallyDrop::new(gate::hold_migrations()) }
 }
 
@@ -50,9 +55,24 @@ impl Forking {
 
     /// After a fork, in the child.
     pub fn in_child(self) {
-        begin_anew();
+        begin_anew_late();
         drop(self.section);
     }
+}
+
+/// Before a clone(2) whose child has a copy of this memory and shares the descriptor table, once
+/// everything has migrated for good: gives up what is hidden. The child knows those numbers as we
+/// do, and what either closes or opens the other does not see.
+pub fn before_sharing_numbers() {
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::hold_migrations();
+    listeners::close_private_sets();
+    while let Some(doorbell) = table::take_spare_doorbell() {
+        table::forget_doorbell(doorbell);
+        let _ = sys::close(doorbell);
+    }
+    // What a call of a parent's thread still sleeps in stays, and is not the child's to close.
+    hidden::share();
 }
 
 /// Before a vfork(2): migrates everything and lets nothing new in until
@@ -60,9 +80,10 @@ impl Forking {
 /// another thread of the parent closes a number and uses it again, that means one thing here and
 /// another there, so the child must find nothing to migrate, and nothing that would have to be.
 pub fn before_vfork() {
+    process::begin_sharing();
     // In the child of a vfork there is nothing of ours that it could hand on.
     if may_make_objects() {
-        migrate::everything(Stat::MovedFork);
+        migrate::everything(Stat::MigratedFork);
     }
 }
 
@@ -71,4 +92,5 @@ pub fn after_vfork() {
     if !is_foreign() {
         migrate::open_gate();
     }
+    process::end_sharing();
 }

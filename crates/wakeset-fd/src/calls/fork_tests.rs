@@ -1,40 +1,42 @@
-//! A fork beside a thread that holds the lock of the kept io_urings of either kind.
+//! A fork beside a thread that holds a lock: of the kept io_urings of either kind, of an object.
 
 use super::fork;
 use crate::kernel_half::uring::command_uring;
 use crate::kernel_half::uring::thread_rings::{ThreadRing, ThreadRings};
-use crate::set::polls;
+use crate::set::{FdSet, polls};
+use crate::table;
 use crate::table::alone::alone;
 use crate::table::lifecycle::{self, Participant};
 use core::ffi::c_int;
 use std::sync::Barrier;
 extern crate std;
 
-/// Forks while another thread holds the lock of `rings`, and fails if the child finds it taken.
-fn fork_beside_a_holder<R: ThreadRing, const N: usize>(
-    participant: &'static Participant,
-    rings: &'static ThreadRings<R, N>,
+/// Forks while another thread is inside `hold`, which calls what it is given, and fails with `what`
+/// unless `in_child` is true in the child.
+fn fork_beside(
+    hold: impl FnOnce(&dyn Fn()) + Send,
+    in_child: impl FnOnce() -> bool,
+    what: &'static str,
 ) {
-    // As a thread that has an io_uring to keep.
-    lifecycle::sign_up(participant);
-    let _alone = alone();
     let (held, forked) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            rings.with(|_| {
+            hold(&|| {
                 held.wait();
                 forked.wait();
             });
         });
         held.wait();
         let forking = fork::prepare();
-        // SAFETY: the child makes system calls, and tries a lock.
+        // SAFETY: the child makes system calls, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             forking.in_child();
-            let free = rings.lock.try_lock();
+            // SAFETY: ends a child that hangs.
+            unsafe { libc::alarm(10) };
+            let holds = in_child();
             // SAFETY: ends this process.
-            unsafe { libc::_exit(c_int::from(!free)) };
+            unsafe { libc::_exit(c_int::from(!holds)) };
         }
         forking.in_parent();
         forked.wait();
@@ -42,8 +44,22 @@ fn fork_beside_a_holder<R: ThreadRing, const N: usize>(
         let mut status = -1;
         // SAFETY: memory for the status.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "the lock is taken");
+        assert_eq!(status, 0, "{what}");
     });
+}
+
+fn fork_beside_a_holder<R: ThreadRing, const N: usize>(
+    participant: &'static Participant,
+    rings: &'static ThreadRings<R, N>,
+) {
+    // As a thread that has an io_uring to keep.
+    lifecycle::sign_up(participant);
+    let _alone = alone();
+    fork_beside(
+        |wait| rings.with(|_| wait()),
+        || rings.lock.try_lock(),
+        "the child finds the lock taken",
+    );
 }
 
 /// A child in which the lock was still another thread's hung at its first set with polls.
@@ -55,4 +71,22 @@ fn a_fork_while_another_thread_keeps_a_poll_uring_leaves_the_child_a_free_lock()
 #[test]
 fn a_fork_while_another_thread_keeps_a_command_uring_leaves_the_child_a_free_lock() {
     fork_beside_a_holder(&command_uring::COMMANDS, &command_uring::KEPT);
+}
+
+/// The table is forgotten late, but before the child makes an object: one in the memory of an
+/// object of the parent's would meet the locks that the parent's threads held.
+#[test]
+fn a_child_makes_no_object_in_the_memory_of_its_parents() {
+    let _alone = alone();
+    let fd = crate::epoll_create1(0).unwrap();
+    let Some(set) = table::find::<FdSet>(fd) else { panic!("{fd} is a kernel epoll") };
+    crate::close(fd).unwrap();
+    fork_beside(
+        |wait| set.set.between_scans(wait),
+        || {
+            let made = crate::epoll_create1(0) == Ok(fd);
+            made && table::find::<FdSet>(fd).is_some_and(|own| !core::ptr::eq(own, set))
+        },
+        "the child hangs, or uses its parent's memory",
+    );
 }

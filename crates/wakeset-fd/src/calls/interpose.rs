@@ -9,7 +9,7 @@ use crate::migrate;
 use crate::set::Mask;
 use crate::stats::Stat;
 use crate::sys::verdict::Verdict;
-use crate::sys::{Errno, user};
+use crate::sys::{Errno, SIGSET_BYTES, user};
 use core::ffi::{c_int, c_ulong, c_void};
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -83,7 +83,7 @@ pub fn vectored(
         if let Some(iovec { iov_base, iov_len }) = only_buffer(vectors, n) {
             return single(iov_base, iov_len);
         }
-        migrate::fd(fd, Stat::MovedOddArgument);
+        migrate::fd(fd, Stat::MigratedOddArgument);
     }
     call()
 }
@@ -100,7 +100,7 @@ pub unsafe fn before_poll(fds: *const pollfd, n: nfds_t) {
     for i in 0..n as usize {
         // SAFETY: any bits are a pollfd.
         let Some(entry) = (unsafe { user::load(fds.wrapping_add(i)) }) else { return };
-        migrate::fd(entry.fd, Stat::MovedPoll);
+        migrate::fd(entry.fd, Stat::MigratedPoll);
     }
 }
 
@@ -119,7 +119,10 @@ pub unsafe fn before_select(n: c_int, sets: [*const fd_set; 3]) {
             // SAFETY: any bits are a word of a set.
             let Some(mut bits) = (unsafe { user::load(pointer) }) else { return };
             while bits != 0 {
-                migrate::fd((word * 64) as c_int + bits.trailing_zeros() as c_int, Stat::MovedPoll);
+                migrate::fd(
+                    (word * 64) as c_int + bits.trailing_zeros() as c_int,
+                    Stat::MigratedPoll,
+                );
                 bits &= bits - 1;
             }
         }
@@ -155,7 +158,7 @@ pub unsafe fn after_ioctl(fd: c_int, request: u32, argument: usize, result: c_in
 /// libc's.
 #[inline]
 pub fn mask_of(mask: *const sigset_t) -> Mask {
-    Mask { set: mask.cast(), bytes: Mask::NONE.bytes }
+    Mask { set: mask.cast(), bytes: SIGSET_BYTES }
 }
 
 /// A time limit as the program gave it.

@@ -88,14 +88,14 @@ unsafe fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
             return Kernel;
         } else if let Some(counter) = object.downcast::<FdCounter>() {
             if !sys::is_plausible(buffer, len) {
-                migrate::fd(fd, Stat::MovedOddArgument);
+                migrate::fd(fd, Stat::MigratedOddArgument);
                 return Kernel;
             }
             // SAFETY: the same contract.
             unsafe { counter::read(fd, counter, buffer) }
         } else if let Some(timer) = object.downcast::<FdTimer>() {
             if !sys::is_plausible(buffer, len) {
-                migrate::fd(fd, Stat::MovedOddArgument);
+                migrate::fd(fd, Stat::MigratedOddArgument);
                 return Kernel;
             }
             // SAFETY: the same contract.

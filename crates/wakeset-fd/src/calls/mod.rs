@@ -110,7 +110,7 @@ pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Resu
 /// As shutdown(2).
 pub fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
     if !mutated!("socket_shut_in_secret") {
-        migrate::fd(fd, Stat::MovedUnmodelled);
+        migrate::fd(fd, Stat::MigratedUnmodelled);
     }
     sys::raw!(shutdown, fd, how).map(drop)
 }

@@ -16,6 +16,10 @@ pub(crate) trait KernelEpoll {
     /// Returns whether the number has been closed, and may be another file's.
     fn is_closed(&self) -> bool;
 
+    /// The data of a watch of the baton, whose events a wait takes out of what the kernel reports
+    /// from now on.
+    fn admit_baton(&self) -> u64;
+
     /// Returns whether watches may be changed here.
     fn is_usable(&self) -> bool {
         !self.is_in_kernel() && !self.is_closed()

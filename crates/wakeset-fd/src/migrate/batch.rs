@@ -12,8 +12,8 @@ use crate::table::gate;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::migrating::Migrating;
 use crate::table::object::{Host, Object};
-use crate::table::slot::end_use;
-use crate::table::{self, Entry, SlotHead};
+use crate::table::slot::end_use_guarded;
+use crate::table::{self, Entry, Slot, SlotHead};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use wakeset::{WaitQueue, mutated};
@@ -32,6 +32,36 @@ pub(super) fn migrate(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
 /// file's. Those that sleep in the object go on with its file.
 pub(super) fn migrate_closing(fd: c_int, reason: Stat) {
     run(&mut core::iter::once(fd), reason, Some(fd));
+}
+
+/// [`migrate_closing`] of an end of a pair of which no set has ever watched an end: what a batch of
+/// the two does, without its lists, and without calls by address. Most pairs are closed like this.
+/// Whether it was done.
+pub(super) fn close_unwatched<S: Slot>(fd: c_int, end: &'static S, reason: Stat) -> bool {
+    if !table::stands_for(fd, end.head()) {
+        return false;
+    }
+    let Some(other) = end.companion().and_then(SlotHead::downcast::<S>) else { return false };
+    if !table::stands_for(other.head().fd(), other.head()) {
+        return false;
+    }
+    // Those that a set watches are refused further ones too early, and migrate now.
+    let ends = [end, other];
+    if ends.map(|end| end.wait_queue().refuse_watches()) != [false; 2] {
+        return false;
+    }
+    let _masked = Masked::begin();
+    ends.iter().for_each(|end| end.head().links.begin());
+    let carries = end.seal();
+    step!(move_sealed);
+    if carries {
+        carry(end, true);
+        step!(move_watches_handed);
+        end.settle();
+        count(reason, 1);
+    }
+    ends.into_iter().for_each(leave_table);
+    true
 }
 
 fn run(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat, closing: Option<c_int>) {
@@ -102,10 +132,10 @@ impl Batch {
         let kind = KINDS.iter().position(|kind| *kind == head.kind());
         let Some(list) = kind.and_then(|kind| self.sources.get_mut(kind)) else { return };
         // Both ends of a pair, or neither.
-        if begin_source(list, head)
+        if list.begin(head.fd(), head)
             && let Some(other) = object.companion()
         {
-            begin_source(list, other);
+            list.begin(other.fd(), other);
         }
     }
 
@@ -114,7 +144,7 @@ impl Batch {
         if set.is_fixed() {
             self.fixed.begin(head.fd(), head);
         } else if !set.is_in_kernel() && self.sets.begin(head.fd(), head) {
-            stale::mark_if_lost(head);
+            stale::mark_if_lost(head, set.file_type());
             // Additions to this set wait for us from here on.
             set.begin_migration();
         }
@@ -202,21 +232,11 @@ impl Batch {
             if let Some(set) = host(head) {
                 set.arrive();
                 count(self.reason, 1);
-                leave_table(head);
+                leave_table(head.object());
                 step!(set_gone);
             }
         }
     }
-}
-
-/// Begins the migration of a source, once; whether it has. What has lost its number migrates, too,
-/// but nowhere.
-fn begin_source(list: &mut Migrating, head: &'static SlotHead) -> bool {
-    let begun = list.begin(head.fd(), head);
-    if begun {
-        stale::mark_if_lost(head);
-    }
-    begun
 }
 
 /// Migrates sources of one kind: the steps of [`Object`], each for all of them before the next.
@@ -226,22 +246,29 @@ fn migrate_sources(
     closing: Option<c_int>,
     touched: &mut Touched,
 ) {
-    let objects = || sources.iter().map(SlotHead::object);
     let mut watched = false;
-    objects().for_each(|object| object.wait_queue().refuse_watches());
+    for head in sources.iter() {
+        head.links.set_watched(head.object().wait_queue().refuse_watches());
+    }
     for head in sources.iter() {
         let object = head.object();
         head.links.set_carries(object.seal());
-        watched |= !is_gone(object) && object.wait_queue().has_watches();
+        // There come no more.
+        if head.links.watched() && object.wait_queue().has_watches() {
+            stale::mark_if_lost(head, object.file_type());
+            watched |= !is_gone(object);
+        }
     }
     step!(move_sealed);
     // Before any thread is woken: one that sleeps now is not between a source and its watches.
     let quiet = watched && sys::others_sleep();
     for head in sources.iter().filter(|head| head.links.carries()) {
-        carry(head, closing == Some(head.fd()));
+        carry(head.object(), closing == Some(head.fd()));
     }
     for round in ROUNDS {
-        objects().for_each(|object| round.detach_watches(object, quiet, touched));
+        for head in sources.iter().filter(|head| head.links.watched()) {
+            round.detach_watches(head.object(), quiet, touched);
+        }
     }
     step!(move_watches_handed);
     for head in sources.iter() {
@@ -249,15 +276,15 @@ fn migrate_sources(
             head.object().settle();
             count(reason, 1);
         }
-        leave_table(head);
+        leave_table(head.object());
     }
 }
 
 /// Gives the state of a sealed object to the kernel. Where its number is about to be closed, those
 /// that it wakes go on with the file.
-fn carry(head: &'static SlotHead, closing: bool) {
-    let object = head.object();
-    // Who is not counted yet finds the words sealed, and does not sleep.
+fn carry<O: Object + ?Sized>(object: &'static O, closing: bool) {
+    let head = object.head();
+    // A sleeper that is not counted yet finds the words sealed, and does not sleep.
     let kept = object.kept().filter(|_| closing && head.has_sleepers());
     if let Some(kept) = kept
         && !mutated!("sleepers_lose_the_file")
@@ -304,9 +331,10 @@ impl Round {
 }
 
 /// From now on the number stands for the kernel object.
-fn leave_table(head: &'static SlotHead) {
+fn leave_table<O: Object + ?Sized>(object: &'static O) {
+    let head = object.head();
     if table::vacate(head.fd(), head) {
-        end_use(head.object());
+        end_use_guarded(object);
     }
 }
 
@@ -324,7 +352,7 @@ fn export(head: &'static SlotHead, set: &'static dyn Host, touched: &mut Touched
 }
 
 fn is_to_be_exported(set: &dyn Host, reason: Stat) -> bool {
-    (set.wait_queue().has_watches() || reason != Stat::MovedFork) && !set.is_closed()
+    (set.wait_queue().has_watches() || reason != Stat::MigratedFork) && !set.is_closed()
 }
 
 /// The end of a list of sets: no address.
@@ -371,6 +399,10 @@ fn unsettle_around(set: &dyn Host) {
 
 /// All that migrated is in the kernel, and so is what is around it.
 fn settle_sets() {
+    if UNSETTLED.load(Ordering::Relaxed) == END {
+        // Not written to, so that its page is not copied at each fork.
+        return;
+    }
     let mut next = UNSETTLED.swap(END, Ordering::Relaxed);
     while next != END {
         let Some(set) = host(owner(next)) else { return };

@@ -43,8 +43,9 @@ use crate::sys::steps::step;
 use crate::table::gate::{self, Gate};
 pub(crate) use crate::table::gate::{hold_migrations, wait_for_migrations};
 use crate::table::object::Host;
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, Slot};
 use core::ffi::c_int;
+pub(crate) use stale::mark_if_lost;
 pub use stale::number_is_new;
 use wakeset::mutated;
 
@@ -53,7 +54,7 @@ use wakeset::mutated;
 /// has the descriptor.
 pub(crate) fn recheck_gate(fd: c_int, before: Gate) {
     if before.has_been_closed() && !mutated!("made_past_the_gate") {
-        self::fd(fd, Stat::MovedFork);
+        self::fd(fd, Stat::MigratedFork);
     }
 }
 
@@ -109,6 +110,15 @@ pub(crate) fn closing(fd: c_int, reason: Stat) {
     }
 }
 
+/// [`closing`] of a number that stood for `end`, an end of a pair, a moment ago. The caller has a
+/// signal guard.
+pub(crate) fn closing_end<S: Slot>(fd: c_int, end: &'static S, reason: Stat) {
+    let _migrating = hold_migrations();
+    if !batch::close_unwatched(fd, end, reason) {
+        batch::migrate_closing(fd, reason);
+    }
+}
+
 /// Leaves the object `fd` stands for to the kernel, as its user wishes. What is not ours is the
 /// kernel's already.
 ///
@@ -121,7 +131,7 @@ pub fn release(fd: c_int) -> Result<(), sys::Errno> {
             Err(sys::Errno::EBUSY)
         }
         Entry::Object(_) => {
-            self::fd(fd, Stat::MovedUnmodelled);
+            self::fd(fd, Stat::MigratedUnmodelled);
             Ok(())
         }
         Entry::Kernel => sys::fcntl(fd, libc::F_GETFD, 0).map(drop),
@@ -150,7 +160,7 @@ pub(crate) fn leave_timers_held() {
     }
     for number in table::numbers() {
         if matches!(table::get(number), Entry::Object(object) if object.kind() == table::TIMER) {
-            fd_held(number, Stat::MovedPoll);
+            fd_held(number, Stat::MigratedPoll);
         }
     }
 }

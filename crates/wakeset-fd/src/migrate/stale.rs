@@ -8,8 +8,10 @@
 //!   seen has removed the entry before the kernel closes. So an object under a number that a call
 //!   has just returned is there no more: it ends, and of a pair the other end hears that, as from
 //!   a close. This costs one look at the table in each call that makes a descriptor.
-//! - **When an object migrates**, which nobody waits for: what the number stands for is asked for
-//!   its type. An object that finds another file there ends, and nothing of it is written.
+//! - **When an object migrates** that has something for its number, a state or a watch: what the
+//!   number stands for is asked for its type. An object that finds another file there ends, and
+//!   nothing of it is written. One that has nothing ends without a question, like one that nobody
+//!   used.
 
 use super::{fd_held, hold_migrations};
 use crate::stats::Stat;
@@ -21,12 +23,13 @@ use crate::table::{self, Entry, SlotHead, slot};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
+use wakeset::mutated;
 
 /// The kernel has just given out a number, to a call that was not a close before. Negative numbers
 /// are errors, and nothing.
 #[inline]
 pub fn number_is_new(fd: c_int) {
-    if table::get(fd).is_object() {
+    if table::get(fd).is_object() && !mutated!("new_numbers_are_not_looked_at") {
         end_stale(fd);
     }
 }
@@ -55,9 +58,11 @@ fn end_stale(fd: c_int) {
     }
 }
 
-/// Marks an object that is about to migrate, if its number stands for something else by now.
-pub(super) fn mark_if_lost(head: &'static SlotHead) {
-    if is_lost(head) {
+/// Marks an object that migrates, if its number stands for something else by now. Before anything
+/// of the object goes to the number, or any watch of it; the caller holds the migrations lock.
+/// `file_type` is [`Object::file_type`](crate::table::object::Object::file_type).
+pub(crate) fn mark_if_lost(head: &SlotHead, file_type: u32) {
+    if head.links.ask_once() && !mutated!("lost_number_is_written") && is_lost(head, file_type) {
         head.links.set_lost(true);
         note(head.fd());
     }
@@ -77,7 +82,7 @@ fn note(fd: c_int) {
 
 /// Whether a number stands for something else by now, and that was not noticed yet. Another file of
 /// the same type is not noticed.
-fn is_lost(head: &'static SlotHead) -> bool {
+fn is_lost(head: &SlotHead, file_type: u32) -> bool {
     if head.is_lost() {
         return false;
     }
@@ -87,5 +92,8 @@ fn is_lost(head: &'static SlotHead) -> bool {
     }
     // SAFETY: the kernel has filled it in.
     let status = unsafe { status.assume_init() };
-    status.st_mode & libc::S_IFMT != head.object().file_type()
+    status.st_mode & libc::S_IFMT != file_type
 }
+
+#[cfg(test)]
+mod tests;

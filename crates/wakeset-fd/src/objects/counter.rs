@@ -70,20 +70,22 @@ impl Migratable for FdCounter {
     }
 
     fn seal_words(&self) {
-        self.counter.seal_with(|value| self.carried.store(value, Ordering::SeqCst));
+        // Release is what the seal does after it: who finds that sees this.
+        self.counter.seal_with(|value| self.carried.store(value, Ordering::Relaxed));
     }
 
     fn wake_blocked(&self) -> usize {
         self.counter.wake_sealed()
     }
 
+    fn has_state(&self) -> bool {
+        self.carried.load(Ordering::SeqCst) > 0
+    }
+
     fn give_to_kernel(&self) {
         let value = self.carried.load(Ordering::SeqCst);
-        if value > 0 {
-            // The kernel eventfd is at 0, so there is room for any value and the write does not
-            // block.
-            let _ = sys::write(self.head.fd(), (&raw const value).cast(), 8);
-        }
+        // The kernel eventfd is at 0, so there is room for any value and the write does not block.
+        let _ = sys::write(self.head.fd(), (&raw const value).cast(), 8);
         step!(move_values_written);
     }
 
@@ -154,7 +156,7 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
 #[inline(always)]
 pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
     match table::find_relaxed::<FdCounter>(fd) {
-        Some(slot) if len == 8 && sys::is_plausible(buffer, len) => {
+        Some(slot) if len == 8 && sys::is_plausible(buffer, 8) => {
             // SAFETY: the caller gives the memory.
             let Some(n) = (unsafe { user::load_u64(buffer.cast()) }) else { return false };
             step!(write_before_moment);
@@ -214,8 +216,8 @@ pub(crate) unsafe fn write(
     len: usize,
 ) -> Option<Verdict<usize>> {
     // Longer writes: some kernels take the first 8 bytes, newer ones refuse. Ours will know.
-    if len != 8 || !sys::is_plausible(buffer, len) {
-        migrate::fd(fd, Stat::MovedOddArgument);
+    if len != 8 || !sys::is_plausible(buffer, 8) {
+        migrate::fd(fd, Stat::MigratedOddArgument);
         return Some(Kernel);
     }
     // SAFETY: the caller gives the memory.

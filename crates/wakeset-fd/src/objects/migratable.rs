@@ -4,6 +4,7 @@
 //!
 //! A kind of object brings its state and the operations on it ([`Migratable`]); the rest is here.
 
+use crate::migrate;
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
 use crate::stats::count::count;
@@ -40,6 +41,11 @@ pub(crate) trait Migratable: Slot {
 
     /// Wakes threads that are blocked in sealed words. Returns how many of them slept.
     fn wake_blocked(&self) -> usize;
+
+    /// Whether the state that was taken out is another than a new kernel object has.
+    fn has_state(&self) -> bool {
+        false
+    }
 
     /// Gives the state to the kernel object.
     fn give_to_kernel(&self) {}
@@ -127,7 +133,10 @@ impl<M: Migratable> Object for M {
     }
 
     fn finalize(&self) {
-        self.end_here();
+        // Nothing is left to end of an object that has lost its number to a close.
+        if self.residence().is_none_or(|residence| residence.now() != Whereabouts::Closed) {
+            self.end_here();
+        }
         if let Some(kept) = self.kept_file() {
             kept.let_go();
         }
@@ -179,8 +188,12 @@ impl<M: Migratable> Object for M {
 
     fn carry(&self) -> usize {
         let woken = self.wake_blocked();
-        if !self.slot_head().is_lost() {
-            self.give_to_kernel();
+        if self.has_state() {
+            let head = self.slot_head();
+            migrate::mark_if_lost(head, self.type_of_file());
+            if !head.is_lost() {
+                self.give_to_kernel();
+            }
         }
         woken
     }

@@ -10,7 +10,8 @@
 //!
 //! The words themselves say "sealed" in the step that takes the state out, and an operation looks
 //! at the residence only after it has found them sealed. So the residence must be `MIGRATING` or
-//! `CLOSED` before that step, and it is: both precede it in a total order (SeqCst on both sides).
+//! `CLOSED` before that step, and it is: both precede it, `MIGRATING` in a total order (SeqCst on
+//! both sides) and `CLOSED` by a release.
 //! `HERE` therefore means that the words are open, and an operation that finds them sealed and then
 //! `HERE` has come upon the next object in the slot, and can try again.
 //! A migration and a close of the same object never meet: the closing thread waits for the
@@ -51,7 +52,8 @@ impl Residence {
 
     /// For a new object, before its words are unsealed and its number stands for it.
     pub(crate) fn begin_here(&self) {
-        self.0.store(HERE, Ordering::SeqCst);
+        // Release: after this the number is published, with a barrier.
+        self.0.store(HERE, Ordering::Release);
     }
 
     pub(crate) fn now(&self) -> Whereabouts {
@@ -82,7 +84,11 @@ impl Residence {
 
     /// Before a close seals the words. Of no effect on an object that has migrated.
     pub(crate) fn close(&self) {
-        self.change(HERE, CLOSED);
+        // Not in one step: no migration begins any more, or is under way.
+        if self.0.load(Ordering::SeqCst) == HERE {
+            // Release: the seal comes after it, and whoever finds that sees this.
+            self.0.store(CLOSED, Ordering::Release);
+        }
     }
 
     /// Waits until the migration that has sealed the words is over.

@@ -17,7 +17,7 @@ use crate::sys::complaint;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, essential};
 use crate::table::gate::{self, Gate};
 use crate::table::process;
 use crate::table::slot::slot_for;
@@ -102,6 +102,11 @@ impl Migratable for FdTimer {
     fn wake_blocked(&self) -> usize {
         self.timer.wake_sealed();
         0
+    }
+
+    fn has_state(&self) -> bool {
+        let expiry = self.carried();
+        expiry.is_armed() || expiry.interval != 0
     }
 
     fn give_to_kernel(&self) {
@@ -226,14 +231,14 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
     let gate = Gate::now();
     let fd = sys::timerfd_create(clock, flags)?;
     migrate::number_is_new(fd);
-    if !may_be_ours || !gate.is_open || !table::has_room_for_bytes(fd) {
+    if !may_be_ours || !essential::for_timers() || !gate.is_open || !table::has_room_for_bytes(fd) {
         return Ok(fd);
     }
     let _guard = SignalGuard::enter();
     let Some(slot) = slot_for::<FdTimer>(fd) else { return Ok(fd) };
-    slot.carried.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+    slot.carried.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     slot.clock.store(clock, Ordering::Relaxed);
-    slot.exclusive.store(false, Ordering::SeqCst);
+    slot.exclusive.store(false, Ordering::Relaxed);
     let nonblocking = flags & TFD_NONBLOCK != 0;
     slot.timer.unseal(if nonblocking { TimerFlags::NONBLOCK } else { TimerFlags::empty() });
     slot.residence.begin_here();
@@ -242,7 +247,7 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
     migrate::recheck_gate(fd, gate);
     if gate::timers_are_left_to_kernel() {
         // Since we looked.
-        migrate::fd(fd, Stat::MovedPoll);
+        migrate::fd(fd, Stat::MigratedPoll);
     }
     Ok(fd)
 }
@@ -281,7 +286,7 @@ pub unsafe fn timerfd_settime(
         && !mutated!("timer_of_any_clock")
         && (absolute || interval > Duration::ZERO)
     {
-        migrate::fd(fd, Stat::MovedOddArgument);
+        migrate::fd(fd, Stat::MigratedOddArgument);
         return Kernel;
     }
     let attempt = || {
@@ -316,7 +321,7 @@ pub unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Verdict<()
     if expiry.interval != 0 && expiry.has_expired(now()) && !mutated!("timer_looked_at_stays") {
         // Linux begins the next interval then, whose end is an edge of its own, though nothing has
         // been read.
-        migrate::fd(fd, Stat::MovedOddArgument);
+        migrate::fd(fd, Stat::MigratedOddArgument);
         return Kernel;
     }
     let store = |spec| {
@@ -385,7 +390,7 @@ pub(crate) unsafe fn read(
         Attempt::Failed(Error::WouldBlock)
             if !slot.timer.flags().contains(TimerFlags::NONBLOCK) =>
         {
-            migrate::fd(fd, Stat::MovedBlocking);
+            migrate::fd(fd, Stat::MigratedBlocking);
             Kernel
         }
         Attempt::InKernel => Kernel,

@@ -42,8 +42,7 @@ pub unsafe fn epoll_wait(
     let verdict = unsafe {
         set::epoll_wait(epfd, events, maxevents, Limit::Milliseconds(milliseconds), Mask::NONE)
     };
-    let call =
-        || sys::epoll_pwait(epfd, events, maxevents, milliseconds, ptr::null(), SIGSET_BYTES);
+    let call = || sys::epoll_pwait(epfd, events, maxevents, milliseconds, ptr::null(), 0);
     // SAFETY: the kernel returns how many it has written.
     verdict.or_kernel(|| unsafe { wait_in_kernel(epfd, events, call) })
 }

@@ -6,7 +6,7 @@ use crate::set::{FdSet, doorbell, polls};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, essential};
 use crate::table::gate::{self, Gate};
 use crate::table::slot::slot_for;
 use crate::table::{self, process};
@@ -20,9 +20,21 @@ use libc::EPOLL_CTL_DEL;
 /// # Errors
 /// As epoll_create1(2): EINVAL, EMFILE, ENFILE, ENOMEM.
 pub fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
-    let may_be_ours = process::may_be_ours();
+    create(|| sys::epoll_create1(flags))
+}
+
+/// epoll_create(2), which a filter may know alone.
+///
+/// # Errors
+/// As epoll_create(2): EINVAL, EMFILE, ENFILE, ENOMEM.
+pub fn epoll_create(size: c_int) -> Result<c_int, Errno> {
+    create(|| sys::epoll_create(size))
+}
+
+fn create(call: impl FnOnce() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
+    let may_be_ours = process::may_be_ours() && essential::for_sets();
     let gate = Gate::now();
-    let fd = sys::epoll_create1(flags)?;
+    let fd = call()?;
     migrate::number_is_new(fd);
     if !may_be_ours || !gate.is_open || !table::has_room(fd) {
         return Ok(fd);
@@ -53,7 +65,7 @@ fn begin(fd: c_int, holds_watches: bool) -> bool {
 
 /// Takes an epoll of the kernel's for a set that is to have a source of the program's own. Waits
 /// may be asleep in it, and sets may watch its number: it is handed out. The caller holds the
-/// migrations lock, and sees for himself whether there is a bell.
+/// migrations lock, and checks whether there is a doorbell.
 ///
 /// # Errors
 /// EBADF, EINVAL: it is no epoll. ENOMEM.

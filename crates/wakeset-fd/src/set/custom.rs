@@ -78,8 +78,8 @@ pub fn remove<S: Source + 'static>(epfd: c_int, source: &Description<S>) -> Resu
 ///
 /// # Safety
 /// `source` was made for [`engine`], and stays where it is until
-/// [`WaitQueue::close`](wakeset::WaitQueue::close) has been called on its queue. `event` is
-/// valid, null, or not needed.
+/// [`WaitQueue::close`](wakeset::WaitQueue::close) has been called on its queue and all calls of
+/// this function with it have returned. `event` is valid, null, or not needed.
 pub unsafe fn epoll_ctl(
     epfd: c_int,
     op: c_int,
@@ -113,6 +113,10 @@ fn change(
     adds: bool,
     make: impl Fn(&EventPoll) -> Result<(), Error>,
 ) -> Result<(), Errno> {
+    if adds {
+        // A set may be made of an epoll.
+        process::may_make_objects();
+    }
     loop {
         let _guard = SignalGuard::enter();
         // No migration while a source is added: a set that migrates must not have one.

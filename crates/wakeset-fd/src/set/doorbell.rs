@@ -15,16 +15,18 @@
 //! | this one | their events in what the kernel reported of a number that is no object's |
 //! | `install` | the doorbell of a set: how it comes and goes, how it is rung, which event is its own |
 //! | `lent` | what else has one: a thread that sleeps in poll(2) |
-//! | `renumber` | how one gets another number when the program wants its own |
+//! | `renumber` | what becomes of them when the program wants their numbers |
 
 mod install;
 mod lent;
 mod renumber;
 
 pub(crate) use self::install::{
-    begin_without, cookie, has_ever_been_in, install, install_held, remove, ring, ring_of, take_out,
+    admit, baton_cookie, begin_without, cookie, has_ever_been_in, install, install_held, remove,
+    ring, ring_of, take_out,
 };
 pub use self::lent::{Lent, lend, set_recall};
+pub use self::renumber::make_room;
 pub(crate) use self::renumber::make_way;
 
 use self::install::make;
@@ -41,9 +43,10 @@ use libc::epoll_event;
 /// # Safety
 /// There are `found` events.
 pub(crate) unsafe fn strike(epfd: c_int, events: *mut epoll_event, found: c_int) -> c_int {
-    let is_doorbell = |data: u64| data & 1 == 1 && table::has_slot(epfd, data as usize & !1);
+    let is_ours =
+        |data: u64| data & 1 == 1 && table::has_slot(epfd, (data & !(1 | install::BATON)) as usize);
     // SAFETY: the caller's contract.
-    unsafe { take_out(events, found, is_doorbell) }
+    unsafe { take_out(events, found, is_ours) }
 }
 
 #[cfg(test)]

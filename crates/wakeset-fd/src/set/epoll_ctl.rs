@@ -79,7 +79,7 @@ fn find_set(
         Entry::Kernel => {
             // A kernel epoll can only watch what the kernel knows.
             if op == EPOLL_CTL_ADD && target.is_object() {
-                migrate::fd(fd, Stat::MovedNestedKernel);
+                migrate::fd(fd, Stat::MigratedNestedKernel);
             }
             Err(Kernel)
         }
@@ -106,7 +106,7 @@ fn change_watch(
     let nesting = (adds && inner.is_some()).then(migrate::hold_migrations);
     if nesting.is_some() && !inner.is_some_and(|inner| inner.state.is_pure()) {
         drop(nesting);
-        migrate::fd(fd, Stat::MovedNestedKernel);
+        migrate::fd(fd, Stat::MigratedNestedKernel);
         return None;
     }
     if set.state.is_in_kernel() {
@@ -122,7 +122,7 @@ fn change_watch(
                 Ok(true) => {}
                 Ok(false) => {
                     drop(nesting);
-                    migrate::fd(fd, Stat::MovedLimit);
+                    migrate::fd(fd, Stat::MigratedLimit);
                     return None;
                 }
                 // There are no watches left, or no memory for one.
@@ -171,7 +171,7 @@ fn conclude(
         // need this processor.
         Err(Error::NotWatched) if has_left(fd, object) => migrate::wait_for_migrations(),
         // No memory of ours for it: the kernel may have some.
-        Err(Error::NoMemory) => drop(migrate::fd(fd, Stat::MovedLimit)),
+        Err(Error::NoMemory) => drop(migrate::fd(fd, Stat::MigratedLimit)),
         Err(error) => return Some(Done(Err(Errno::new(error.errno())))),
     }
     None
@@ -182,13 +182,13 @@ fn conclude(
 pub(crate) fn settle_add(set: &FdSet, fd: c_int, object: &dyn Object) -> Result<(), Errno> {
     if set.state.is_in_kernel() {
         // Perhaps without this watch: its source follows.
-        migrate::fd(fd, Stat::MovedNestedKernel);
+        migrate::fd(fd, Stat::MigratedNestedKernel);
     } else if object.is_overcrowded() && stands_for(fd, object) {
-        migrate::fd(fd, Stat::MovedOddArgument);
+        migrate::fd(fd, Stat::MigratedOddArgument);
     } else if set.state.has_kernel() {
         match doorbell::install(set) {
             Ok(true) => {}
-            Ok(false) => drop(migrate::fd(fd, Stat::MovedLimit)),
+            Ok(false) => drop(migrate::fd(fd, Stat::MigratedLimit)),
             Err(error) => {
                 let _ = set.set.remove_source(fd, ptr::from_ref(object).cast());
                 return Err(error);

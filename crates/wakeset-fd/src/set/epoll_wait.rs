@@ -66,7 +66,7 @@ pub(crate) unsafe fn epoll_wait_into(
         let Some(timeout) = (unsafe { timeout_of(limit) }) else { return Kernel };
         if !sys::is_user(events, maxevents as usize * size_of::<epoll_event>()) {
             // EFAULT before any check, unless the machine has more user memory than most.
-            migrate::fd(epfd, Stat::MovedOddArgument);
+            migrate::fd(epfd, Stat::MigratedOddArgument);
             return Kernel;
         }
         let Some(set) = Using::begin(epfd, set) else { continue };
@@ -82,6 +82,7 @@ pub(crate) unsafe fn epoll_wait_into(
             handled: set.rotation.any().then(listeners::handled),
             faulted: Cell::new(false),
             rung: Cell::new(false),
+            passes_on: Cell::new(false),
         };
         let result = match wait.run() {
             Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),

@@ -36,7 +36,7 @@ pub fn export(epfd: c_int) -> Result<(), Errno> {
         if set.set.wait_queue().has_watches() {
             // A set around it knows its in-process half only: both go into the kernel, or that
             // watch does.
-            migrate::fd_held(epfd, Stat::MovedNestedKernel);
+            migrate::fd_held(epfd, Stat::MigratedNestedKernel);
             return Ok(());
         }
         return export_held(&set);

@@ -10,7 +10,7 @@ use crate::table::object::{Host, Lists, Object};
 use crate::table::{self, Slot, SlotHead, engine};
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicU32};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use wakeset::{EventPoll, Events, SetRef, Source, WaitQueue};
 
 /// An epoll set. Its number belongs to a real kernel epoll, which is its kernel half.
@@ -79,13 +79,20 @@ impl Object for FdSet {
         self.set.wait_queue().close();
         // A migration that takes a watch of this set to the number does so under the scan lock, and
         // looks at the mark first.
-        self.set.between_scans(|| {});
+        if self.is_unused() {
+            // All at once. A call that comes late finds that the number is another's.
+            self.set.close();
+        } else {
+            self.set.between_scans(|| {});
+        }
         polls::forget(self);
         doorbell::remove(self);
     }
 
     fn finalize(&self) {
-        self.set.close();
+        if !self.set.is_closed() {
+            self.set.close();
+        }
         if self.state.end_export() {
             self.set.leave_remote();
         }
@@ -112,6 +119,14 @@ impl FdSet {
         self.head.fd()
     }
 
+    /// Whether it has no watch and no doorbell, and no call sleeps in it.
+    fn is_unused(&self) -> bool {
+        !self.head.has_sleepers()
+            && self.set.is_empty()
+            && !self.polls.are_active()
+            && self.doorbell.load(Ordering::SeqCst) < 0
+    }
+
     /// Notes that the kernel half has something to say from now on, and sends sleeping waiters
     /// there.
     pub(crate) fn note_kernel_watch(&self) {
@@ -132,6 +147,11 @@ impl KernelEpoll for FdSet {
 
     fn is_closed(&self) -> bool {
         self.state.is_closed()
+    }
+
+    fn admit_baton(&self) -> u64 {
+        doorbell::admit(self);
+        doorbell::baton_cookie(self)
     }
 }
 

@@ -3,13 +3,14 @@
 //! A set with listeners looks at them once in a while, because a connection may have woken a worker
 //! that died ([`rotation`](crate::kernel_half::listeners::rotation)). A thread that went to sleep
 //! before there was any sleeps without that limit, so it is woken once, and sleeps again with it.
-//! Who is woken wakes the next: the kernel wakes those first that have slept longest, so the last
-//! one that knew of no listener comes before the first that did.
+//! Each thread that is woken wakes the next: the kernel wakes those first that have slept longest,
+//! so the last one that knew of no listener comes before the first that did.
 //!
 //! | the thread that adds | a thread that goes to sleep |
 //! |---|---|
 //! | the listener joins, then the count of remote waiters | counts itself, then checks for listeners |
 
+use crate::kernel_half::listeners::baton;
 use crate::set::{FdSet, doorbell};
 use crate::sys::signal_guard::SignalGuard;
 use crate::table::gate;
@@ -18,6 +19,7 @@ use core::sync::atomic::{Ordering, fence};
 /// After a change: the set had no listener before it, if it has one now.
 pub(super) fn note_joined(set: &FdSet) {
     if set.rotation.any() {
+        baton::make();
         tell_sleeper(set);
     }
 }

@@ -47,6 +47,7 @@ impl Host for FdSet {
         }
         let event = epoll_event { events, u64: watch.data };
         let has_edges = watch.interest.intersects(Events::ET | Events::ONESHOT);
+        self.rotation.note_other(watch.data);
         match sys::epoll_ctl(self.fd(), EPOLL_CTL_ADD, watch.fd, &raw const event) {
             // A thread is closing the number and waits for us, and another has added it meanwhile,
             // as a number of the kernel's.
@@ -110,7 +111,7 @@ fn take_reported_edge(set: &FdSet) {
     for _ in 0..4 {
         let most = taken.len() as c_int;
         let (epfd, events) = (set.fd(), taken.as_mut_ptr());
-        match sys::epoll_pwait(epfd, events, most, 0, ptr::null(), sys::SIGSET_BYTES) {
+        match sys::epoll_pwait(epfd, events, most, 0, ptr::null(), 0) {
             Ok(found) if found == most => {}
             _ => break,
         }

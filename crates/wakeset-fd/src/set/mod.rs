@@ -24,7 +24,7 @@ pub mod shared_ring;
 pub(crate) mod state;
 pub(crate) mod wait;
 
-pub use crate::set::create::epoll_create1;
+pub use crate::set::create::{epoll_create, epoll_create1};
 pub use crate::set::epoll_ctl::epoll_ctl;
 pub use crate::set::epoll_wait::{epoll_wait, in_kernel};
 pub use crate::set::export::export;

@@ -31,7 +31,10 @@
 //! sleeper to kick, an addition that has begun), and they announce themselves before they look at
 //! the word: each is the store-then-load of two parties, of which one must see the other's store.
 
-use crate::sys::sync::{AtomicU32, Ordering::SeqCst};
+use crate::sys::sync::{
+    AtomicU32,
+    Ordering::{Release, SeqCst},
+};
 
 const IN_KERNEL: u32 = 1;
 const CLOSED: u32 = 1 << 1;
@@ -114,7 +117,7 @@ impl SetState {
     /// For a new set, which nobody knows yet: on a kernel epoll that holds watches, with edges for
     /// all we know, or on one that is empty.
     pub(crate) fn begin(&self, holds_watches: bool) {
-        self.0.store(if holds_watches { HAS_KERNEL | KERNEL_EDGES } else { 0 }, SeqCst);
+        self.0.store(if holds_watches { HAS_KERNEL | KERNEL_EDGES } else { 0 }, Release);
     }
 
     /// A migration has begun with the set: additions wait for it from here on.

@@ -1,12 +1,16 @@
-//! Counting for `wakeset run --stats`. Without it nothing is counted, and a count costs one load.
+//! Counting for `wakeset run --stats` and `--share`. Without them nothing is counted, and a count
+//! costs one load.
 
 use super::{ListenerStat, Page, SHARED_STRIPE, Stat};
+use crate::sys::handler::Handler;
 use crate::sys::{set_stripe, stripe};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// The page to count in; null: do not count.
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
+/// What gives a forked child a page of its own.
+static RESTART: Handler = Handler::none();
 /// Changes with the page.
 static PAGES_SO_FAR: AtomicU32 = AtomicU32::new(0);
 
@@ -18,6 +22,22 @@ pub fn set_page(page: Option<&'static Page>) {
         page.map_or(ptr::null_mut(), |page| ptr::from_ref(page).cast_mut()),
         Ordering::Release,
     );
+}
+
+/// Calls `restart` in each child of a fork from now on, as soon as the fork is noticed there. It
+/// has to be async-signal-safe.
+pub fn set_restart(restart: fn()) {
+    RESTART.set(restart);
+}
+
+/// Whether [`begin_anew`] does anything.
+pub(crate) fn acts_in_child() -> bool {
+    RESTART.is_set()
+}
+
+/// In a forked child, whose page is its parent's.
+pub(crate) fn begin_anew() {
+    RESTART.call();
 }
 
 /// Returns whether the process counts.

@@ -1,6 +1,6 @@
 //! The counts of listening sockets: how they lie in a page, and what a reader makes of them.
 
-use super::page::{Page, SHARED_STRIPE, STRIPES};
+use super::page::{Page, SHARED_STRIPE, STRIPES, move_count};
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -100,6 +100,29 @@ impl Page {
             ListenerStat::Wakes | ListenerStat::SpuriousWakes => {}
         }
     }
+
+    /// Adds the counts of another page's socket to this page's, without its threads, and leaves
+    /// that entry all zero.
+    pub(super) fn absorb_listener(&self, other: &Listener) {
+        let len = other.len.load(Acquire) as usize;
+        let mut address = [0_u8; ADDRESS_BYTES];
+        for (bytes, word) in address.chunks_exact_mut(8).zip(&other.address) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+        }
+        let index = address.get(..len).filter(|it| !it.is_empty());
+        let to = index.and_then(|address| self.listeners.get(self.index_of_listener(address)?));
+        for (i, count) in other.counts.iter().enumerate() {
+            match to {
+                Some(to) => move_count(&to.counts[i], count),
+                None => count.store(0, Relaxed),
+            }
+        }
+        other.waited.store(0, Relaxed);
+        other.connections.iter().for_each(|count| count.store(0, Relaxed));
+        // The address stays until the counts are gone, for whoever finishes this.
+        other.len.store(0, Release);
+        other.address.iter().for_each(|word| word.store(0, Relaxed));
+    }
 }
 
 /// The counts that one page has of a listening socket.
@@ -113,7 +136,7 @@ pub struct ListenerSummary {
 }
 
 impl ListenerSummary {
-    /// Reads the listening sockets of a page from the bytes of its file.
+    /// Reads the listening sockets of a page from its bytes.
     /// [`Summary::parse`](super::Summary::parse) says whether the bytes are a page at all.
     pub fn parse(bytes: &[u8]) -> impl Iterator<Item = ListenerSummary> {
         (0..LISTENERS).filter_map(move |i| {

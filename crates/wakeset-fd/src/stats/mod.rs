@@ -1,9 +1,8 @@
 //! What `wakeset run --stats` shows, from the page that is counted in to the sums that are printed.
 //!
-//! Each process image has one [`Page`]. A page is plain memory without pointers, so it can be a
-//! `static`, which nobody reads, or a file that is mapped shared; the counts in a file outlive
-//! `_exit`, `exec` and `SIGKILL`. A reader maps nothing: it parses the bytes of the file with
-//! [`Summary::parse`] and [`ListenerSummary::parse`].
+//! Each process image has one [`Page`]. A page is plain memory without pointers, so it can be in a
+//! mapping that several processes share; the counts there outlive `_exit`, `exec` and `SIGKILL`. A
+//! reader copies its bytes, and parses them with [`Summary::parse`] and [`ListenerSummary::parse`].
 //!
 //! | file | what |
 //! |---|---|
@@ -11,8 +10,10 @@
 //! | `page` | the page: its layout, and how threads count in it |
 //! | `listener` | the counts of listening sockets, in the page and in a summary |
 //! | `summary` | the sums over a page or over several |
+//! | [`area`] | the memory of a run: a slot for each process image, used again when it has ended |
 //! | [`count`] | the page that this process counts in, if it counts |
 
+pub mod area;
 pub mod count;
 mod listener;
 mod page;
@@ -20,6 +21,6 @@ mod stat;
 mod summary;
 
 pub use listener::{ADDRESS_BYTES, LISTENERS, ListenerStat, ListenerSummary};
-pub use page::{DIR_VARIABLE, MAGIC, PAGE_BYTES, Page, SHARED_STRIPE, STRIPES, VERSION};
+pub use page::{MAGIC, PAGE_BYTES, Page, SHARED_STRIPE, STRIPES, VERSION};
 pub use stat::{NAMES, Stat};
 pub use summary::Summary;

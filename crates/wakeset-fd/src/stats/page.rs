@@ -20,14 +20,6 @@ use super::summary::Summary;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The environment variable that names the directory for the processes' pages.
-///
-/// Each process image creates one file `<pid>.<n>` of [`PAGE_BYTES`] there (`O_CREAT | O_EXCL |
-/// O_NOFOLLOW`, mode 0600), maps it shared and calls [`Page::start`] on it. If the directory is
-/// gone, because the program outlived `wakeset run`, the process counts in a `static` page, which
-/// nobody reads.
-pub const DIR_VARIABLE: &str = "WAKESET_STATS_DIR";
-
 /// What the first eight bytes of a started page hold: `WAKESET` and a zero byte, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WAKESET\0");
 
@@ -100,7 +92,7 @@ impl Page {
     /// # Safety
     /// `ptr` is aligned to 64 bytes (a mapping is), and [`PAGE_BYTES`] from it are mapped
     /// readable and writable, hold zeros or an earlier page, and stay mapped for `'a`. Whatever
-    /// else touches them does so with atomic operations only, the reader of a mapped file excepted.
+    /// else touches them does so with atomic operations only.
     pub unsafe fn page_at<'a>(ptr: *const u8) -> &'a Page {
         // SAFETY: the caller vouches for alignment, extent and lifetime; any bit pattern is a
         // valid page, since it holds nothing but integers.
@@ -175,9 +167,35 @@ impl Page {
         }
     }
 
+    /// Adds what another page has counted to the shared stripe of this one, and leaves that page
+    /// all zero. Nothing may count there any more.
+    pub(super) fn absorb(&self, other: &Page) {
+        for stripe in &other.stripes {
+            for (to, from) in self.stripes[SHARED_STRIPE].words.iter().zip(&stripe.words) {
+                move_count(to, from);
+            }
+        }
+        for listener in &other.listeners {
+            self.absorb_listener(listener);
+        }
+        let header = &other.header;
+        header.magic.store(0, Relaxed);
+        header.version.store(0, Relaxed);
+        header.pid.store(0, Relaxed);
+        header.claimed.store(0, Relaxed);
+        header.name.iter().for_each(|word| word.store(0, Relaxed));
+    }
+
     /// The sums as they stand. Threads may go on counting meanwhile.
     pub fn summary(&self) -> Summary {
         Summary::of(self)
+    }
+}
+
+/// Adds one count to another, which other processes may add to as well, and clears it.
+pub(super) fn move_count(to: &AtomicU64, from: &AtomicU64) {
+    if from.load(Relaxed) != 0 {
+        to.fetch_add(from.swap(0, Relaxed), Relaxed);
     }
 }
 

@@ -28,31 +28,31 @@ stats! {
     /// A pipe or a pair of stream sockets was created and began in user space.
     PipesMade = "pipes_made",
     /// Migrated: a fork would have shared it with a child.
-    MovedFork = "fork",
+    MigratedFork = "fork",
     /// Migrated: an exec kept it open (no close-on-exec).
-    MovedExec = "exec",
+    MigratedExec = "exec",
     /// Migrated: a spawned program inherits it.
-    MovedSpawn = "spawn",
+    MigratedSpawn = "spawn",
     /// Migrated: it was passed to another process over a socket (SCM_RIGHTS).
-    MovedPassedOver = "passed_over",
+    MigratedPassedOver = "passed_over",
     /// Migrated: the process set up an io_uring.
-    MovedIoRing = "io_uring",
+    MigratedIoRing = "io_uring",
     /// Migrated: the process set up asynchronous I/O (io_setup).
-    MovedAio = "aio",
+    MigratedAio = "aio",
     /// Migrated: it was given to a call that is not modelled.
-    MovedUnmodelled = "unmodelled_call",
+    MigratedUnmodelled = "unmodelled_call",
     /// Migrated: a modelled call had an argument that is not modelled.
-    MovedOddArgument = "odd_argument",
+    MigratedOddArgument = "odd_argument",
     /// Migrated: the watched number was closed while a duplicate lives on.
-    MovedDupClosed = "duplicate_closed",
+    MigratedDupClosed = "duplicate_closed",
     /// Migrated: it was nested with a set that lives in the kernel.
-    MovedNestedKernel = "nested_in_kernel",
+    MigratedNestedKernel = "nested_in_kernel",
     /// Migrated: a poll or select waited on it together with kernel descriptors.
-    MovedPoll = "poll",
+    MigratedPoll = "poll",
     /// Migrated: a blocking timerfd was read before it had expired.
-    MovedBlocking = "blocking_read",
+    MigratedBlocking = "blocking_read",
     /// Migrated: a table or a resource limit was reached.
-    MovedLimit = "limit",
+    MigratedLimit = "limit",
     /// Calls to the epoll_wait family.
     Waits = "waits",
     /// Those that entered the kernel neither to check for events nor to sleep.
@@ -85,5 +85,5 @@ impl Stat {
 
     /// The counts of objects that migrated into the kernel, one for each reason.
     pub const MOVED: core::ops::RangeInclusive<usize> =
-        Stat::MovedFork as usize..=Stat::MovedLimit as usize;
+        Stat::MigratedFork as usize..=Stat::MigratedLimit as usize;
 }

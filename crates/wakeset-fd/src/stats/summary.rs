@@ -29,7 +29,7 @@ impl Summary {
         summary
     }
 
-    /// Reads a page from the bytes of its file, which need not be aligned.
+    /// Reads a page from its bytes, which need not be aligned.
     ///
     /// `None` if there are too few bytes, or if the page was never started or has another version.
     pub fn parse(bytes: &[u8]) -> Option<Summary> {
@@ -121,7 +121,7 @@ mod tests {
         page.start(42, b"a name longer than fifteen");
         let mine = page.claim_stripe();
         page.bump(mine, Stat::CountersMade, 5);
-        page.bump(mine, Stat::MovedPoll, 2);
+        page.bump(mine, Stat::MigratedPoll, 2);
         page.bump(SHARED_STRIPE, Stat::SetsMade, 1);
         page.bump(usize::MAX, Stat::Closed, 3);
         let read = Summary::parse(bytes_of(&page)).expect("a started page");

@@ -2,6 +2,7 @@
 
 extern crate alloc;
 use alloc::alloc::{Layout, alloc, dealloc};
+use core::ptr::NonNull;
 
 /// Moves `value` to memory that lives as long as the process; `None` when there is none.
 pub(crate) fn leak<T: 'static>(value: T) -> Option<&'static T> {
@@ -26,4 +27,18 @@ pub(crate) fn leak_with<T: 'static>(make: impl FnOnce() -> Option<T>) -> Option<
         pointer.write(value);
         Some(&*pointer)
     }
+}
+
+/// A bytewise copy of `from`, by way of no stack, in memory that lives as long as the process;
+/// `None` when there is none.
+///
+/// # Safety
+/// `T` owns nothing and refers to nothing, so that there may be two of it.
+pub(crate) unsafe fn leak_copy<T>(from: &'static T) -> Option<NonNull<T>> {
+    const { assert!(size_of::<T>() != 0) };
+    // SAFETY: the layout is not empty.
+    let pointer = NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast::<T>())?;
+    // SAFETY: fresh memory of that layout, which nobody else knows.
+    unsafe { pointer.copy_from_nonoverlapping(NonNull::from(from), 1) };
+    Some(pointer)
 }

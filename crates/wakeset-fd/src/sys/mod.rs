@@ -5,10 +5,14 @@
 
 pub mod cancel;
 pub(crate) mod complaint;
+pub(crate) mod essential;
+pub(crate) mod handler;
 pub(crate) mod memory;
 pub mod notice;
+pub mod own_calls;
 pub(crate) mod process;
 pub mod refusable;
+pub mod reserved;
 pub mod signal_guard;
 mod signal_safe_lock;
 mod stack;
@@ -22,14 +26,17 @@ mod thread_words;
 mod threads;
 pub mod user;
 pub(crate) mod verdict;
+pub mod waits;
 
 use core::ffi::{c_int, c_uint};
-use core::ptr;
-use core::time::Duration;
-use libc::{epoll_event, itimerspec, timespec};
+use libc::{epoll_event, itimerspec};
 pub use syscalls::{Errno, Sysno};
 pub(crate) use thread_words::{set_stripe, set_thread_name, stripe, thread_name};
 pub(crate) use threads::{gettid, is_thread, others_sleep};
+pub(crate) use waits::{
+    epoll_pwait, epoll_pwait2, is_refusal, pause, poll_all_now, poll_now, poll_within,
+    wait_for_nothing,
+};
 
 /// One raw system call.
 macro_rules! raw {
@@ -92,6 +99,13 @@ pub(crate) fn epoll_create1(flags: c_int) -> Result<c_int, Errno> {
     raw!(epoll_create1, flags).map(|fd| fd as c_int)
 }
 
+pub(crate) fn epoll_create(size: c_int) -> Result<c_int, Errno> {
+    #[cfg(target_arch = "x86_64")]
+    return raw!(epoll_create, size).map(|fd| fd as c_int);
+    #[cfg(not(target_arch = "x86_64"))]
+    return if size > 0 { epoll_create1(0) } else { Err(Errno::EINVAL) };
+}
+
 pub(crate) fn epoll_ctl(
     epfd: c_int,
     op: c_int,
@@ -99,59 +113,6 @@ pub(crate) fn epoll_ctl(
     event: *const epoll_event,
 ) -> Result<(), Errno> {
     raw!(epoll_ctl, epfd, op, fd, event).map(drop)
-}
-
-pub(crate) fn epoll_pwait(
-    epfd: c_int,
-    events: *mut epoll_event,
-    maxevents: c_int,
-    milliseconds: c_int,
-    mask: *const u8,
-    mask_bytes: usize,
-) -> Result<c_int, Errno> {
-    raw!(epoll_pwait, epfd, events, maxevents, milliseconds, mask, mask_bytes).map(|n| n as c_int)
-}
-
-pub(crate) fn epoll_pwait2(
-    epfd: c_int,
-    events: *mut epoll_event,
-    maxevents: c_int,
-    limit: Option<&timespec>,
-    mask: *const u8,
-    mask_bytes: usize,
-) -> Result<c_int, Errno> {
-    let limit = limit.map_or(ptr::null(), ptr::from_ref);
-    raw!(epoll_pwait2, epfd, events, maxevents, limit, mask, mask_bytes).map(|n| n as c_int)
-}
-
-/// The events that poll(2) reports for one descriptor now; 0 for none.
-pub(crate) fn poll_now(fd: c_int, events: i16) -> i16 {
-    poll_within(fd, events, Duration::ZERO)
-}
-
-/// The events that poll(2) reports for one descriptor within this time; 0 for none.
-pub(crate) fn poll_within(fd: c_int, events: i16, limit: Duration) -> i16 {
-    let mut entry = libc::pollfd { fd, events, revents: 0 };
-    let limit = timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-    match raw!(ppoll, &raw mut entry, 1, &raw const limit, ptr::null::<u8>(), SIGSET_BYTES) {
-        Ok(_) => entry.revents,
-        Err(_) => 0,
-    }
-}
-
-/// poll(2) of all `entries` at this moment. Returns whether the kernel answers: it does not if the
-/// process may have no descriptors (RLIMIT_NOFILE), as a sandbox demands of a process that has all
-/// it needs.
-pub(crate) fn poll_all_now(entries: &mut [libc::pollfd]) -> bool {
-    let poll = |entries: &mut [libc::pollfd]| {
-        let (entries, n) = (entries.as_mut_ptr(), entries.len());
-        let now = timespec { tv_sec: 0, tv_nsec: 0 };
-        let polled = raw!(ppoll, entries, n, &raw const now, ptr::null::<u8>(), SIGSET_BYTES);
-        // EINTR: none of them has anything, and a signal is on its way.
-        matches!(polled, Ok(_) | Err(Errno::EINTR))
-    };
-    // One at a time where the kernel has no memory for so many, or the limit allows fewer.
-    entries.is_empty() || poll(entries) || entries.chunks_mut(1).all(poll)
 }
 
 /// Maps `len` bytes, all zero, that a fork wipes in the child. The mapping is the caller's.
@@ -185,22 +146,6 @@ pub(crate) fn set_signal_mask(mask: u64) -> u64 {
     before
 }
 
-/// Sleeps until a signal handler has run, and fails with EINTR.
-pub(crate) fn pause() -> Result<c_int, Errno> {
-    wait_for_nothing(None, ptr::null(), SIGSET_BYTES)
-}
-
-/// Sleeps as a wait on nothing does: returns 0 when the time is up, fails with EINTR when a signal
-/// handler has run.
-pub(crate) fn wait_for_nothing(
-    limit: Option<&timespec>,
-    mask: *const u8,
-    mask_bytes: usize,
-) -> Result<c_int, Errno> {
-    let limit = limit.map_or(ptr::null(), ptr::from_ref);
-    raw!(ppoll, ptr::null::<u8>(), 0, limit, mask, mask_bytes).map(|n| n as c_int)
-}
-
 pub(crate) fn getpid() -> c_int {
     raw!(getpid).map_or(0, |pid| pid as c_int)
 }
@@ -230,13 +175,15 @@ const USER_END: usize = (1 << 47) - 4096;
 /// EFAULT before it does anything, whichever part of the bytes it would have used.
 #[inline(always)]
 pub(crate) fn is_user<T>(start: *const T, len: usize) -> bool {
-    let start = start.addr();
-    start <= USER_END && len <= USER_END - start
+    USER_END.checked_sub(len).is_some_and(|last| start.addr() <= last)
 }
 
 /// As [`is_user`], but `false` for null and for small addresses (a field of a null pointer), where
 /// an access would fault.
 #[inline(always)]
 pub(crate) fn is_plausible<T>(start: *const T, len: usize) -> bool {
-    start.addr() >= 4096 && is_user(start, len)
+    const FIRST: usize = 4096;
+    // What is below becomes huge.
+    let start = start.addr().wrapping_sub(FIRST);
+    (USER_END - FIRST).checked_sub(len).is_some_and(|last| start <= last)
 }

@@ -119,6 +119,7 @@ mod tests {
             assert!(ended == child && libc::WIFEXITED(status));
             libc::WEXITSTATUS(status) == 1
         }
+        let _alone = crate::table::alone::alone();
         assert_eq!(process::memory(), process::Memory::Own);
         let running = AtomicBool::new(true);
         std::thread::scope(|threads| {

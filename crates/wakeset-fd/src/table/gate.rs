@@ -6,13 +6,16 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use wakeset::{ScanGuard, ScanLock};
 
 /// Serializes migrations, and what must not happen during one.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
 static MIGRATIONS: ScanLock<()> = ScanLock::new(());
 
 /// Not 0: new objects are the kernel's from the start. Counts forks under way; the top bit stays
 /// once set.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
 static GATE: AtomicU32 = AtomicU32::new(0);
 const FOR_GOOD: u32 = 1 << 31;
 /// How often it has been closed for a fork.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 
 /// Takes the lock under which objects migrate.
@@ -38,6 +41,7 @@ pub(crate) fn is_open() -> bool {
 }
 
 /// Whether the gate is closed for a fork at most, and not for good.
+#[inline]
 pub(crate) fn may_open() -> bool {
     GATE.load(Ordering::SeqCst) & FOR_GOOD == 0
 }

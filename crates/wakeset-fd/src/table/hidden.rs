@@ -4,6 +4,7 @@ use crate::sys;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::{self, Entry};
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Numbers to stay above if the limit allows, so that the program's own come out as they would
 /// without us.
@@ -42,14 +43,64 @@ pub(crate) fn duplicate(fd: c_int) -> Option<c_int> {
     })
 }
 
-static HIDDEN: Participant =
-    Participant { rank: Rank::Hidden, begin_anew: close_all, renumber: None, before_close: None };
+static HIDDEN: Participant = Participant {
+    rank: Rank::Hidden,
+    begin_anew: close_all,
+    renumber: Some(renumber_inherited),
+    before_close: None,
+};
 
-/// Closes all hidden descriptors: a forked child has its own.
+/// Another process has this one's descriptor table.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the hidden numbers are not only this process's.
+pub(crate) fn share() {
+    SHARED.store(true, Ordering::SeqCst);
+}
+
+/// Closes all hidden descriptors: a forked child has its own, but for the inherited one.
 fn close_all() {
+    if SHARED.load(Ordering::SeqCst) {
+        return;
+    }
+    let kept = inherited();
     for fd in table::numbers() {
-        if matches!(table::get(fd), Entry::Doorbell) {
+        if fd != kept && matches!(table::get(fd), Entry::Doorbell) {
             let _ = sys::close(fd);
         }
     }
+}
+
+/// The hidden descriptor that forked children keep, -1 for none. Changed with the migrations lock
+/// held. Children that do nothing but end look at it, too.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
+static INHERITED: AtomicI32 = AtomicI32::new(-1);
+
+/// The number of the hidden descriptor that forked children keep, -1 for none.
+#[inline]
+pub(crate) fn inherited() -> c_int {
+    INHERITED.load(Ordering::SeqCst)
+}
+
+/// Hides a descriptor that forked children keep, under a number that the program is not likely to
+/// want, and closes the old number. Closes it altogether if there is no such number, or if there is
+/// such a descriptor already. The caller holds the migrations lock.
+pub(crate) fn hide_inherited(low: c_int) {
+    let high = if inherited() < 0 { hidden_duplicate(low) } else { None };
+    let _ = sys::close(low);
+    if let Some(high) = high {
+        INHERITED.store(high, Ordering::SeqCst);
+    }
+}
+
+/// In a forked child, whose table has been forgotten.
+pub(crate) fn hide_inherited_again() {
+    let kept = inherited();
+    if kept >= 0 {
+        table::put_doorbell(kept);
+    }
+}
+
+fn renumber_inherited(old: c_int, new: c_int) {
+    let _ = INHERITED.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
 }

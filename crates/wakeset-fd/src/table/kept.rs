@@ -36,6 +36,9 @@ impl KeptFile {
 
     /// Nobody uses the object any more.
     pub(crate) fn let_go(&self) {
+        if self.0.load(Ordering::SeqCst) == NONE {
+            return;
+        }
         let number = self.0.swap(NONE, Ordering::SeqCst);
         if number != NONE {
             hidden::disclose(number);

@@ -71,12 +71,14 @@ pub(crate) fn sign_up(participant: &'static Participant) {
     }
 }
 
+#[inline]
 fn participants() -> impl Iterator<Item = &'static Participant> {
     // SAFETY: null, or what `sign_up` stored, which is static.
     SIGNED_UP.iter().filter_map(|entry| unsafe { entry.load(Ordering::SeqCst).as_ref() })
 }
 
 /// Whether any module has signed up.
+#[inline]
 pub(crate) fn has_participants() -> bool {
     participants().next().is_some()
 }

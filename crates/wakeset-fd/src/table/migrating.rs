@@ -16,6 +16,10 @@ pub(crate) struct Links {
     /// The number has been closed by a call that was not seen, and may be another file's: nothing
     /// of the object goes there.
     lost: AtomicBool,
+    /// This migration has asked for that.
+    asked: AtomicBool,
+    /// It may have watches that migrate with it.
+    watched: AtomicBool,
 }
 
 impl Links {
@@ -25,6 +29,8 @@ impl Links {
             prev: AtomicUsize::new(0),
             carries: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
         }
     }
 
@@ -34,6 +40,26 @@ impl Links {
 
     pub(crate) fn lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// A migration begins with the object.
+    pub(crate) fn begin(&self) {
+        self.asked.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes that this migration asks whether the number is lost; whether it has not before.
+    pub(crate) fn ask_once(&self) -> bool {
+        let asks = !self.asked.load(Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
+        asks
+    }
+
+    pub(crate) fn set_watched(&self, watched: bool) {
+        self.watched.store(watched, Ordering::Relaxed);
+    }
+
+    pub(crate) fn watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_carries(&self, carries: bool) {
@@ -74,6 +100,7 @@ impl Migrating {
             head.set_migrating(false);
             return false;
         }
+        head.links.begin();
         head.links.next.store(0, Ordering::Relaxed);
         head.links.prev.store(self.last.map_or(0, SlotHead::address), Ordering::Relaxed);
         match self.last {

@@ -27,16 +27,14 @@ pub(crate) mod object;
 pub(crate) mod process;
 pub(crate) mod slot;
 
+use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
-/// Numbers from here on are left to the kernel. The table is untouched zero pages where nobody
-/// looks.
-const NUMBERS: usize = 1 << 20;
-
-static TABLE: [AtomicUsize; NUMBERS] = [const { AtomicUsize::new(0) }; NUMBERS];
+/// Numbers for which it has no room are left to the kernel.
+static TABLE: Reserved<AtomicUsize, NUMBERS> = Reserved::new();
 /// One above the highest number that ever stood for something of ours.
 static END: AtomicI32 = AtomicI32::new(0);
 /// How many entries are `SPARE_DOORBELL`, at least at rest.
@@ -84,6 +82,8 @@ impl Entry {
     }
 }
 
+/// The entry of a number; `None` if nothing of ours has ever stood near it.
+#[inline(always)]
 fn word_of(fd: c_int) -> Option<&'static AtomicUsize> {
     // A negative number becomes a huge one.
     TABLE.get(fd as u32 as usize)
@@ -127,9 +127,9 @@ pub(crate) fn find_relaxed<S: Slot>(fd: c_int) -> Option<&'static S> {
 /// that could be replaced.
 const LAST_STREAM: c_int = 2;
 
-/// Whether the number is one the table has room for.
+/// Whether the table has room for the number. From then on it has.
 pub(crate) fn has_room(fd: c_int) -> bool {
-    word_of(fd).is_some()
+    TABLE.place(fd as u32 as usize).is_some()
 }
 
 /// Whether what can be read or written may live here under this number.
@@ -138,17 +138,27 @@ pub(crate) fn has_room_for_bytes(fd: c_int) -> bool {
 }
 
 fn put(fd: c_int, word: usize) {
+    if has_room(fd) {
+        put_in_room(fd, word);
+    }
+}
+
+/// [`put`] where there is [room](has_room).
+fn put_in_room(fd: c_int, word: usize) {
     if let Some(place) = word_of(fd) {
         step!(entry_before_put);
-        END.fetch_max(fd + 1, Ordering::SeqCst);
+        // It does not fall while there are other threads.
+        if END.load(Ordering::SeqCst) <= fd {
+            END.fetch_max(fd + 1, Ordering::SeqCst);
+        }
         // SeqCst, pairing with the gate that `migrate::all` closes before it looks at the table.
         place.store(word, Ordering::SeqCst);
     }
 }
 
-/// Makes a number stand for an object.
+/// Makes a number stand for an object, where the table [has room](has_room) for it.
 pub(crate) fn put_object<S: Slot>(fd: c_int, object: &'static S) {
-    put(fd, core::ptr::from_ref(object).addr() | S::KIND);
+    put_in_room(fd, core::ptr::from_ref(object).addr() | S::KIND);
 }
 
 /// Changes the tag of an entry from one of `from`; whether it had one. The slot of an entry stays.
@@ -250,6 +260,7 @@ pub(crate) fn has_slot(fd: c_int, address: usize) -> bool {
 }
 
 /// The numbers that may stand for something of ours.
+#[inline]
 pub(crate) fn numbers() -> core::ops::Range<c_int> {
     0..END.load(Ordering::SeqCst)
 }
@@ -257,7 +268,8 @@ pub(crate) fn numbers() -> core::ops::Range<c_int> {
 /// Forgets everything, slots and all: a forked child begins anew.
 pub(crate) fn forget_all() {
     for fd in numbers() {
-        if let Some(place) = word_of(fd) {
+        // A page that is not written to is not copied.
+        if let Some(place) = word_of(fd).filter(|place| place.load(Ordering::SeqCst) != 0) {
             place.store(0, Ordering::SeqCst);
         }
     }

@@ -27,7 +27,7 @@ pub(crate) struct SlotHead {
     /// The next slot of the same number, in a ring; 0 if this is the only one. Changed only by the
     /// thread that makes an object under the number.
     sibling: AtomicUsize,
-    /// Who uses the slot: 1 for the descriptor, 1 for each call that sleeps in it or may. 0: free.
+    /// The slot's users: 1 for the descriptor, 1 for each call that sleeps in it or may. 0: free.
     users: AtomicU32,
     /// The number it stands for.
     fd: AtomicI32,
@@ -226,6 +226,20 @@ impl<S: Slot> Drop for Using<S> {
 /// Ends a use, the descriptor's or a call's; the last one ends the object.
 #[inline(always)]
 pub(crate) fn end_use<O: Object + ?Sized>(object: &O) {
+    end_use_with(object, finalize);
+}
+
+/// [`end_use`] by a caller that has a signal guard.
+#[inline]
+pub(crate) fn end_use_guarded<O: Object + ?Sized>(object: &O) {
+    end_use_with(object, |object| {
+        object.finalize();
+        step!(object_ended);
+    });
+}
+
+#[inline(always)]
+fn end_use_with<O: Object + ?Sized>(object: &O, finalize: impl Fn(&O)) {
     let users = &object.head().users;
     loop {
         let now = users.load(Ordering::SeqCst);
@@ -253,13 +267,14 @@ fn finalize<O: Object + ?Sized>(object: &O) {
 }
 
 /// Ends the descriptor's use of an object whose number is about to be closed, and which this call
-/// has made vacant.
-pub(crate) fn end(object: &'static dyn Object) {
+/// has made vacant. The caller has a signal guard.
+#[inline]
+pub(crate) fn end<O: Object + ?Sized>(object: &'static O) {
     step!(entry_vacated);
     if !wakeset::mutated!("close_beside_mover") {
         object.head().wait_until_migrated();
     }
     object.lose_number();
     step!(number_lost);
-    end_use(object);
+    end_use_guarded(object);
 }

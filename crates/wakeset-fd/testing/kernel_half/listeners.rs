@@ -4,6 +4,10 @@ pub(crate) fn handled() -> u32 {
     0
 }
 
+pub(crate) mod baton {
+    pub(crate) fn pass() {}
+}
+
 pub(crate) mod rotation {
     use crate::set::FdSet;
     use core::ffi::c_int;
@@ -13,13 +17,13 @@ pub(crate) mod rotation {
     /// No listeners.
     #[derive(Debug)]
     pub(crate) struct Rotation {
-        pub(crate) last_look: LastLook,
+        pub(crate) rescue_clock: RescueClock,
     }
 
     #[derive(Debug)]
-    pub(crate) struct LastLook;
+    pub(crate) struct RescueClock;
 
-    impl LastLook {
+    impl RescueClock {
         pub(crate) fn until_next(&self) -> Duration {
             Duration::MAX
         }
@@ -30,13 +34,36 @@ pub(crate) mod rotation {
             false
         }
 
-        pub(crate) fn rotate(&self, _: &FdSet) -> bool {
-            true
+        pub(crate) fn rotate(&self, _: &FdSet) -> Option<Duration> {
+            None
         }
 
         pub(crate) fn rescue_if_due(&self, _: &FdSet) {}
 
         pub(crate) fn note_reports(&self, _: *const epoll_event, _: c_int, _: bool) {}
+
+        pub(crate) fn looks_first(&self) -> bool {
+            false
+        }
+
+        pub(crate) fn note_nothing(&self) {}
+
+        pub(crate) fn take_baton(&self, _: &FdSet, _: c_int) -> bool {
+            false
+        }
+
+        pub(crate) fn step_back(
+            &self,
+            _: &FdSet,
+            _: *mut epoll_event,
+            found: c_int,
+        ) -> (c_int, bool) {
+            (found, false)
+        }
+
+        pub(crate) fn end_wait(&self, _: &FdSet) {}
+
+        pub(crate) fn note_other(&self, _: u64) {}
 
         pub(crate) fn report_missing(&self, _: *mut epoll_event, _: c_int) -> c_int {
             0

@@ -4,4 +4,4 @@
 #[path = "../../src/set/doorbell/install.rs"]
 mod install;
 
-pub(crate) use install::{cookie, has_ever_been_in, install, install_held, take_out};
+pub(crate) use install::{baton_cookie, cookie, has_ever_been_in, install, install_held, take_out};

@@ -14,7 +14,7 @@ pub(crate) mod first_listener {
     pub(crate) fn tell_sleeper(_: &super::FdSet) {}
 }
 
-use crate::kernel_half::listeners::rotation::{LastLook, Rotation};
+use crate::kernel_half::listeners::rotation::{RescueClock, Rotation};
 use crate::migrate;
 use crate::rooms::kernel::KERNEL;
 use crate::set::polls::Polls;
@@ -58,7 +58,7 @@ impl FdSet {
             unsettled: core::sync::atomic::AtomicU32::new(0),
             doorbell: AtomicI32::new(-1),
             rings: core::sync::atomic::AtomicU32::new(0),
-            rotation: Rotation { last_look: LastLook },
+            rotation: Rotation { rescue_clock: RescueClock },
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
         }
@@ -133,6 +133,7 @@ impl FdSet {
             handled: None,
             faulted: Cell::new(false),
             rung: Cell::new(false),
+            passes_on: Cell::new(false),
         };
         let n = wait.run().unwrap() as usize;
         events.truncate(n);

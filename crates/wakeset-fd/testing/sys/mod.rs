@@ -99,11 +99,11 @@ pub(crate) fn epoll_pwait2(
     Err(Errno::ENOSYS)
 }
 
-pub(crate) fn wait_for_nothing(
-    _: Option<&timespec>,
-    _: *const u8,
-    _: usize,
-) -> Result<c_int, Errno> {
+pub(crate) fn is_refusal(error: Errno) -> bool {
+    error == Errno::ENOSYS
+}
+
+pub(crate) fn wait_for_nothing(_: Option<&timespec>, _: *const u8) -> Result<c_int, Errno> {
     unreachable!("no wait outlives the number")
 }
 

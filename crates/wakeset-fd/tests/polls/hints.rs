@@ -104,7 +104,7 @@ fn a_hint_of_one_number_is_not_the_next_ones() {
     set.close();
 }
 
-/// A datagram that its receiver has no room for wakes its sender for room each time: who tried
+/// A datagram that its receiver has no room for wakes its sender for room each time: one that tried
 /// again at each hint never stopped.
 #[test]
 fn a_datagram_in_vain_is_no_room() {
@@ -207,7 +207,8 @@ pub(super) fn close_tcp(stream: TcpStream) {
     assert_eq!(wakeset_fd::close(stream.into_raw_fd()), Ok(()));
 }
 
-/// Everything that is sent is read by who drains what he is told of, whoever else is faster.
+/// Everything that is sent is read by a reader that drains what it is told of, even if another is
+/// faster.
 #[test]
 fn hints_lose_nothing() {
     const PAIRS: usize = 16;

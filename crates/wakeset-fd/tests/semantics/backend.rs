@@ -5,6 +5,7 @@
 //! library.
 
 use libc::{c_int, c_uint, epoll_event, timespec};
+use std::convert::identity;
 
 /// An errno.
 pub type Errno = c_int;
@@ -20,7 +21,8 @@ pub trait Backend: Sized + Send + Sync + 'static {
     /// Whether a watch lives as long as the file, as epoll(7) says, even when its number has been
     /// closed.
     const WATCHES_FILES: bool = true;
-    /// Whether an event has all bits that are true, and not only those that have become true.
+    /// Whether an event of a kernel descriptor has all bits that are true, and not only those that
+    /// have become true. In-process sources always tell all.
     const TELLS_ALL: bool = true;
 
     fn epoll_create1(flags: c_int) -> Result<c_int, Errno>;
@@ -67,6 +69,31 @@ pub trait Streams: Backend {
     /// ioctl(2) with FIONREAD.
     fn bytes_in(fd: c_int) -> Result<c_int, Errno>;
 }
+
+/// `forward! { through CONVERT to WHERE: SIGNATURES }`: functions that make the same call
+/// elsewhere, and whose result CONVERT makes what the signatures say.
+macro_rules! forward {
+    (through $convert:ident to $to:ident:) => {};
+    (through $convert:ident to $to:ident:
+        unsafe fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty; $($rest:tt)*
+    ) => {
+        unsafe fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller's contract.
+            $convert(unsafe { $to::$name($($argument),*) })
+        }
+        forward! { through $convert to $to: $($rest)* }
+    };
+    (through $convert:ident to $to:ident:
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty; $($rest:tt)*
+    ) => {
+        fn $name($($argument: $type),*) -> $result {
+            $convert($to::$name($($argument),*))
+        }
+        forward! { through $convert to $to: $($rest)* }
+    };
+}
+#[allow(unused_imports, reason = "only some of the programs with these calls forward any")]
+pub(crate) use forward;
 
 /// The running kernel.
 pub struct Kernel;
@@ -229,58 +256,9 @@ impl Backend for Wakeset {
         number(wakeset_fd::epoll_create1(flags))
     }
 
-    unsafe fn epoll_ctl(
-        set: c_int,
-        op: c_int,
-        fd: c_int,
-        event: *mut epoll_event,
-    ) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
-        number(unsafe { wakeset_fd::epoll_ctl(set, op, fd, event) })
-    }
-
-    unsafe fn epoll_wait(
-        set: c_int,
-        events: *mut epoll_event,
-        max: c_int,
-        timeout: c_int,
-    ) -> Result<c_int, Errno> {
-        // SAFETY: the caller's contract.
-        number(unsafe { wakeset_fd::epoll_wait(set, events, max, timeout) })
-    }
-
-    unsafe fn epoll_pwait2(
-        set: c_int,
-        events: *mut epoll_event,
-        max: c_int,
-        timeout: *const timespec,
-        mask: *const KernelSigset,
-    ) -> Result<c_int, Errno> {
-        // SAFETY: the caller's contract.
-        number(unsafe { wakeset_fd::epoll_pwait2(set, events, max, timeout, mask) })
-    }
-
     fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
         crate::faults::recover();
         number(wakeset_fd::eventfd(initial, flags))
-    }
-
-    unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        number(unsafe { wakeset_fd::read(fd, buffer, len) })
-    }
-
-    unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        number(unsafe { wakeset_fd::write(fd, buffer, len) })
-    }
-
-    fn close(fd: c_int) -> Result<(), Errno> {
-        number(wakeset_fd::close(fd))
-    }
-
-    fn dup(fd: c_int) -> Result<c_int, Errno> {
-        number(wakeset_fd::dup(fd))
     }
 
     fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno> {
@@ -292,8 +270,31 @@ impl Backend for Wakeset {
             .and_then(check)
     }
 
-    fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno> {
-        number(wakeset_fd::set_nonblocking(fd, nonblocking))
+    forward! { through number to wakeset_fd:
+        unsafe fn epoll_ctl(
+            set: c_int,
+            op: c_int,
+            fd: c_int,
+            event: *mut epoll_event,
+        ) -> Result<(), Errno>;
+        unsafe fn epoll_wait(
+            set: c_int,
+            events: *mut epoll_event,
+            max: c_int,
+            timeout: c_int,
+        ) -> Result<c_int, Errno>;
+        unsafe fn epoll_pwait2(
+            set: c_int,
+            events: *mut epoll_event,
+            max: c_int,
+            timeout: *const timespec,
+            mask: *const KernelSigset,
+        ) -> Result<c_int, Errno>;
+        unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno>;
+        unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno>;
+        fn close(fd: c_int) -> Result<(), Errno>;
+        fn dup(fd: c_int) -> Result<c_int, Errno>;
+        fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno>;
     }
 }
 
@@ -315,22 +316,21 @@ impl Streams for Wakeset {
         number(made).map(|()| fds)
     }
 
-    unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        number(unsafe { wakeset_fd::send(fd, buffer, len, flags) })
-    }
-
-    unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        number(unsafe { wakeset_fd::recv(fd, buffer, len, flags) })
-    }
-
-    fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
-        number(wakeset_fd::shutdown(fd, how))
-    }
-
-    fn bytes_in(fd: c_int) -> Result<c_int, Errno> {
-        number(wakeset_fd::bytes_in(fd))
+    forward! { through number to wakeset_fd:
+        unsafe fn send(
+            fd: c_int,
+            buffer: *const u8,
+            len: usize,
+            flags: c_int,
+        ) -> Result<usize, Errno>;
+        unsafe fn recv(
+            fd: c_int,
+            buffer: *mut u8,
+            len: usize,
+            flags: c_int,
+        ) -> Result<usize, Errno>;
+        fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno>;
+        fn bytes_in(fd: c_int) -> Result<c_int, Errno>;
     }
 }
 
@@ -358,92 +358,56 @@ impl<const FLAGS: c_int> Backend for RingedWith<FLAGS> {
         Ok(set)
     }
 
-    unsafe fn epoll_ctl(
-        set: c_int,
-        op: c_int,
-        fd: c_int,
-        event: *mut epoll_event,
-    ) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Wakeset::epoll_ctl(set, op, fd, event) }
-    }
-
-    unsafe fn epoll_wait(
-        set: c_int,
-        events: *mut epoll_event,
-        max: c_int,
-        timeout: c_int,
-    ) -> Result<c_int, Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Wakeset::epoll_wait(set, events, max, timeout) }
-    }
-
-    unsafe fn epoll_pwait2(
-        set: c_int,
-        events: *mut epoll_event,
-        max: c_int,
-        timeout: *const timespec,
-        mask: *const KernelSigset,
-    ) -> Result<c_int, Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Wakeset::epoll_pwait2(set, events, max, timeout, mask) }
-    }
-
-    fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
-        Wakeset::eventfd(initial, flags)
-    }
-
-    unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Wakeset::read(fd, buffer, len) }
-    }
-
-    unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Wakeset::write(fd, buffer, len) }
-    }
-
-    fn close(fd: c_int) -> Result<(), Errno> {
-        Wakeset::close(fd)
-    }
-
-    fn dup(fd: c_int) -> Result<c_int, Errno> {
-        Wakeset::dup(fd)
-    }
-
-    fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno> {
-        Wakeset::dup2(fd, to)
-    }
-
-    fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno> {
-        Wakeset::set_nonblocking(fd, nonblocking)
+    forward! { through identity to Wakeset:
+        unsafe fn epoll_ctl(
+            set: c_int,
+            op: c_int,
+            fd: c_int,
+            event: *mut epoll_event,
+        ) -> Result<(), Errno>;
+        unsafe fn epoll_wait(
+            set: c_int,
+            events: *mut epoll_event,
+            max: c_int,
+            timeout: c_int,
+        ) -> Result<c_int, Errno>;
+        unsafe fn epoll_pwait2(
+            set: c_int,
+            events: *mut epoll_event,
+            max: c_int,
+            timeout: *const timespec,
+            mask: *const KernelSigset,
+        ) -> Result<c_int, Errno>;
+        fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno>;
+        unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Result<usize, Errno>;
+        unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Result<usize, Errno>;
+        fn close(fd: c_int) -> Result<(), Errno>;
+        fn dup(fd: c_int) -> Result<c_int, Errno>;
+        fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno>;
+        fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno>;
     }
 }
 
 impl<const FLAGS: c_int> Streams for RingedWith<FLAGS> {
-    fn pipe2(flags: c_int) -> Result<[c_int; 2], Errno> {
-        Wakeset::pipe2(flags)
-    }
-
     fn socketpair(flags: c_int) -> Result<[c_int; 2], Errno> {
         if FLAGS == 0 { Wakeset::socketpair(flags) } else { Kernel::socketpair(flags) }
     }
 
-    unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Wakeset::send(fd, buffer, len, flags) }
-    }
-
-    unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Result<usize, Errno> {
-        // SAFETY: the caller's contract.
-        unsafe { Wakeset::recv(fd, buffer, len, flags) }
-    }
-
-    fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
-        Wakeset::shutdown(fd, how)
-    }
-
-    fn bytes_in(fd: c_int) -> Result<c_int, Errno> {
-        Wakeset::bytes_in(fd)
+    forward! { through identity to Wakeset:
+        fn pipe2(flags: c_int) -> Result<[c_int; 2], Errno>;
+        unsafe fn send(
+            fd: c_int,
+            buffer: *const u8,
+            len: usize,
+            flags: c_int,
+        ) -> Result<usize, Errno>;
+        unsafe fn recv(
+            fd: c_int,
+            buffer: *mut u8,
+            len: usize,
+            flags: c_int,
+        ) -> Result<usize, Errno>;
+        fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno>;
+        fn bytes_in(fd: c_int) -> Result<c_int, Errno>;
     }
 }

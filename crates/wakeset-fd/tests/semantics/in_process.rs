@@ -108,7 +108,7 @@ fn a_doorbell_looks_closed_whatever_else_is_wrong() {
     // dup3(2) checks its flags before its numbers; the kernel is to return the error.
     assert!(matches!(before_dup_to(bell, 5, 1), Verdict::Kernel));
     assert!(matches!(before_dup_to(bell, 5, 0), Verdict::Done(Err(_))));
-    assert!(here(&set) && here(&counter), "what was refused moved something");
+    assert!(here(&set) && here(&counter), "what was refused migrated something");
 }
 
 /// When a set in a set migrates, the order of what is ready in it is lost. An ADD that the kernel

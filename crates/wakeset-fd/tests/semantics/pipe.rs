@@ -29,6 +29,7 @@ on_both!(
     bytes_come_out_in_order,
     an_empty_one_would_block,
     holds_65536_bytes_written_one_by_one,
+    a_small_one_is_full_early,
     writable_means_a_free_page,
     a_short_write_goes_on_in_the_last_page_or_begins_another,
     a_long_write_takes_what_there_is_room_for,

@@ -4,7 +4,7 @@
 //! that they reach.
 
 use crate::descriptors::{dup, own_pipe};
-use crate::trap::{Beside, Place, Progress, Thread};
+use crate::trap::{Beside, Place, Progress, Thread, failures_wanted};
 use crate::world::{ET, IN, add, epoll, eventfd, wait, write};
 use libc::c_int;
 use std::collections::BTreeMap;
@@ -331,7 +331,7 @@ pub fn a_look_beside_a_move_finds_what_was_written() {
                 failures.push(format!("{shape}: {what} stopped at {at}: {error}"));
                 println!("{}", failures.last().unwrap());
                 assert!(
-                    failures.len() < 20,
+                    failures.len() < failures_wanted(),
                     "{courses} courses, too many failures:\n{}",
                     failures.join("\n")
                 );

@@ -58,7 +58,7 @@ pub fn scenarios() -> Vec<Scenario> {
         wake("the long way of a write", World::start_worker, |world| world.write_a(write)),
         wake("a read", |world| world.write_a(write), |world| world.read_a(read_fast)),
         wake(
-            "a write to what is being moved",
+            "a write to what is migrating",
             |world| {
                 stop_a_move(world, world.a(), "move_sealed");
             },

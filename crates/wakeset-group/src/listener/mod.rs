@@ -29,7 +29,7 @@ use crate::sys;
 use core::ffi::c_int;
 use core::time::Duration;
 pub use group::Group;
-pub use sleeper::Sleeper;
+pub use sleeper::{BATON_DATA, BATON_EVENTS, Sleeper};
 pub use syscalls::Errno;
 pub use waiter::Waiter;
 pub use wanted::{Fired, MOST, Numbers, Obstacle, Wanted};

@@ -3,7 +3,9 @@
 use super::{Fired, MOST, Numbers, Obstacle, Order, Wanted};
 use crate::sys;
 use core::ffi::c_int;
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, EPOLLIN, epoll_event};
+use libc::{
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, epoll_event,
+};
 use syscalls::Errno;
 
 /// The event mask of a listener's watch.
@@ -11,6 +13,12 @@ const LISTENING: u32 = (EPOLLIN | EPOLLEXCLUSIVE) as u32;
 
 /// The data of the timer's watch, which no descriptor has.
 const TIMER: u64 = u64::MAX;
+
+/// The data of the baton's watch in a private set, which no descriptor has either.
+pub const BATON_DATA: u64 = u64::MAX - 1;
+
+/// The events of a baton's watch: each pass wakes one waiter, and needs no reading.
+pub const BATON_EVENTS: u32 = (EPOLLIN | EPOLLET | EPOLLEXCLUSIVE) as u32;
 
 #[derive(Clone, Copy, Debug)]
 struct Watch {
@@ -40,13 +48,15 @@ pub struct Sleeper {
     timed: bool,
     /// Two of the listeners are, or were, one.
     twins: bool,
+    /// The baton in the set, -1 for none.
+    baton: c_int,
 }
 
 impl Sleeper {
     /// A sleeper without a set.
     pub const fn new() -> Self {
         let none = Watch { wanted: Wanted::NONE, inode: None, reports: 0 };
-        Self { set: -1, watches: [none; MOST], len: 0, timed: false, twins: false }
+        Self { set: -1, watches: [none; MOST], len: 0, timed: false, twins: false, baton: -1 }
     }
 
     /// Goes on with a new, empty set. The caller closes the old one.
@@ -55,6 +65,25 @@ impl Sleeper {
         self.len = 0;
         self.timed = false;
         self.twins = false;
+        self.baton = -1;
+    }
+
+    /// Lets a baton end the sleeps in the set: an eventfd that all waiters of a family have, whose
+    /// write wakes one of those that sleep. Its watch is put at the end of the baton's queue, also
+    /// if the set has one already. -1: no baton.
+    pub fn watch_baton(&mut self, baton: c_int) {
+        if self.baton >= 0 {
+            let _ = sys::epoll_ctl(self.set, EPOLL_CTL_DEL, self.baton, 0, 0);
+        }
+        let add = || sys::epoll_ctl(self.set, EPOLL_CTL_ADD, baton, BATON_EVENTS, BATON_DATA);
+        // EEXIST: it has become another number, and was added again by whoever did that.
+        let is_watched = baton >= 0 && matches!(add(), Ok(()) | Err(Errno::EEXIST));
+        self.baton = if is_watched { baton } else { -1 };
+    }
+
+    /// The baton in the set, -1 for none.
+    pub fn baton(&self) -> c_int {
+        self.baton
     }
 
     /// Lets a timerfd end the sleeps in the set that was adopted last. A timer that is set once is
@@ -90,6 +119,11 @@ impl Sleeper {
     /// Whether the set watches this listener, as far as the sleeper knows.
     pub fn has_listener(&self, fd: c_int) -> bool {
         self.known().any(|watch| watch.wanted.fd == fd && watch.wanted.listener)
+    }
+
+    /// The inodes of the listeners that the set watches, where they are known.
+    pub fn inodes(&self) -> impl Iterator<Item = Option<u64>> {
+        self.known().filter(|watch| watch.wanted.listener).map(|watch| watch.inode)
     }
 
     /// Notes that the set has another number now.
@@ -242,6 +276,7 @@ impl Sleeper {
             let data = event.u64;
             match self.known().find(|watch| watch.wanted.data() == data) {
                 _ if data == TIMER => fired.timer = true,
+                _ if data == BATON_DATA => fired.baton = true,
                 Some(watch) if watch.wanted.listener => fired.listener = true,
                 Some(_) => fired.other = true,
                 None => fired.stale = true,

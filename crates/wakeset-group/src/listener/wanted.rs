@@ -55,6 +55,9 @@ pub struct Fired {
     pub stale: bool,
     /// The timer: the listeners are to be polled, and the timer to be set again.
     pub timer: bool,
+    /// The baton: a waiter that was woken for a connection has left it, so the listeners are to be
+    /// polled.
+    pub baton: bool,
     /// One listener may be watched under two numbers. An event names one of them, so both have to
     /// be polled.
     pub twins: bool,
@@ -63,7 +66,7 @@ pub struct Fired {
 impl Fired {
     /// Whether listeners alone ended the sleep, and their events say which ones.
     pub fn only_listeners(&self) -> bool {
-        self.listener && !(self.other || self.stale || self.timer || self.twins)
+        self.listener && !(self.other || self.stale || self.timer || self.baton || self.twins)
     }
 }
 

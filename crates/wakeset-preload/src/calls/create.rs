@@ -3,11 +3,13 @@
 //! Once everything is left to the kernel for good, libc's functions make it, so that a preload
 //! behind ours sees the call.
 
+use super::instruction;
+use super::room;
 use super::row::Registers;
-use crate::process::start;
 use core::ffi::{c_int, c_long, c_uint};
 use libc::itimerspec;
 use wakeset_fd::interpose::{answered_unit, returned, returned_unit};
+use wakeset_fd::waits::is_refusal;
 use wakeset_fd::{Errno, counter, migrate, timer};
 
 fn returned_fd(result: Result<c_int, Errno>) -> c_int {
@@ -20,17 +22,22 @@ pub(super) fn eventfd(
     flags: c_int,
     call: impl FnOnce(c_uint, c_int) -> c_int,
 ) -> c_int {
-    start::ensure();
+    instruction::before_object();
     if migrate::is_for_good() {
         return call(initial, flags);
     }
-    returned_fd(counter::eventfd(initial, flags))
+    returned_fd(room::answered(|| counter::eventfd(initial, flags)))
 }
 
 /// eventfd(2), the older system call, which takes no flags.
-pub(super) fn raw_eventfd([initial, ..]: Registers, _: impl FnOnce(Registers) -> c_long) -> c_long {
-    start::ensure();
-    returned_fd(counter::eventfd(initial as c_uint, 0)).into()
+pub(super) fn raw_eventfd(registers: Registers, call: impl FnOnce(Registers) -> c_long) -> c_long {
+    let [initial, ..] = registers;
+    instruction::before_object();
+    match room::answered(|| counter::eventfd(initial as c_uint, 0)) {
+        // A filter may know this call and not its relative.
+        Err(error) if is_refusal(error) => call(registers),
+        result => returned_fd(result).into(),
+    }
 }
 
 /// timerfd_create(2).
@@ -39,11 +46,11 @@ pub(super) fn timerfd_create(
     flags: c_int,
     call: impl FnOnce(c_int, c_int) -> c_int,
 ) -> c_int {
-    start::ensure();
+    instruction::before_object();
     if migrate::is_for_good() {
         return call(clock, flags);
     }
-    returned_fd(timer::timerfd_create(clock, flags))
+    returned_fd(room::answered(|| timer::timerfd_create(clock, flags)))
 }
 
 /// timerfd_settime(2).
@@ -81,12 +88,17 @@ pub(super) unsafe fn timerfd_gettime(
 /// # Safety
 /// As pipe(2).
 pub(super) unsafe fn pipe(fds: *mut c_int, call: impl FnOnce(*mut c_int) -> c_int) -> c_int {
-    start::ensure();
+    instruction::before_object();
     if migrate::is_for_good() {
         return call(fds);
     }
     // SAFETY: the caller's contract.
-    returned_unit(unsafe { wakeset_fd::pipe::pipe2(fds, 0) })
+    match room::answered(|| unsafe { wakeset_fd::pipe::pipe2(fds, 0) }) {
+        // libc makes pipe2(2), too. A program that makes pipe(2) by its number may do so where a
+        // filter knows nothing else.
+        Err(error) if is_refusal(error) => call(fds),
+        result => returned_unit(result),
+    }
 }
 
 /// pipe2(2).
@@ -98,12 +110,12 @@ pub(super) unsafe fn pipe2(
     flags: c_int,
     call: impl FnOnce(*mut c_int, c_int) -> c_int,
 ) -> c_int {
-    start::ensure();
+    instruction::before_object();
     if migrate::is_for_good() {
         return call(fds, flags);
     }
     // SAFETY: the caller's contract.
-    returned_unit(unsafe { wakeset_fd::pipe::pipe2(fds, flags) })
+    returned_unit(room::answered(|| unsafe { wakeset_fd::pipe::pipe2(fds, flags) }))
 }
 
 /// socketpair(2).
@@ -117,10 +129,11 @@ pub(super) unsafe fn socketpair(
     fds: *mut c_int,
     call: impl FnOnce(c_int, c_int, c_int, *mut c_int) -> c_int,
 ) -> c_int {
-    start::ensure();
+    instruction::before_object();
     if migrate::is_for_good() {
         return call(domain, kind, protocol, fds);
     }
     // SAFETY: the caller's contract.
-    returned_unit(unsafe { wakeset_fd::pipe::socketpair(domain, kind, protocol, fds) })
+    let make = || unsafe { wakeset_fd::pipe::socketpair(domain, kind, protocol, fds) };
+    returned_unit(room::answered(make))
 }

@@ -1,20 +1,40 @@
 //! close(2), dup(2), fcntl(2), ioctl(2), and other calls about descriptors as such.
 
+use super::instruction;
+use super::room;
 use super::socket::migrate_pair;
+use crate::listeners::{around_close, has_left as is_left_listener};
 use crate::{flags, uffd};
 use core::ffi::{c_int, c_long, c_uint, c_ulong};
 use core::ptr;
-use wakeset_fd::interpose::{after_fcntl, after_ioctl, answered_int, answered_unit, fail};
+use wakeset_fd::interpose::{
+    after_fcntl, after_ioctl, answered_int, answered_unit, fail, returned_unit,
+};
+use wakeset_fd::listeners::held;
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{descriptor, listeners, migrate, pipe, user};
+use wakeset_fd::{Verdict, descriptor, listeners, migrate, pipe, user};
 
 pub(super) use wakeset_fd::descriptor::before_sendmsg;
 
-/// close(2).
+/// close(2). Nothing stands between the real call and the return to the program, which costs more
+/// after a system call than elsewhere.
+#[inline(always)]
 pub(super) fn close(fd: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
+    if is_left_listener(fd) {
+        return around_close(fd, || close_number(fd, call));
+    }
+    close_number(fd, call)
+}
+
+#[inline(always)]
+fn close_number(fd: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
     listeners::forget(fd);
+    held::note_close(fd);
     uffd::before_close(fd);
-    answered_unit(descriptor::close(fd), || call(fd))
+    match descriptor::close(fd) {
+        Verdict::Kernel => call(fd),
+        Verdict::Done(result) => returned_unit(result),
+    }
 }
 
 /// close_range(2).
@@ -24,7 +44,12 @@ pub(super) fn close_range(
     flags: c_int,
     call: impl FnOnce(c_uint, c_uint, c_int) -> c_int,
 ) -> c_int {
+    /// They stay open until an exec.
+    const CLOSE_RANGE_CLOEXEC: c_int = 4;
     listeners::forget_range(first, last);
+    if flags & CLOSE_RANGE_CLOEXEC == 0 {
+        held::note_close_range(first, last);
+    }
     uffd::before_close_range(first, last, flags);
     answered_unit(descriptor::close_range(first, last, flags), || call(first, last, flags))
 }
@@ -38,8 +63,9 @@ pub(super) fn closefrom(first: c_int, call: impl FnOnce(c_int)) {
 }
 
 /// dup(2).
-pub(super) fn dup(fd: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
-    made(answered_int(descriptor::before_dup(fd), || call(fd)))
+pub(super) fn dup(fd: c_int, call: impl Fn(c_int) -> c_int) -> c_int {
+    let call = || room::number(|| call(fd), |number| number);
+    made(answered_int(descriptor::before_dup(fd), call))
 }
 
 /// A number that the kernel has just given out, or an error.
@@ -55,7 +81,7 @@ pub(super) fn pidfd_getfd(
     flags: usize,
     call: impl FnOnce(usize, usize, usize) -> usize,
 ) -> usize {
-    migrate::fd(fd as c_int, Stat::MovedUnmodelled);
+    migrate::fd(fd as c_int, Stat::MigratedUnmodelled);
     let result = call(process, fd, flags);
     made(result as c_int);
     result
@@ -63,9 +89,14 @@ pub(super) fn pidfd_getfd(
 
 /// dup2(2).
 pub(super) fn dup2(old: c_int, new: c_int, call: impl FnOnce(c_int, c_int) -> c_int) -> c_int {
-    listeners::forget(new);
-    uffd::before_dup_to(old, new);
-    answered_int(descriptor::before_dup_to(old, new, 0), || call(old, new))
+    around_close(new, || {
+        listeners::forget(new);
+        if old != new {
+            held::note_close(new);
+        }
+        uffd::before_dup_to(old, new);
+        answered_int(descriptor::before_dup_to(old, new, 0), || call(old, new))
+    })
 }
 
 /// dup3(2).
@@ -75,9 +106,14 @@ pub(super) fn dup3(
     flags: c_int,
     call: impl FnOnce(c_int, c_int, c_int) -> c_int,
 ) -> c_int {
-    listeners::forget(new);
-    uffd::before_dup_to(old, new);
-    answered_int(descriptor::before_dup_to(old, new, flags), || call(old, new, flags))
+    around_close(new, || {
+        listeners::forget(new);
+        if old != new {
+            held::note_close(new);
+        }
+        uffd::before_dup_to(old, new);
+        answered_int(descriptor::before_dup_to(old, new, flags), || call(old, new, flags))
+    })
 }
 
 /// fcntl(2). The third argument is passed on as it is: on x86-64 an int, a long and a pointer
@@ -86,14 +122,14 @@ pub(super) fn fcntl(
     fd: c_int,
     command: c_int,
     argument: c_long,
-    call: impl FnOnce(c_int, c_int, c_long) -> c_int,
+    call: impl Fn(c_int, c_int, c_long) -> c_int,
 ) -> c_int {
     if descriptor::is_hidden(fd) {
         return fail(libc::EBADF) as c_int;
     }
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-        migrate::fd(fd, Stat::MovedUnmodelled);
-        return made(call(fd, command, argument));
+        migrate::fd(fd, Stat::MigratedUnmodelled);
+        return made(room::number(|| call(fd, command, argument), |number| number));
     }
     if !fcntl_leaves_bytes_alone(command, argument) {
         migrate_pair(fd);
@@ -148,10 +184,10 @@ pub(super) unsafe fn ioctl(
     // The kernel looks at no more of it.
     let number = request as u32;
     if number == TFD_IOC_SET_TICKS {
-        migrate::fd(fd, Stat::MovedUnmodelled);
+        migrate::fd(fd, Stat::MigratedUnmodelled);
     }
     if !HARMLESS.contains(&((number >> 8) as u8)) {
-        migrate::everything(Stat::MovedUnmodelled);
+        migrate::everything(Stat::MigratedUnmodelled);
         migrate::open_gate();
     }
     // SAFETY: the caller's contract.
@@ -192,7 +228,7 @@ unsafe fn ioctl_of_pair(fd: c_int, request: u32, argument: usize) -> Option<c_in
         let stored = unsafe { user::store_int(place, bytes) };
         return Some(if stored { 0 } else { fail(libc::EFAULT) as c_int });
     }
-    migrate::fd(fd, Stat::MovedUnmodelled);
+    migrate::fd(fd, Stat::MigratedUnmodelled);
     None
 }
 
@@ -208,12 +244,13 @@ pub(super) unsafe fn before_kcmp(kind: usize, argument: usize) {
     if kind as c_int == KCMP_EPOLL_TFD
         && let Some(set) = load()
     {
-        migrate::fd(set as c_int, Stat::MovedUnmodelled);
+        migrate::fd(set as c_int, Stat::MigratedUnmodelled);
     }
 }
 
 /// userfaultfd(2).
 pub(super) fn userfaultfd(flags: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
+    instruction::before_object();
     let fd = made(call(flags));
     uffd::recognise(fd);
     fd

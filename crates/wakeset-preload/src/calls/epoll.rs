@@ -1,30 +1,32 @@
 //! The epoll calls.
 
+use super::instruction;
+use super::room;
 use super::row::Registers;
-use crate::process::start;
 use crate::{listeners, signals};
 use core::ffi::{c_int, c_long};
 use core::ptr;
 use libc::{epoll_event, sigset_t, timespec};
-use wakeset_fd::interpose::{answered_int, answered_unit, fail, mask_of, returned};
+use wakeset_fd::interpose::{answered_int, answered_unit, mask_of, returned};
 use wakeset_fd::set::{self, Limit, Mask};
 use wakeset_fd::{migrate, user};
 
 /// epoll_create(2).
 pub(super) fn epoll_create(size: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
-    if size <= 0 {
-        return fail(libc::EINVAL) as c_int;
+    instruction::before_object();
+    if migrate::is_for_good() {
+        return call(size);
     }
-    epoll_create1(0, |_| call(size))
+    returned(room::answered(|| set::epoll_create(size)).map(|fd| fd as isize)) as c_int
 }
 
 /// epoll_create1(2).
 pub(super) fn epoll_create1(flags: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
-    start::ensure();
+    instruction::before_object();
     if migrate::is_for_good() {
         return call(flags);
     }
-    returned(set::epoll_create1(flags).map(|fd| fd as isize)) as c_int
+    returned(room::answered(|| set::epoll_create1(flags)).map(|fd| fd as isize)) as c_int
 }
 
 /// epoll_ctl(2).
@@ -40,7 +42,12 @@ pub(super) unsafe fn epoll_ctl(
 ) -> c_int {
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_ctl(epfd, op, fd, event) };
-    answered_unit(verdict, || call(epfd, op, fd, event))
+    let result = answered_unit(verdict, || call(epfd, op, fd, event));
+    if result == 0 {
+        // SAFETY: as above.
+        unsafe { listeners::after_change(op, fd, event) };
+    }
+    result
 }
 
 /// What the calls of the epoll_wait family have in common.
@@ -56,6 +63,7 @@ unsafe fn wait(
     mask: Mask,
     call: impl Fn() -> c_int,
 ) -> c_int {
+    listeners::before_wait();
     let _uncounted = uncounted_in(mask);
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
@@ -106,6 +114,9 @@ pub(super) unsafe fn epoll_pwait(
     mask: *const sigset_t,
     call: impl Fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int,
 ) -> c_int {
+    // SAFETY: the caller's contract.
+    let passed = unsafe { signals::PassedMask::of(mask) };
+    let mask = passed.pointer();
     let limit = Limit::Milliseconds(timeout);
     let call = || call(epfd, events, capacity, timeout, mask);
     // SAFETY: the caller's contract.
@@ -124,6 +135,9 @@ pub(super) unsafe fn epoll_pwait2(
     mask: *const sigset_t,
     call: impl Fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int,
 ) -> c_int {
+    // SAFETY: the caller's contract.
+    let passed = unsafe { signals::PassedMask::of(mask) };
+    let mask = passed.pointer();
     let limit = Limit::Timespec(timeout);
     let call = || call(epfd, events, capacity, timeout, mask);
     // SAFETY: the caller's contract.

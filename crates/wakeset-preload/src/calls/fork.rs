@@ -5,9 +5,11 @@
 //! on the same memory, but with a descriptor table of its own, so what it calls by a number may be
 //! something else in the parent by then. Everything migrates before it.
 
-use super::process::leave_to_kernel;
+use super::instruction::before_shared;
+use super::leave::leave_to_kernel;
 use super::row::Registers;
 use crate::process::fork::{in_child, in_parent, prepare};
+use crate::process::statistics;
 use crate::real::real;
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
@@ -113,8 +115,14 @@ pub unsafe extern "C" fn __clone() -> c_int {
     core::arch::naked_asm!("endbr64", "jmp {clone}", clone = sym clone)
 }
 
-/// fork(2) and vfork(2), the system calls.
+/// fork(2), the system call.
 pub(super) fn raw_fork(registers: Registers, call: impl FnOnce(Registers) -> c_long) -> c_long {
+    around_fork(|| call(registers))
+}
+
+/// vfork(2), the system call. It returns in the child as well, so its end is not seen.
+pub(super) fn raw_vfork(registers: Registers, call: impl FnOnce(Registers) -> c_long) -> c_long {
+    fork::share_for_good();
     around_fork(|| call(registers))
 }
 
@@ -141,6 +149,15 @@ pub(super) unsafe fn raw_clone3(
 /// A clone(2) with these flags.
 fn around_clone<T>(flags: c_int, call: impl FnOnce() -> T) -> T {
     let has_own_memory = flags & libc::CLONE_VM == 0;
+    if has_own_memory && flags & libc::CLONE_FILES != 0 {
+        // Two memories over one descriptor table: neither side sees the other's calls.
+        leave_to_kernel();
+        fork::before_sharing_numbers();
+        return call();
+    }
+    if !has_own_memory && flags & libc::CLONE_THREAD == 0 {
+        fork::share_for_good();
+    }
     // A child without a descriptor table of ours that lasts only until it execs.
     let is_vfork = flags & (libc::CLONE_FILES | libc::CLONE_VFORK) == libc::CLONE_VFORK;
     if has_own_memory || is_vfork {
@@ -150,16 +167,18 @@ fn around_clone<T>(flags: c_int, call: impl FnOnce() -> T) -> T {
         // Two descriptor tables over one memory: numbers no longer mean one thing.
         leave_to_kernel();
     }
+    before_shared();
     call()
 }
 
 /// A call that returns twice, the second time in a child that shares nothing with this process but
 /// descriptions.
 fn around_fork<T>(call: impl FnOnce() -> T) -> T {
-    migrate::everything(Stat::MovedFork);
+    migrate::everything(Stat::MigratedFork);
     let result = call();
     // In a child this changes a copy of the gate, which the child resets when it makes its first
     // object.
     migrate::open_gate();
+    statistics::note_fork();
     result
 }

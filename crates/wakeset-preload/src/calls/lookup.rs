@@ -11,15 +11,21 @@
 //! - **a second name space**, which has a libc of its own: by dlmopen(3), or for a library of
 //!   `LD_AUDIT` before the program begins;
 //! - **a preload behind ours** with a function in place of one that we answer: a call that never
-//!   leaves us would never reach it. The kernel's objects do: then each call passes both.
+//!   leaves us would never reach it. The kernel's objects do: then each call passes both;
+//! - **a preload behind ours** with a function in place of any other hook, once something asks for
+//!   libc's functions by another road than through it: libc's symbol of that name has to stay, for
+//!   the preload, and would lead past our hook.
 
-use super::process::leave_to_kernel;
+use super::instruction::{before_load, look_if_loading};
+use super::leave::leave_to_kernel;
 use super::table;
 use super::variadic::jumps;
+use crate::environment;
 use crate::loader::{self, Obstacle};
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
+use wakeset::mutated;
 use wakeset_fd::notice;
 
 jumps! {
@@ -35,28 +41,38 @@ jumps! {
 
 /// Before dlsym(3) or dlvsym(3) of one of our names. `RTLD_DEFAULT` finds ours in any case, before
 /// libc's, or is asked by a plugin whose opening has seen to it.
-fn before_lookup(handle: usize, name: usize, _: usize) {
+fn before_lookup(handle: usize, name: usize, _: usize, caller: usize) {
+    look_if_loading();
     if handle == libc::RTLD_DEFAULT.addr() || name == 0 || is_seen_to() {
         return;
     }
     // SAFETY: the caller's contract is that of dlsym(3): a C string.
     let name = unsafe { CStr::from_ptr(ptr::with_exposed_provenance::<c_char>(name)) };
-    if loader::is_hook(name) {
+    // It asks for what it wraps: our hook has seen that call, and libc's function is the right one.
+    if handle == libc::RTLD_NEXT.addr() && loader::wraps(caller, name) {
+        return;
+    }
+    if loader::is_hook(name) && !mutated!("lookups_are_not_redirected") {
         redirect(name);
     }
 }
 
 /// Before dlopen(3).
-fn before_open(path: usize, flags: usize, _: usize) {
-    if flags as i32 & libc::RTLD_DEEPBIND != 0 {
+fn before_open(path: usize, flags: usize, _: usize, _: usize) {
+    if flags as i32 & libc::RTLD_DEEPBIND != 0 && !mutated!("deep_bindings_are_not_redirected") {
         redirect(shown(path));
     }
+    // SAFETY: null or a C string, by the contract of dlopen(3).
+    unsafe { before_load(ptr::with_exposed_provenance(path)) };
 }
 
 /// Before dlmopen(3).
-fn before_open_in(name_space: usize, path: usize, flags: usize) {
+fn before_open_in(name_space: usize, path: usize, flags: usize, _: usize) {
     if name_space as libc::Lmid_t == libc::LM_ID_BASE {
-        return before_open(path, flags, 0);
+        return before_open(path, flags, 0, 0);
+    }
+    if mutated!("name_spaces_find_objects_in_process") {
+        return;
     }
     leave_for(shown(path), "is opened in a name space of its own, with a libc that we do not see");
 }
@@ -78,6 +94,9 @@ fn redirect(what: &CStr) {
     let why = match loader::redirect() {
         Ok(()) => return,
         Err(Obstacle::Unknown) => "reaches libc's functions, whose names are not where they were",
+        Err(Obstacle::TakenOver) => {
+            "reaches libc's functions past a preload that wraps some of them"
+        }
         Err(Obstacle::Protected) => "reaches libc's functions, whose names the system protects",
     };
     leave_for(what, why);
@@ -119,11 +138,10 @@ fn look_behind() {
     if DONE.load(Ordering::Acquire) {
         return;
     }
-    // SAFETY: a C string; the environment is only read.
-    if !unsafe { libc::getenv(c"WAKESET_VERBOSE".as_ptr()) }.is_null() {
-        notice::turn_on();
-    }
-    if let Some((library, name)) = loader::preload_behind_us(table::is_answered) {
+    environment::turn_on_notices();
+    let behind = loader::preload_behind_us(table::is_answered);
+    let behind = behind.filter(|_| !mutated!("preloads_behind_are_overlooked"));
+    if let Some((library, name)) = behind {
         leave_for(library, "has functions in place of libc's that Wakeset would answer before it");
         if !DONE.load(Ordering::Acquire) {
             notice::say(format_args!("the first is {}", name.to_str().unwrap_or_default()));

@@ -14,7 +14,7 @@ use wakeset_fd::{descriptor, migrate, user};
 pub(super) unsafe fn before_open(path: *const c_char) {
     // SAFETY: the caller's contract.
     if descriptor::any() && unsafe { names_descriptor(path) } {
-        migrate::pipes(Stat::MovedUnmodelled);
+        migrate::pipes(Stat::MigratedUnmodelled);
     }
 }
 

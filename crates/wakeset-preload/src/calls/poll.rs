@@ -4,7 +4,7 @@
 
 use super::row::{Registers, replaced};
 use crate::listeners::{self, Outcome};
-use crate::uffd;
+use crate::{signals, uffd};
 use core::cell::Cell;
 use core::ffi::{c_int, c_long};
 use core::ptr;
@@ -35,6 +35,7 @@ unsafe fn poll_with(
     mask: *const sigset_t,
     call: &mut impl FnMut(Again) -> c_int,
 ) -> c_int {
+    listeners::before_wait();
     // SAFETY: the caller's contract.
     unsafe { interpose::before_poll(fds, n) };
     let limit = match limit {
@@ -85,6 +86,9 @@ pub(super) unsafe fn ppoll(
     mask: *const sigset_t,
     call: impl Fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int,
 ) -> c_int {
+    // SAFETY: the caller's contract.
+    let passed = unsafe { signals::PassedMask::of(mask) };
+    let mask = passed.pointer();
     let mut again = |again| match again {
         Again::Unchanged => call(fds, n, timeout, mask),
         Again::Within(left) => {

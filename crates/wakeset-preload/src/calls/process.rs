@@ -1,11 +1,14 @@
-//! exec, spawn, and what else makes descriptors mean something new. fork(2) and clone(2) are in
-//! [`fork`](super::fork).
+//! exec, spawn, ends, and what else makes descriptors mean something new. fork(2) and clone(2) are
+//! in [`fork`](super::fork).
 
+use super::leave::leave_to_kernel;
 use super::path::names_descriptor;
-use crate::uffd;
+use crate::listeners;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use wakeset_fd::listeners::End;
+use wakeset_fd::reserved::{PIECES, Reserved};
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{descriptor, migrate};
 
@@ -23,45 +26,57 @@ pub(super) fn before_cancel() {
     leave_to_kernel();
 }
 
-/// Migrates everything, for good.
-pub(super) fn leave_to_kernel() {
-    uffd::leave_to_kernel();
-    migrate::everything_for_good(Stat::MovedUnmodelled);
+/// Before an exec: migrates what the new program inherits, and leaves to others what this one was
+/// woken for.
+pub(super) fn before_exec() {
+    descriptor::before_exec(Stat::MigratedExec);
+    listeners::before_end(End::Exec);
 }
 
-/// Before an exec: migrates what the new program inherits.
-pub(super) fn before_exec() {
-    descriptor::before_exec(Stat::MovedExec);
+/// Before the process ends in another way than by exit(3), at which the library hears of it.
+pub(super) fn before_end() {
+    listeners::before_end(End::Exit);
+}
+
+/// Before a thread ends by a system call of its own. It may have its thread-local storage from
+/// another thread, so nothing else of it is given up.
+pub(super) fn before_thread_end() {
+    listeners::before_wait();
 }
 
 /// The numbers that file actions of posix_spawn(3) have ever named. Actions are used as often as
 /// the program likes, also after the number has come to mean something else.
-static NAMED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
-const NUMBERS: usize = 1 << 20;
+static NAMED: Reserved<AtomicU64, WORDS> = Reserved::new();
+/// A power of two that is enough for all numbers, 64 in a word, and gives pieces of whole pages.
+const WORDS: usize = PIECES * 4096 / 8;
+/// Whether a number was named for which there is no entry.
+static NAMED_ANY: AtomicBool = AtomicBool::new(false);
 /// Whether file actions have ever named a path that leads to a descriptor.
 static NAMED_BY_PATH: AtomicBool = AtomicBool::new(false);
 
-/// The word of [`NAMED`] in which a number has its bit, and that bit.
-fn bit_of(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
-    let word = NAMED.get(usize::try_from(fd).ok()? / 64)?;
-    Some((word, 1 << (fd % 64)))
+/// Whether file actions may have named a number.
+fn is_named(fd: c_int) -> bool {
+    let word = usize::try_from(fd).ok().and_then(|fd| NAMED.get(fd / 64));
+    NAMED_ANY.load(Ordering::Relaxed)
+        || word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (fd % 64) != 0)
 }
 
 /// Before posix_spawn(3) and its kin: migrates what the new program inherits, and what `actions`
 /// (0 for none) may give it.
 pub(super) fn before_spawn(actions: usize) {
-    let named = |fd| bit_of(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0);
-    descriptor::before_new_program(Stat::MovedSpawn, |fd| actions != 0 && named(fd));
+    descriptor::before_new_program(Stat::MigratedSpawn, |fd| actions != 0 && is_named(fd));
     if actions != 0 && NAMED_BY_PATH.load(Ordering::Relaxed) {
-        migrate::pipes(Stat::MovedSpawn);
+        migrate::pipes(Stat::MigratedSpawn);
     }
 }
 
 /// Before posix_spawn_file_actions_adddup2(3): the new program will have a descriptor without
 /// close-on-exec for this one.
 pub(super) fn note_spawn_number(fd: c_int) {
-    if let Some((word, bit)) = bit_of(fd) {
-        word.fetch_or(bit, Ordering::Relaxed);
+    let Ok(number) = usize::try_from(fd) else { return };
+    match NAMED.place(number / 64) {
+        Some(word) => _ = word.fetch_or(1 << (fd % 64), Ordering::Relaxed),
+        None => NAMED_ANY.store(true, Ordering::Relaxed),
     }
 }
 

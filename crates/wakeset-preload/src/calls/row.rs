@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_long, c_uint};
 use core::ptr;
 
 /// The argument registers of a system call.
-pub(super) type Registers = [usize; 6];
+pub(crate) type Registers = [usize; 6];
 
 /// A type that travels in one argument register.
 pub(super) trait Argument: Sized {
@@ -68,37 +68,43 @@ pub(super) fn replaced<const N: usize>(mut registers: Registers, first: [usize; 
 macro_rules! road {
     ([$($arg:ident)*] body [$body:path], $call:expr) => { $body($($arg,)* $call) };
     ([$($arg:ident)*] migrates [$($fd:ident)+], $call:expr) => {{
-        $(wakeset_fd::migrate::fd($fd as c_int, wakeset_fd::stats::Stat::MovedUnmodelled);)+
+        $(wakeset_fd::migrate::fd($fd as c_int, wakeset_fd::stats::Stat::MigratedUnmodelled);)+
         ($call)($($arg),*)
     }};
     ([$($arg:ident)*] opens [$path:ident], $call:expr) => {{
         crate::calls::path::before_open(core::ptr::with_exposed_provenance($path));
-        let result = ($call)($($arg),*);
+        let call = $call;
+        let result = crate::calls::room::number(|| call($($arg),*), |result| result as c_int);
         wakeset_fd::migrate::number_is_new(result as c_int);
         result
     }};
     ([$($arg:ident)*] opens_stream [$path:ident], $call:expr) => {{
         crate::calls::path::before_open(core::ptr::with_exposed_provenance($path));
-        crate::calls::path::after_open_stream(($call)($($arg),*))
+        let call = $call;
+        crate::calls::path::after_open_stream(crate::calls::room::stream(|| call($($arg),*)))
     }};
     ([$($arg:ident)*] makes [], $call:expr) => {{
-        let result = ($call)($($arg),*);
+        let call = $call;
+        let result = crate::calls::room::number(|| call($($arg),*), |result| result as c_int);
         wakeset_fd::migrate::number_is_new(result as c_int);
         result
     }};
     ([$($arg:ident)*] makes_or_keeps [$fd:ident], $call:expr) => {{
-        let result = ($call)($($arg),*);
+        let call = $call;
+        let result = crate::calls::room::number(|| call($($arg),*), |result| result as c_int);
         if $fd as c_int == -1 {
             wakeset_fd::migrate::number_is_new(result as c_int);
         }
         result
     }};
-    ([$($arg:ident)*] makes_stream [], $call:expr) => {
-        crate::calls::path::after_open_stream(($call)($($arg),*))
-    };
-    ([$($arg:ident)*] makes_directory [], $call:expr) => {
-        crate::calls::path::after_open_directory(($call)($($arg),*))
-    };
+    ([$($arg:ident)*] makes_stream [], $call:expr) => {{
+        let call = $call;
+        crate::calls::path::after_open_stream(crate::calls::room::stream(|| call($($arg),*)))
+    }};
+    ([$($arg:ident)*] makes_directory [], $call:expr) => {{
+        let call = $call;
+        crate::calls::path::after_open_directory(crate::calls::room::stream(|| call($($arg),*)))
+    }};
     ([$($arg:ident)*] leaves [$reason:ident], $call:expr) => {{
         wakeset_fd::migrate::everything_for_good(wakeset_fd::stats::Stat::$reason);
         ($call)($($arg),*)
@@ -166,6 +172,19 @@ macro_rules! policy_answers {
     };
 }
 
+/// Whether a policy acts before the real call, and afterwards only on the number that it returns.
+macro_rules! acts_before {
+    (body) => {
+        false
+    };
+    (by_hand) => {
+        false
+    };
+    ($other:ident) => {
+        true
+    };
+}
+
 /// A case of the decoder: the row's policy around the same system call.
 macro_rules! decoded {
     (
@@ -196,8 +215,11 @@ macro_rules! calls {
     )+) => {
         #[allow(unused_imports, reason = "a part of the table has not every kind of row")]
         use crate::calls::{
-            create, descriptor, epoll, fork, path, poll, process, read_write, row, select, socket,
+            create, descriptor, epoll, fork, instruction, path, poll, process, read_write, row,
+            sandbox, select, socket,
         };
+        #[allow(unused_imports, reason = "as above")]
+        use crate::signals;
         #[allow(unused_imports, reason = "as above")]
         use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
         #[allow(unused_imports, reason = "as above")]
@@ -225,6 +247,7 @@ macro_rules! calls {
         }
 
         /// Whether a name is that of a call in this part of the table which may be answered here.
+        #[allow(dead_code, reason = "the calls of `memory` are all made")]
         pub(super) fn answers(name: &[u8]) -> bool {
             $(
                 if policy_answers!($policy) {
@@ -239,6 +262,15 @@ macro_rules! calls {
                 }
             )+
             false
+        }
+
+        /// Whether the row of a system call acts before the real call, which it makes with these
+        /// arguments, and afterwards only on the number that it returns.
+        pub(super) const fn acts_before(number: syscalls::Sysno) -> bool {
+            match number {
+                $($($(syscalls::Sysno::$number => acts_before!($policy),)+)?)+
+                _ => false,
+            }
         }
 
         /// A system call of this part of the table by its number, as through its libc name; `call`

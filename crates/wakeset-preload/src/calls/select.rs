@@ -23,6 +23,7 @@ unsafe fn select_with(
     mask: *const sigset_t,
     call: &mut impl FnMut(Again) -> c_int,
 ) -> c_int {
+    listeners::before_wait();
     // SAFETY: the caller's contract.
     unsafe { interpose::before_select(n, sets.map(<*mut fd_set>::cast_const)) };
     let limit = match limit {
@@ -101,6 +102,9 @@ pub(super) unsafe fn pselect(
         *const sigset_t,
     ) -> c_int,
 ) -> c_int {
+    // SAFETY: the caller's contract.
+    let passed = unsafe { crate::signals::PassedMask::of(mask) };
+    let mask = passed.pointer();
     let mut again = |again| match again {
         Again::Unchanged => call(n, read, write, except, timeout, mask),
         Again::Within(left) => {

@@ -1,6 +1,6 @@
 //! The calls of sockets: messages of in-process pairs, and what listeners have to know.
 
-use super::table;
+use super::{instruction, table};
 use crate::listeners;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -64,7 +64,7 @@ pub(super) unsafe fn sendto(
             // SAFETY: the caller's contract.
             return unsafe { table::send(fd, buffer, len, flags) };
         }
-        migrate::fd(fd, Stat::MovedOddArgument);
+        migrate::fd(fd, Stat::MigratedOddArgument);
     }
     call(fd, buffer, len, flags, address, address_len)
 }
@@ -87,7 +87,7 @@ pub(super) unsafe fn recvfrom(
             // SAFETY: the caller's contract.
             return unsafe { table::recv(fd, buffer, len, flags) };
         }
-        migrate::fd(fd, Stat::MovedOddArgument);
+        migrate::fd(fd, Stat::MigratedOddArgument);
     }
     call(fd, buffer, len, flags, address, address_len)
 }
@@ -95,7 +95,7 @@ pub(super) unsafe fn recvfrom(
 /// Migrates an in-process pair by one of its ends, or a pipe.
 pub(super) fn migrate_pair(fd: c_int) {
     if pipe::is_end(fd) {
-        migrate::fd(fd, Stat::MovedUnmodelled);
+        migrate::fd(fd, Stat::MigratedUnmodelled);
     }
 }
 
@@ -194,8 +194,13 @@ pub(super) fn accept4(
 
 /// listen(2).
 pub(super) fn listen(fd: c_int, backlog: c_int, call: impl FnOnce(c_int, c_int) -> c_int) -> c_int {
+    instruction::before_object();
     let result = call(fd, backlog);
     wakeset_fd::listeners::forget(fd);
+    if result == 0 {
+        // Before a fork, so that the workers share it.
+        wakeset_fd::listeners::baton::make();
+    }
     result
 }
 

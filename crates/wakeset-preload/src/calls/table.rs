@@ -37,10 +37,12 @@
 //! A call that depends on the state of pipes and pairs only has the policy `first
 //! [socket::migrate_pair(fd)]` and the argument `fd: c_int`.
 //!
-//! A row has the ABI `"C-unwind"` if its call is a cancellation point (pthreads(7) lists them; in
-//! doubt take it, it is right for every call): pthread_cancel(3) unwinds the thread from inside the
-//! real call. Arguments without a type are registers that the hook
-//! passes on as they are.
+//! A row has the ABI `"C-unwind"` unless its call certainly is no cancellation point and never
+//! blocks (pthreads(7) lists them; it is right for every call): pthread_cancel(3) unwinds the
+//! thread from inside the real call. Arguments without a type are registers that the hook passes on
+//! as they are. If all of them are, the result is `usize`, the register as it is; otherwise it is
+//! libc's type. The row's own name is used in `CALL` of the test; with `alias` it must be the name
+//! in libc that the aliases call.
 //!
 //! Every name and number belongs to one row. A row either has an entry in `tests/c/roads_calls.h`,
 //! which makes the call by both roads, or says `apart`, never both. CONTRIBUTING.md says how to add
@@ -48,6 +50,7 @@
 
 mod bytes;
 mod descriptors;
+mod memory;
 mod processes;
 mod waits;
 
@@ -71,7 +74,7 @@ pub(super) fn is_answered(name: &CStr) -> bool {
 /// # Safety
 /// The registers are as that call wants them.
 #[inline]
-pub(super) unsafe fn decode(
+pub(crate) unsafe fn decode(
     number: Sysno,
     registers: Registers,
     call: impl Fn(Registers) -> c_long,
@@ -80,12 +83,30 @@ pub(super) unsafe fn decode(
     unsafe {
         if bytes::has(number) {
             bytes::decode(number, registers, call)
-        } else if waits::has(number) || descriptors::has(number) || processes::has(number) {
+        } else if has(number) {
             decode_rest(number, registers, call)
         } else {
             call(registers)
         }
     }
+}
+
+/// Whether a system call has a row.
+pub(crate) const fn has(number: Sysno) -> bool {
+    bytes::has(number)
+        || waits::has(number)
+        || descriptors::has(number)
+        || processes::has(number)
+        || memory::has(number)
+}
+
+/// Whether all that the row of a system call does comes before the real call.
+pub(crate) const fn acts_before(number: Sysno) -> bool {
+    bytes::acts_before(number)
+        || waits::acts_before(number)
+        || descriptors::acts_before(number)
+        || processes::acts_before(number)
+        || memory::acts_before(number)
 }
 
 /// [`decode`] for the parts of the table whose calls are not made so often that their code should
@@ -102,8 +123,10 @@ unsafe fn decode_rest(
             waits::decode(number, registers, call)
         } else if descriptors::has(number) {
             descriptors::decode(number, registers, call)
-        } else {
+        } else if processes::has(number) {
             processes::decode(number, registers, call)
+        } else {
+            memory::decode(number, registers, call)
         }
     }
 }

@@ -6,9 +6,9 @@ use core::ffi::c_int;
 use wakeset_fd::migrate;
 use wakeset_fd::stats::Stat;
 
-/// Defines a hook that calls `$before` with the first three argument registers and then jumps to
-/// libc's function with every argument register as it was. That function returns to the hook's
-/// caller, and takes it for its own.
+/// Defines a hook that calls `$before` with the first three argument registers and the address that
+/// it will return to, and then jumps to libc's function with every argument register as it was.
+/// That function returns to the hook's caller, and takes it for its own.
 macro_rules! jumps {
     ($($(#[$doc:meta])* $name:ident, $before:ident;)+) => {$(
         $(#[$doc])*
@@ -19,8 +19,9 @@ macro_rules! jumps {
                 first: usize,
                 second: usize,
                 third: usize,
+                caller: usize,
             ) -> *mut core::ffi::c_void {
-                $before(first, second, third);
+                $before(first, second, third, caller);
                 $crate::real::real!($name: *mut core::ffi::c_void)
             }
             core::arch::naked_asm!(
@@ -46,6 +47,7 @@ macro_rules! jumps {
                 "movaps [rsp + 144], xmm5",
                 "movaps [rsp + 160], xmm6",
                 "movaps [rsp + 176], xmm7",
+                "mov rcx, [rbp + 8]",
                 "call {before}",
                 "mov r11, rax",
                 "mov rdi, [rsp]",
@@ -75,11 +77,11 @@ macro_rules! jumps {
 }
 pub(super) use jumps;
 
-fn migrate_first(fd: usize, _: usize, _: usize) {
-    migrate::fd(fd as c_int, Stat::MovedUnmodelled);
+fn migrate_first(fd: usize, _: usize, _: usize, _: usize) {
+    migrate::fd(fd as c_int, Stat::MigratedUnmodelled);
 }
 
-fn migrate_inherited(_path: usize, _: usize, _: usize) {
+fn migrate_inherited(_path: usize, _: usize, _: usize, _: usize) {
     before_exec();
 }
 

@@ -12,6 +12,7 @@ use wakeset_fd::signal_guard;
 const CHUNK: usize = 256 << 10;
 
 #[cfg_attr(not(debug_assertions), global_allocator)]
+#[unsafe(link_section = "wakeset_fork")]
 pub(super) static HEAP: TalcLock<HeapLock, Mapped, talc::DefaultBinning> = TalcLock::new(Mapped);
 
 /// Memory from mmap(2), never returned.
@@ -24,13 +25,16 @@ unsafe impl Source for Mapped {
         talc: &mut Talc<Self, B>,
         layout: core::alloc::Layout,
     ) -> Result<(), ()> {
-        let size =
-            (layout.size() + layout.align()).saturating_mul(2).max(CHUNK).next_multiple_of(4096);
+        let least = (layout.size() + layout.align()).saturating_mul(2).next_multiple_of(4096);
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh private mapping at an address of the kernel's choice.
-        let base = unsafe { syscall!(Sysno::mmap, 0, size, protection, flags, -1_isize, 0) }
-            .map_err(drop)?;
+        let map = |size: usize| {
+            // SAFETY: a fresh private mapping at an address of the kernel's choice.
+            let base = unsafe { syscall!(Sysno::mmap, 0, size, protection, flags, -1_isize, 0) };
+            base.ok().map(|base| (base, size))
+        };
+        // Under a limit what is needed now has to do.
+        let (base, size) = map(least.max(CHUNK)).or_else(|| map(least)).ok_or(())?;
         // SAFETY: no other thread knows this memory.
         unsafe { talc.claim(base as *mut u8, size) }.map(drop).ok_or(())
     }
@@ -64,6 +68,7 @@ type Guard = lock_api::MutexGuard<'static, HeapLock, Talc<Mapped, talc::DefaultB
 struct Held(UnsafeCell<Option<Guard>>);
 // SAFETY: only touched by the thread that holds the guard.
 unsafe impl Sync for Held {}
+#[unsafe(link_section = "wakeset_fork")]
 static HELD: Held = Held(UnsafeCell::new(None));
 
 /// Before a fork: locks the heap, so that no thread is in the middle of a change.

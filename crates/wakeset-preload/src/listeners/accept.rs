@@ -2,14 +2,16 @@
 
 use super::call::{Asked, Descriptors, NO_MASK, Outcome};
 use super::habits::{ANOTHERS, IN_VAIN, OFTEN, OVERTAKEN, SURE, lower, raise};
-use super::thread::{SOME, WAITER, Waiter};
+use super::thread::{self, SOME, WAITER, Waiter};
+use super::told;
 use super::wait::{ending, wait};
 use crate::flags;
 use core::ffi::c_int;
 use libc::{EPOLLIN, socklen_t};
 use syscalls::{Errno, Sysno, syscall};
+use wakeset_fd::doorbell;
 use wakeset_fd::interpose::fail;
-use wakeset_fd::listeners::{self, ListenerStat};
+use wakeset_fd::listeners::{self, ListenerStat, held};
 
 /// What a look before accept(2) has found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,7 @@ fn look_first(fd: c_int) -> Looked {
 /// After a call of accept(2) that has found nothing, or would have. `seen`: a look had found a
 /// connection before.
 fn note_nothing(fd: c_int, seen: bool) {
+    told::saw_none(fd);
     WAITER.with(|waiter| {
         let before = waiter.reported.replace(-1);
         let is_told = before == fd || before == SOME;
@@ -68,14 +71,19 @@ fn note_nothing(fd: c_int, seen: bool) {
 fn note_accept(fd: c_int, result: c_int, seen: bool) {
     if result == -1 {
         // SAFETY: this thread's errno.
-        if unsafe { *libc::__errno_location() } == libc::EAGAIN {
-            note_nothing(fd, seen);
+        match unsafe { *libc::__errno_location() } {
+            libc::EAGAIN => note_nothing(fd, seen),
+            // The connection is gone all the same.
+            libc::ECONNABORTED => told::note_accept(fd),
+            _ => {}
         }
         return;
     }
+    told::note_accept(fd);
     listeners::note_connection(result);
     listeners::count(fd, ListenerStat::Connections);
     WAITER.with(|waiter| {
+        waiter.hold(result);
         if waiter.reported.replace(-1) == fd {
             lower(&waiter.overtaken);
         }
@@ -143,24 +151,33 @@ fn has_no_limit(fd: c_int) -> bool {
 /// is not made before there is something.
 #[inline]
 fn accept_in_group(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
-    let sleeps = listeners::any_exclusive()
+    // A thread that holds connections is to leave the next to one that holds fewer, which the
+    // kernel's queue does not know.
+    let holds = listeners::may_step_back() && held::count_of(held::PROCESS) > 0;
+    let sleeps = (holds || listeners::any_exclusive())
         && listeners::is_listener(fd)
         && blocks(fd)
-        && !listeners::is_ready(fd);
-    if sleeps && listeners::is_exclusive(fd) && has_no_limit(fd) {
+        && (holds || !listeners::is_ready(fd));
+    if sleeps && (holds || listeners::is_exclusive(fd)) && has_no_limit(fd) {
         return accept_beside_others(fd, call);
     }
     accept_now(call)
 }
 
+/// Gives up the number of this thread's private set, as the process has none left; whether there
+/// was one.
+pub(crate) fn give_up_set() -> bool {
+    WAITER.with(Waiter::give_up_set)
+}
+
 /// Makes `call`. If the process has no number left for the connection, gives up the one of this
-/// thread's private set.
+/// thread's private set, or those of doorbells.
 fn accept_now(call: &mut dyn FnMut() -> c_int) -> c_int {
     let result = call();
     // SAFETY: this thread's errno.
     let full = result == -1 && unsafe { *libc::__errno_location() } == libc::EMFILE;
     // The private set had the last number.
-    if full && WAITER.with(Waiter::give_up_set) { call() } else { result }
+    if full && (give_up_set() || doorbell::make_room()) { call() } else { result }
 }
 
 /// An accept(2) that blocks: sleeps in the private set until there is something, then makes `call`.
@@ -175,8 +192,9 @@ fn accept_beside_others(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
     let before = ended();
     loop {
         let mut may_wait = true;
-        if !listeners::is_ready(fd) {
-            let outcome = match listeners::order() {
+        let leaves = || WAITER.with(|waiter| waiter.share.leaves(waiter.notes()));
+        if !listeners::is_ready(fd) || leaves() {
+            let outcome = match thread::order() {
                 Some(order) if descriptors.has_listeners() => {
                     wait(&descriptors, order, None, NO_MASK, &mut asked)
                 }

@@ -1,6 +1,7 @@
 //! poll(2) with listeners among the descriptors.
 
 use super::call::{Asked, Descriptors, NO_MASK, Outcome, mask_of};
+use super::thread;
 use super::wait::wait;
 use core::ffi::c_int;
 use core::ptr;
@@ -9,9 +10,9 @@ use libc::{
     POLLIN, POLLOUT, POLLPRI, POLLRDBAND, POLLRDHUP, POLLRDNORM, POLLWRBAND, POLLWRNORM, nfds_t,
     pollfd, sigset_t, timespec,
 };
-use syscalls::{Errno, Sysno, syscall};
+use syscalls::Errno;
 use wakeset_fd::listeners::{self, MOST};
-use wakeset_fd::user;
+use wakeset_fd::{user, waits};
 
 /// What a call that takes its turn may ask about a listener, which never has urgent data nor a
 /// half that is shut. A call that asks whether the listener is writable is the kernel's.
@@ -29,7 +30,9 @@ pub(crate) unsafe fn poll(
     limit: Option<Duration>,
     mask: *const sigset_t,
 ) -> Outcome {
-    let Some(order) = listeners::order() else { return Outcome::Unchanged };
+    if listeners::order().is_none() {
+        return Outcome::Unchanged;
+    }
     if n > MOST as nfds_t {
         return Outcome::Unchanged;
     }
@@ -48,6 +51,7 @@ pub(crate) unsafe fn poll(
     if !descriptors.has_listeners() {
         return Outcome::Unchanged;
     }
+    let Some(order) = thread::order() else { return Outcome::Unchanged };
     let mask = mask.as_ref().map_or(NO_MASK, ptr::from_ref);
     wait(&descriptors, order, limit, mask, &mut Polled { fds, n: n as usize, mask })
 }
@@ -69,9 +73,9 @@ impl Polled {
 
 impl Asked for Polled {
     fn look(&mut self) -> Result<usize, Errno> {
-        let mut no_time = timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the caller's contract, and our own copies.
-        unsafe { syscall!(Sysno::ppoll, self.fds, self.n, &raw mut no_time, self.mask, 8) }
+        let no_time = timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the caller's contract.
+        unsafe { waits::ppoll(self.fds, self.n, Some(&no_time), self.mask.cast()) }
     }
 
     fn interrupted(&mut self) {

@@ -1,6 +1,7 @@
 //! select(2) with listeners among the descriptors.
 
 use super::call::{Asked, Descriptors, NO_MASK, Outcome, mask_of};
+use super::thread;
 use super::wait::wait;
 use core::ffi::c_int;
 use core::ptr;
@@ -10,7 +11,7 @@ use libc::{
     sigset_t, timespec,
 };
 use syscalls::{Errno, Sysno, syscall};
-use wakeset_fd::{listeners, user};
+use wakeset_fd::{listeners, user, waits};
 
 /// The words of an fd_set.
 const SET_WORDS: usize = libc::FD_SETSIZE / 64;
@@ -71,7 +72,9 @@ pub(crate) unsafe fn select(
     limit: Option<Duration>,
     mask: *const sigset_t,
 ) -> Outcome {
-    let Some(order) = listeners::order() else { return Outcome::Unchanged };
+    if listeners::order().is_none() {
+        return Outcome::Unchanged;
+    }
     // SAFETY: the caller's contract.
     let Some(sets) = (unsafe { Sets::load(n, places) }) else { return Outcome::Unchanged };
     let mut descriptors = Descriptors::none();
@@ -92,6 +95,7 @@ pub(crate) unsafe fn select(
     if !descriptors.has_listeners() {
         return Outcome::Unchanged;
     }
+    let Some(order) = thread::order() else { return Outcome::Unchanged };
     let mask = mask.as_ref().map_or(NO_MASK, ptr::from_ref);
     let mut selected = Selected { n, sets, mask };
     let outcome = wait(&descriptors, order, limit, mask, &mut selected);
@@ -124,17 +128,15 @@ impl Asked for Selected {
         let mut no_time = timespec { tv_sec: 0, tv_nsec: 0 };
         // The kernel wants the mask and its size behind one pointer.
         let masked = [self.mask.addr(), 8];
+        let (n, limit, masked) = (self.n, &raw mut no_time, &raw const masked);
         // SAFETY: our own copies.
-        unsafe {
-            syscall!(
-                Sysno::pselect6,
-                self.n,
-                read,
-                write,
-                except,
-                &raw mut no_time,
-                &raw const masked
-            )
+        match unsafe { syscall!(Sysno::pselect6, n, read, write, except, limit, masked) } {
+            // A filter may know only the older call, which has no mask. Zero is zero in its units.
+            Err(error) if waits::is_refusal(error) && self.mask.is_null() => {
+                // SAFETY: as above.
+                unsafe { syscall!(Sysno::select, n, read, write, except, limit) }
+            }
+            result => result,
         }
     }
 

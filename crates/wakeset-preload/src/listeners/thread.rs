@@ -1,20 +1,26 @@
 //! What a thread keeps for its waits on listeners: its private set, and what it has learned.
 
+use super::ending;
 use super::habits::{ANOTHERS, STAND_BACK, STAND_BACK_EVERY, raise};
-use core::cell::{Cell, UnsafeCell};
+use super::told;
+use core::cell::Cell;
 use core::ffi::c_int;
+use core::ptr::NonNull;
 use core::time::Duration;
 use libc::epoll_event;
 use syscalls::{Sysno, syscall};
 use wakeset::{Deadline, Timeout};
 use wakeset_fd::fork;
-use wakeset_fd::listeners::{self, Fired, LastLook, Numbers, Obstacle, Order, Sleeper, Wanted};
+use wakeset_fd::listeners::baton::{self, Rounds};
+use wakeset_fd::listeners::{
+    self, Fired, Numbers, Obstacle, Order, RescueClock, Share, Sleeper, Wanted, held,
+};
 use wakeset_fd::signal_guard::SignalGuard;
 
 /// What a thread keeps for its waits on listeners.
 pub(super) struct Waiter {
-    pub(super) sleeper: UnsafeCell<Sleeper>,
-    /// The index of its set among the private sets, and the process in which it is that.
+    /// The index of its set among the private sets, and the process in which it is that. The
+    /// sleeper is there too.
     pub(super) index: Cell<Option<usize>>,
     pub(super) process: Cell<u32>,
     /// The listener it has accepted from since it last waited, -1 for none.
@@ -35,13 +41,18 @@ pub(super) struct Waiter {
     /// A listener that does not block, and in which version of flags and listeners that was asked.
     pub(super) unblocking: Cell<(c_int, u32)>,
     /// When it last looked at what it waits for itself.
-    pub(super) looked: LastLook,
+    pub(super) looked: RescueClock,
+    /// As who it holds what it accepts: itself, or the set that has told it last.
+    pub(super) holder: Cell<u8>,
+    /// Its part, of what its own waits tell it of.
+    pub(super) share: Share,
+    /// What it has done when the baton woke it.
+    pub(super) rounds: Rounds,
 }
 
 thread_local! {
     // No destructor and no lazy part: a plain block in the thread's static TLS, safe in a handler.
     pub(super) static WAITER: Waiter = const { Waiter {
-        sleeper: UnsafeCell::new(Sleeper::new()),
         index: Cell::new(None),
         process: Cell::new(0),
         accepted: Cell::new(-1),
@@ -52,25 +63,53 @@ thread_local! {
         anothers: Cell::new(0),
         stood_back: Cell::new(Duration::ZERO),
         unblocking: Cell::new((-1, 0)),
-        looked: LastLook::never(),
+        looked: RescueClock::never(),
+        holder: Cell::new(held::NOBODY),
+        share: Share::new(),
+        rounds: Rounds::none(),
     } };
 }
 
 /// Some listener of a set, in [`Waiter::reported`].
 pub(super) const SOME: c_int = -2;
 
+/// The order of a wait of this thread's that begins now.
+pub(super) fn order() -> Option<Order> {
+    WAITER.with(|waiter| {
+        if listeners::counts_held() {
+            waiter.holder.set(waiter.share.holder());
+        }
+        listeners::order_of(waiter.share.counted_as())
+    })
+}
+
 impl Waiter {
+    /// What this thread knows of its set; `None` before it has one in this process. Whoever uses it
+    /// holds a guard, which keeps this thread's handlers out, and no other thread touches it.
+    fn sleeper(&self) -> Option<NonNull<Sleeper>> {
+        let index = self.index.get().filter(|_| self.process.get() == wakeset::process_id())?;
+        listeners::sleeper(index)
+    }
+
+    /// This thread holds a connection now.
+    pub(super) fn hold(&self, connection: c_int) {
+        if !listeners::counts_held() {
+            return;
+        }
+        if self.holder.get() == held::NOBODY {
+            self.holder.set(self.share.holder());
+        }
+        held::note_accepted(connection, self.holder.get());
+    }
+
     /// What the set that was prepared for the last wait has for this one, if it is for the same
     /// descriptors: whether that is a listener.
     pub(super) fn has_something(&self, wanted: &[Wanted], order: Order) -> Option<bool> {
         let _guard = SignalGuard::enter();
+        let set = self.index.get().and_then(listeners::private_set)?;
         // SAFETY: this thread's own, and the guard keeps its handlers out.
-        let sleeper = unsafe { &*self.sleeper.get() };
-        let set = self.index.get().and_then(listeners::private_set);
-        if self.process.get() != wakeset::process_id()
-            || set != Some(sleeper.set())
-            || !sleeper.should_check_first(wanted, order)
-        {
+        let sleeper = unsafe { self.sleeper()?.as_ref() };
+        if set != sleeper.set() || !sleeper.should_check_first(wanted, order) {
             return None;
         }
         let mut events = [epoll_event { events: 0, u64: 0 }];
@@ -106,8 +145,6 @@ impl Waiter {
     /// Has the private set watch these, and returns its number; `None` if it cannot.
     pub(super) fn prepare(&self, wanted: &[Wanted], order: Order, prepared: bool) -> Option<c_int> {
         let _guard = SignalGuard::enter();
-        // SAFETY: as in `has_something`.
-        let sleeper = unsafe { &mut *self.sleeper.get() };
         self.accepted.set(-1);
         let process = wakeset::process_id();
         if self.process.get() != process {
@@ -117,47 +154,64 @@ impl Waiter {
             self.process.set(process);
             self.index.set(None);
         }
-        let known = self.index.get().and_then(listeners::private_set);
-        match known {
-            Some(set) if prepared && set == sleeper.set() => return Some(set),
-            Some(set) => sleeper.renumber(set),
-            None => self.renew(sleeper)?,
-        }
+        let mut sleeper = match self.index.get().and_then(listeners::private_set) {
+            Some(set) => {
+                // SAFETY: as in `has_something`.
+                let sleeper = unsafe { self.sleeper()?.as_mut() };
+                if prepared && set == sleeper.set() {
+                    return Some(set);
+                }
+                sleeper.renumber(set);
+                sleeper
+            }
+            None => self.renew()?,
+        };
         // Before it is watched, so that a thread that blocks in accept(2) afterwards knows.
         let new =
             wanted.iter().filter(|wanted| wanted.listener && !sleeper.has_listener(wanted.fd));
         new.for_each(|wanted| listeners::note_exclusive(wanted.fd));
+        baton::make();
         let mut result = sleeper.prepare(wanted, order, Numbers::Unknown);
         if result == Err(Obstacle::Stale) {
             wanted
                 .iter()
                 .filter(|wanted| wanted.listener)
                 .for_each(|wanted| listeners::note_exclusive(wanted.fd));
-            self.renew(sleeper)?;
+            sleeper = self.renew()?;
             result = sleeper.prepare(wanted, order, Numbers::Unknown);
         }
         if let Err(Obstacle::Refused(_)) = result {
             // The numbers do not stand for what was remembered.
             wanted.iter().for_each(|wanted| listeners::forget(wanted.fd));
         }
-        result.ok().map(|()| sleeper.set())
+        result.ok()?;
+        let baton = baton::number();
+        if sleeper.baton() != baton || self.rounds.is_due() {
+            self.rounds.note_placed();
+            sleeper.watch_baton(baton);
+        }
+        Some(sleeper.set())
     }
 
-    /// Makes the private set anew.
-    pub(super) fn renew(&self, sleeper: &mut Sleeper) -> Option<()> {
+    /// Makes the private set anew. The caller holds a guard, and no other reference to the sleeper.
+    #[allow(clippy::mut_from_ref, reason = "it points out of the waiter, to what its thread owns")]
+    fn renew(&self) -> Option<&mut Sleeper> {
         if !fork::may_make_objects() {
             return None;
         }
         let index = self.index.get().or_else(listeners::claim_index)?;
         self.index.set(Some(index));
-        listeners::renew_private_set(index, sleeper)
+        ending::hear_of_it();
+        // SAFETY: as in `has_something`.
+        let sleeper = unsafe { self.sleeper()?.as_mut() };
+        listeners::renew_private_set(index, sleeper)?;
+        Some(sleeper)
     }
 
     /// The next wait begins with a new set.
     pub(super) fn forget_watches(&self) {
         let _guard = SignalGuard::enter();
-        // SAFETY: as in `has_something`.
-        let _ = self.renew(unsafe { &mut *self.sleeper.get() });
+        let _ = self.renew();
     }
 
     /// The set's number is not its own any more.
@@ -171,11 +225,62 @@ impl Waiter {
         index.is_some_and(listeners::close_private_set)
     }
 
+    /// What has woken the thread in a wait that a handler or a cancellation has ended counts as
+    /// told to it.
+    fn note_unseen(&self) {
+        let is_own = self.process.get() == wakeset::process_id();
+        let set = self.index.get().filter(|_| is_own).and_then(listeners::private_set);
+        let Some(set) = set else { return };
+        let mut events = [epoll_event { events: 0, u64: 0 }; 8];
+        // SAFETY: memory for as many events.
+        let found = unsafe { syscall!(Sysno::epoll_pwait, set, events.as_mut_ptr(), 8, 0, 0, 8) };
+        let found = events.iter().take(found.unwrap_or(0));
+        let listeners = found.filter(|event| Wanted::is_listener(event.u64));
+        listeners.for_each(|event| told::note_unseen(event.u64 as c_int));
+    }
+
+    /// The thread is about to end: gives up the set and its entry. A handler may end it when the
+    /// baton has woken it, and before it has passed that on. So it passes on what others have
+    /// declined in any case, once its own set cannot get it any more.
+    pub(super) fn end(&self) {
+        let guard = SignalGuard::enter();
+        self.note_unseen();
+        let is_own = self.process.get() == wakeset::process_id();
+        let has_set = self.index.take().is_some();
+        if is_own {
+            listeners::release_private_set();
+        }
+        drop(guard);
+        if is_own && has_set && baton::has_notes() {
+            baton::pass();
+        }
+    }
+
     /// Sorts out what events of the private set mean.
     pub(super) fn sort(&self, events: &[epoll_event]) -> Fired {
         let _guard = SignalGuard::enter();
+        let Some(sleeper) = self.sleeper() else {
+            // A handler has found that the set is gone.
+            return Fired { stale: !events.is_empty(), ..Fired::default() };
+        };
         // SAFETY: as in `has_something`.
-        unsafe { &*self.sleeper.get() }.sort(events)
+        unsafe { sleeper.as_ref() }.sort(events)
+    }
+
+    /// The notes of the listeners that its set watches.
+    pub(super) fn notes(&self) -> u64 {
+        let _guard = SignalGuard::enter();
+        // SAFETY: as in `has_something`.
+        let sleeper = self.sleeper().map(|sleeper| unsafe { sleeper.as_ref() });
+        let inodes = sleeper.into_iter().flat_map(Sleeper::inodes);
+        inodes.fold(0, |notes, inode| notes | baton::note_of(inode))
+    }
+
+    /// The baton has woken this thread, which looks at the listeners with these notes next. Returns
+    /// whether it then passes the baton on.
+    pub(super) fn visit(&self, notes: u64) -> bool {
+        let _guard = SignalGuard::enter();
+        self.rounds.visit(notes)
     }
 
     /// The program is about to be told of a connection on this listener.
@@ -183,7 +288,11 @@ impl Waiter {
         let _guard = SignalGuard::enter();
         self.accepted.set(-1);
         self.reported.set(fd);
-        // SAFETY: as in `has_something`.
-        unsafe { &mut *self.sleeper.get() }.note_report(fd);
+        self.share.note_awake(true);
+        told::note(fd, false);
+        if let Some(mut sleeper) = self.sleeper() {
+            // SAFETY: as in `has_something`.
+            unsafe { sleeper.as_mut() }.note_report(fd);
+        }
     }
 }

@@ -4,6 +4,7 @@
 use super::call::{Asked, Descriptors, Outcome};
 use super::habits::STAND_BACK;
 use super::thread::{WAITER, Waiter};
+use super::told;
 use crate::signals;
 use core::ffi::c_int;
 use core::time::Duration;
@@ -12,7 +13,8 @@ use syscalls::{Errno, Sysno};
 use wakeset::{Deadline, Timeout};
 use wakeset_fd::cancel;
 use wakeset_fd::interpose::{milliseconds_of, timespec_of};
-use wakeset_fd::listeners::{self, Fired, ListenerStat, Order, Wanted};
+use wakeset_fd::listeners::{self, Fired, ListenerStat, Order, Wanted, baton};
+use wakeset_fd::waits::is_refusal;
 
 /// Events taken from the private set at a time.
 const CAPACITY: usize = 8;
@@ -41,12 +43,15 @@ pub(super) fn wait(
         before: unsafe { handled.read_volatile() },
         asked,
         is_prepared: false,
+        notes: 0,
+        has_stepped: false,
         strange: 0,
     };
     for wanted in descriptors.listeners() {
         listeners::count(wanted.fd, ListenerStat::Waits);
     }
     if wait.is_worth_a_look(limit)
+        && !wait.leaves_what_is_there()
         && let Some(result) = wait.look()
     {
         return wait.end(result);
@@ -54,6 +59,9 @@ pub(super) fn wait(
     WAITER.with(|waiter| waiter.came_back.set(false));
     loop {
         if let Some(outcome) = wait.sleep_once() {
+            // Unless it was told of a connection, it is taken for busy.
+            WAITER.with(|waiter| waiter.share.note_awake(false));
+            wait.end_stepping();
             return outcome;
         }
     }
@@ -66,9 +74,9 @@ pub(super) fn ending(outlasts: c_int) -> *mut u32 {
 }
 
 /// A wait under way.
-struct Wait<'a> {
-    descriptors: &'a Descriptors,
-    order: Order,
+pub(super) struct Wait<'a> {
+    pub(super) descriptors: &'a Descriptors,
+    pub(super) order: Order,
     deadline: Option<Deadline>,
     mask: *const u64,
     /// Where this thread counts the signals that end the wait, and how many there were before it.
@@ -76,7 +84,11 @@ struct Wait<'a> {
     before: u32,
     asked: &'a mut dyn Asked,
     /// The private set watches what the wait is about.
-    is_prepared: bool,
+    pub(super) is_prepared: bool,
+    /// The notes of the listeners that it waits for.
+    pub(super) notes: u64,
+    /// It has stepped back, and watches the others alone.
+    pub(super) has_stepped: bool,
     /// Sleeps that ended for nothing the program's call sees.
     strange: u32,
 }
@@ -98,6 +110,7 @@ impl Wait<'_> {
             let has_something = || waiter.has_something(self.descriptors.wanted(), self.order);
             let may_stand_back = limit.is_none_or(|limit| limit > STAND_BACK);
             waiter.looked.until_next().is_zero()
+                || told::has_passed()
                 || has_something().is_some_and(|is_listener| {
                     !(is_listener && may_stand_back)
                         || waiter.stand_back(&mut || has_something().is_some())
@@ -109,15 +122,19 @@ impl Wait<'_> {
     fn look(&mut self) -> Option<Result<usize, Errno>> {
         WAITER.with(|waiter| waiter.looked.note());
         let result = self.asked.look();
-        if result == Ok(0) {
-            return None;
+        if let Ok(found) = result {
+            for fd in self.descriptors.listeners().map(|wanted| wanted.fd) {
+                if found > 0 && self.asked.is_ready(fd) {
+                    WAITER.with(|waiter| waiter.note_report(fd));
+                    // It is told of what it has left.
+                    self.has_stepped = false;
+                } else {
+                    told::saw_none(fd);
+                    baton::note_empty(fd);
+                }
+            }
         }
-        if result.is_ok() {
-            let listeners = self.descriptors.listeners().map(|wanted| wanted.fd);
-            let ready = listeners.filter(|fd| self.asked.is_ready(*fd));
-            WAITER.with(|waiter| ready.for_each(|fd| waiter.note_report(fd)));
-        }
-        Some(result)
+        (result != Ok(0)).then_some(result)
     }
 
     /// The end of the wait with what a look has found. A filter that lets poll(2) pass and not the
@@ -131,11 +148,9 @@ impl Wait<'_> {
 
     /// Sleeps once and looks at what has fired. `None`: the wait goes on.
     fn sleep_once(&mut self) -> Option<Outcome> {
-        let wanted = self.descriptors.wanted();
-        let set = WAITER.with(|waiter| waiter.prepare(wanted, self.order, self.is_prepared));
-        let Some(set) = set else { return Some(Outcome::Rest(self.left())) };
-        self.is_prepared = true;
+        let Some(set) = self.prepare() else { return Some(Outcome::Rest(self.left())) };
         let mut events = [epoll_event { events: 0, u64: 0 }; CAPACITY];
+        WAITER.with(|waiter| waiter.share.note_sleep(self.notes));
         let slept = self.sleep(set, &mut events);
         let events = events.get(..slept.unwrap_or(0)).unwrap_or_default();
         let fired = WAITER.with(|waiter| waiter.sort(events));
@@ -149,10 +164,13 @@ impl Wait<'_> {
 
     /// One sleep in the private set, until this thread's next look at the latest.
     fn sleep(&self, set: c_int, events: &mut [epoll_event]) -> Result<usize, Errno> {
-        let until_look = WAITER.with(|waiter| waiter.looked.until_next());
+        let until_look = match self.has_stepped {
+            true => WAITER.with(|waiter| waiter.share.until_look()),
+            false => WAITER.with(|waiter| waiter.looked.until_next()),
+        };
         let most = self.left().map_or(until_look, |left| left.min(until_look));
         cancel::point(|| {
-            let mut call = |number: Sysno, limit: isize| {
+            let mut once = |number: Sysno, limit: isize| {
                 // SAFETY: a limit of that call's, a mask that the kernel has just read, and this
                 // thread's own count.
                 unsafe {
@@ -168,13 +186,18 @@ impl Wait<'_> {
                 }
             };
             let milliseconds = milliseconds_of(Some(most)) as isize;
-            if most.subsec_nanos().is_multiple_of(1_000_000) {
-                return call(Sysno::epoll_pwait, milliseconds);
+            if !most.subsec_nanos().is_multiple_of(1_000_000) {
+                let limit: timespec = timespec_of(most);
+                match once(Sysno::epoll_pwait2, (&raw const limit).addr() as isize) {
+                    // Before Linux 5.11, or where a filter does not know it.
+                    Err(error) if is_refusal(error) => {}
+                    result => return result,
+                }
             }
-            let limit: timespec = timespec_of(most);
-            match call(Sysno::epoll_pwait2, (&raw const limit).addr() as isize) {
-                // Before Linux 5.11, or where a sandbox does not know it.
-                Err(Errno::ENOSYS | Errno::EPERM) => call(Sysno::epoll_pwait, milliseconds),
+            match once(Sysno::epoll_pwait, milliseconds) {
+                Err(error) if is_refusal(error) && self.mask.is_null() => {
+                    once(Sysno::epoll_wait, milliseconds)
+                }
                 result => result,
             }
         })
@@ -210,14 +233,35 @@ impl Wait<'_> {
         // The kernel has looked at everything that it did not report, and had capacity for more.
         let is_plain =
             events.len() < CAPACITY && events.iter().all(|event| event.events == EPOLLIN as u32);
+        let leaves = self.leaves(fired);
         if fired.only_listeners()
             && is_plain
+            && !leaves
             && let Some(result) = self.asked.tell(woken_by)
         {
             WAITER.with(|waiter| woken_by.iter().for_each(|fd| waiter.note_report(*fd)));
             return Some(Outcome::Done(result));
         }
-        if let Some(result) = self.look() {
+        let notes = if leaves { 0 } else { self.notes };
+        let passes = fired.baton && WAITER.with(|waiter| waiter.visit(notes));
+        if fired.baton {
+            // The baton's watch goes to the end of the queue before the next sleep.
+            self.is_prepared = false;
+        }
+        if leaves {
+            if fired.listener {
+                woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::SpuriousWakes));
+                self.step_back();
+            } else if passes {
+                baton::pass();
+            }
+            return self.is_over().then_some(Outcome::Done(Ok(0)));
+        }
+        let looked = self.look();
+        if passes {
+            baton::pass();
+        }
+        if let Some(result) = looked {
             return Some(self.end(result));
         }
         woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::SpuriousWakes));

@@ -6,10 +6,11 @@
 
 use super::object::{Dynamic, LinkMap, Object, is_direct};
 use super::redirect::original;
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_int, c_void};
 use core::iter;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use libc::dl_phdr_info;
 
 /// `struct r_debug`, and what glibc 2.35 has added to it.
 #[repr(C)]
@@ -113,6 +114,27 @@ pub(crate) fn next(name: &CStr) -> Option<usize> {
 /// libc's own function of this name.
 pub(super) fn in_libc(name: &CStr) -> Option<usize> {
     first(name, libc())
+}
+
+/// What [`iterate`] calls.
+pub(crate) type Visit = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int;
+
+/// dl_iterate_phdr(3). libc's: a sanitizer's stands before it, and may not be ready yet.
+///
+/// # Safety
+/// As dl_iterate_phdr(3).
+pub(crate) unsafe fn iterate(visit: Visit, data: *mut c_void) {
+    type Iterate = unsafe extern "C" fn(Visit, *mut c_void) -> c_int;
+    match in_libc(c"dl_iterate_phdr") {
+        // SAFETY: the function of that name and type; then the caller's contract.
+        Some(address) => unsafe {
+            core::mem::transmute::<usize, Iterate>(address)(visit, data);
+        },
+        // SAFETY: the caller's contract.
+        None => unsafe {
+            libc::dl_iterate_phdr(Some(visit), data);
+        },
+    }
 }
 
 fn first(name: &CStr, mut objects: impl Iterator<Item = Object>) -> Option<usize> {

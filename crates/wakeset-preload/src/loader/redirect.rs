@@ -8,8 +8,8 @@
 //! taken: for each of our hooks, every version of libc's symbol gets our function's address. The
 //! loader does the rest, with its own rules for scopes, callers and versions.
 //!
-//! Not changed is a name that a preload behind us has taken over: our hook calls that preload's
-//! function, which asks for libc's by `RTLD_NEXT`, and must not get ours again.
+//! It cannot be changed where a preload behind us has taken over a name: our hook calls that
+//! preload's function, which asks for libc's by `RTLD_NEXT`, and must not get ours again.
 //!
 //! The pages are the process's own copies then, some 70 KB; a program that takes none of the three
 //! roads pays nothing.
@@ -28,6 +28,8 @@ use wakeset_fd::signal_guard::SignalSafeLock;
 pub(crate) enum Obstacle {
     /// This library was not preloaded, or libc's table is not as expected.
     Unknown,
+    /// A preload behind us wraps one of the functions, and must find libc's.
+    TakenOver,
     /// The kernel does not let us write there.
     Protected,
 }
@@ -44,6 +46,7 @@ static CHANGED: [Changed; MOST] =
     [const { Changed { symbol: AtomicUsize::new(0), value: AtomicUsize::new(0) } }; MOST];
 
 static DONE: AtomicBool = AtomicBool::new(false);
+#[unsafe(link_section = "wakeset_fork")]
 static LOCK: SignalSafeLock = SignalSafeLock::new();
 
 /// Before a fork: waits until no other thread is changing the table.
@@ -69,6 +72,9 @@ pub(super) fn original(symbol: &Symbol) -> usize {
     let value = value_of(symbol).load(Ordering::Acquire);
     let address = ptr::from_ref(symbol).addr();
     let entries = CHANGED.iter().map(|entry| (entry.symbol.load(Ordering::Acquire), entry));
+    if wakeset::mutated!("redirect_forgets_where_it_led") {
+        return value;
+    }
     entries
         .take_while(|(at, _)| *at != 0)
         .find(|(at, _)| *at == address)
@@ -96,16 +102,47 @@ fn redirect_held() -> Result<(), Obstacle> {
     let ours = order::ours().ok_or(Obstacle::Unknown)?;
     let mut parts = order::libc().peekable();
     parts.peek().ok_or(Obstacle::Unknown)?;
+    if order::between().next().is_some() && ours.names().any(leads_past_us) {
+        return Err(Obstacle::TakenOver);
+    }
     parts.try_for_each(|part| redirect_part(&ours, &part))
 }
 
 /// Whether a preload behind us has taken over a name, or the one that it is another name of, with
 /// which our hook calls it.
-fn is_taken_over(name: &'static CStr) -> bool {
+fn is_taken_over(name: &CStr) -> bool {
+    if wakeset::mutated!("redirect_takes_a_preloads_name") {
+        return false;
+    }
+    order::between().any(|object| has_or_stem(&object, name))
+}
+
+/// Whether libc's symbol of this name has to stay, and a call by it would be missed. What libc's
+/// look-ups find is ours, whoever makes them.
+fn leads_past_us(name: &CStr) -> bool {
+    !matches!(name.to_bytes(), b"dlsym" | b"dlvsym" | b"dlopen")
+        && is_taken_over(name)
+        && order::libc().any(|part| part.has(name))
+}
+
+fn has_or_stem(object: &Object, name: &CStr) -> bool {
     let stem = name.to_bytes().iter().take_while(|byte| **byte == b'_').count();
     // SAFETY: a part of a C string, up to its end.
     let stem = unsafe { CStr::from_ptr(name.as_ptr().wrapping_add(stem)) };
-    order::between().any(|object| object.has(name) || object.has(stem))
+    object.has(name) || object.has(stem)
+}
+
+/// Whether the code at an address is that of a preload behind us which has taken over this name.
+pub(crate) fn wraps(code: usize, name: &CStr) -> bool {
+    let mut takers = order::between().filter(|object| has_or_stem(object, name)).peekable();
+    if takers.peek().is_none() {
+        return false;
+    }
+    if wakeset::mutated!("wrappers_lookups_count_as_roads") {
+        return false;
+    }
+    let segment = segment_of(code, code + 1);
+    segment.is_some_and(|segment| takers.any(|object| object.base() == segment.base))
 }
 
 /// Calls `f` with each symbol of a part of libc that stands for one of our hooks, and the hook.
@@ -115,7 +152,8 @@ fn each_symbol(ours: &Object, part: &Object, mut f: impl FnMut(&'static Symbol, 
         let Some(hook) = ours.find(name).filter(|hook| is_direct(hook)) else { continue };
         let hook = ours.base().wrapping_add(hook.st_value as usize);
         part.each(name, |symbol, _| {
-            if is_direct(symbol) {
+            let left_out = wakeset::mutated!("redirect_leaves_a_name_out") && name == c"write";
+            if is_direct(symbol) && !left_out {
                 f(symbol, hook);
             }
         });
@@ -158,16 +196,7 @@ struct Writable {
 impl Writable {
     /// Makes the pages from `start` to `end` writable.
     fn make(start: usize, end: usize) -> Result<Self, Obstacle> {
-        type Visit = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int;
-        type Iterate = unsafe extern "C" fn(Visit, *mut c_void) -> c_int;
-        // libc's: a sanitizer's stands before it, and may not be ready yet.
-        let address = order::in_libc(c"dl_iterate_phdr").ok_or(Obstacle::Unknown)?;
-        // SAFETY: the function of that name and type.
-        let iterate = unsafe { core::mem::transmute::<usize, Iterate>(address) };
-        let mut segment = Segment { start, end, access: None };
-        // SAFETY: `visit` gets `segment` back, and the loader's descriptions of objects.
-        unsafe { iterate(visit, (&raw mut segment).cast()) };
-        let access = segment.access.ok_or(Obstacle::Unknown)?;
+        let access = segment_of(start, end).ok_or(Obstacle::Unknown)?.access;
         let start = start / PAGE * PAGE;
         let pages = Self { start, len: end.next_multiple_of(PAGE) - start, access };
         match pages.protect(access | libc::PROT_WRITE) {
@@ -188,32 +217,47 @@ impl Drop for Writable {
     }
 }
 
-/// Where symbols are, and the access that the segment around them has.
+/// A segment of an object.
 struct Segment {
-    start: usize,
-    end: usize,
-    access: Option<c_int>,
+    /// Where the object is loaded.
+    base: usize,
+    access: c_int,
 }
 
-/// Looks for a [`Segment`] among those of one object.
+/// Addresses, and the segment around them.
+struct Search {
+    start: usize,
+    end: usize,
+    found: Option<Segment>,
+}
+
+/// The segment of any object that has all addresses from `start` to `end`.
+fn segment_of(start: usize, end: usize) -> Option<Segment> {
+    let mut search = Search { start, end, found: None };
+    // SAFETY: `visit` gets `search` back, and the loader's descriptions of objects.
+    unsafe { order::iterate(visit, (&raw mut search).cast()) };
+    search.found
+}
+
+/// Makes a [`Search`] among the segments of one object.
 unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
     const PF_X: u32 = 1;
     const PF_W: u32 = 2;
     const PF_R: u32 = 4;
     // SAFETY: by the contract of dl_iterate_phdr(3), and of the call above.
-    let (info, segment) = unsafe { (&*info, &mut *data.cast::<Segment>()) };
+    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
     for index in 0..info.dlpi_phnum.into() {
         // SAFETY: there are so many.
         let header = unsafe { &*info.dlpi_phdr.wrapping_add(index) };
-        let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+        let base = info.dlpi_addr as usize;
+        let start = base.wrapping_add(header.p_vaddr as usize);
         let end = start.wrapping_add(header.p_memsz as usize);
-        if header.p_type == libc::PT_LOAD && start <= segment.start && segment.end <= end {
+        if header.p_type == libc::PT_LOAD && start <= search.start && search.end <= end {
             let access = |flag, access| if header.p_flags & flag != 0 { access } else { 0 };
-            segment.access = Some(
-                access(PF_R, libc::PROT_READ)
-                    | access(PF_W, libc::PROT_WRITE)
-                    | access(PF_X, libc::PROT_EXEC),
-            );
+            let access = access(PF_R, libc::PROT_READ)
+                | access(PF_W, libc::PROT_WRITE)
+                | access(PF_X, libc::PROT_EXEC);
+            search.found = Some(Segment { base, access });
             return 1;
         }
     }

@@ -1,13 +1,14 @@
 //! What happens around every fork. fork, daemon and forkpty run pthread_atfork(3) handlers, and
 //! these are ours.
 
+use crate::dispatch;
 use crate::real::real;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use wakeset_fd::count;
 use wakeset_fd::fork::{self, Forking};
+use wakeset_fd::listeners::baton;
 use wakeset_fd::signal_guard;
 
 type Handler = Option<unsafe extern "C" fn()>;
@@ -55,23 +56,34 @@ pub(super) fn find_single_threaded() {
     SINGLE_THREADED.store(found.cast(), Ordering::Relaxed);
 }
 
+/// Whether libc says that this process has one thread.
+pub(crate) fn is_single_threaded() -> bool {
+    // SAFETY: null, or libc's variable.
+    unsafe { SINGLE_THREADED.load(Ordering::Relaxed).as_ref() }.is_some_and(|single| *single != 0)
+}
+
 /// Whether a fork concerns nothing of ours, and no other thread can make anything meanwhile. Most
 /// programs that fork all the time are of this kind, and each page that is written to in between
 /// would cost them a copy of it.
 fn is_nothing_to_us() -> bool {
-    // SAFETY: null, or libc's variable.
-    let single = unsafe { SINGLE_THREADED.load(Ordering::Relaxed).as_ref() };
-    single.is_some_and(|single| *single != 0)
+    is_single_threaded()
         && fork::owns_nothing()
-        && !count::is_on()
+        && !dispatch::is_on()
+        && !super::statistics::is_on()
         && !signal_guard::is_deferred()
 }
+
+// The section of all that is written on both sides of a fork begins on a page, and has no more than
+// that.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(".section wakeset_fork,\"aw\",@progbits", ".balign 4096", ".previous");
 
 /// The fork under way, if it is something to us. `prepare` holds a process-wide lock until it is
 /// over, so there is one at a time.
 struct UnderWay(UnsafeCell<Option<Forking>>);
 // SAFETY: only touched by the thread that forks, between `prepare` and the end of the fork.
 unsafe impl Sync for UnderWay {}
+#[unsafe(link_section = "wakeset_fork")]
 static UNDER_WAY: UnderWay = UnderWay(UnsafeCell::new(None));
 
 /// Takes what [`prepare`] has noted. Writes nothing if that is nothing: each page that is written
@@ -84,6 +96,7 @@ fn under_way() -> Option<Forking> {
 
 /// Before a fork: everything migrates, and what the child will copy is locked.
 pub(crate) unsafe extern "C" fn prepare() {
+    baton::before_fork();
     if is_nothing_to_us() {
         return;
     }
@@ -123,7 +136,4 @@ pub(crate) unsafe extern "C" fn in_child() {
     crate::loader::release();
     crate::signals::drop_deferred();
     forking.in_child();
-    if count::is_on() {
-        super::statistics::start();
-    }
 }

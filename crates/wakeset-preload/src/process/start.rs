@@ -6,10 +6,11 @@
 //! what is to run around a fork; our constructor calls it for programs that have made no such call
 //! by then. It needs no constructor, libc's neither.
 
-use super::{fork, statistics};
-use crate::{heap, listeners, signals, uffd};
+use super::{end, fork, statistics};
+use crate::{environment, heap, listeners, signals, uffd};
 use core::sync::atomic::{AtomicBool, Ordering};
 use wakeset_fd::cancel;
+use wakeset_fd::fork::see_children;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -36,8 +37,11 @@ fn start() {
     cancel::set_hooks(allow_cancellation, restore_cancellation);
     fork::find_single_threaded();
     fork::register_handlers();
+    see_children();
+    end::find_exit();
     if !BEGUN.swap(true, Ordering::AcqRel) {
         heap::start();
+        environment::turn_on_notices();
         statistics::start();
         uffd::start();
         listeners::start();

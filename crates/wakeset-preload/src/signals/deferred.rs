@@ -312,7 +312,9 @@ pub(super) fn raise_all(directly: impl Fn(c_int, &mut siginfo_t, u64)) {
 /// After a fork, in the child: what was pending for the parent is not pending for the child.
 pub(crate) fn drop_deferred() {
     DEFERRED.with(|deferred| {
-        for entry in &deferred.entries {
+        // What is free already is not written to, so that its page is not copied.
+        let kept = |entry: &&Entry| entry.signal.load(Ordering::SeqCst) != FREE;
+        for entry in deferred.entries.iter().filter(kept) {
             entry.signal.store(FREE, Ordering::SeqCst);
         }
         if signal_guard::is_deferred() {

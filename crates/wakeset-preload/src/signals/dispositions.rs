@@ -23,6 +23,34 @@ pub(super) fn is_handler(handler: usize) -> bool {
     handler != SIG_DFL && handler != SIG_IGN && handler != SIG_ERR
 }
 
+/// The address of our handler of SIGSYS, once it is registered. It stays so.
+pub(super) static SIGSYS_HANDLER: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a signal is SIGSYS, and its handler ours.
+pub(super) fn is_sigsys_ours(signal: c_int) -> bool {
+    signal == libc::SIGSYS && SIGSYS_HANDLER.load(Ordering::Acquire) != 0
+}
+
+/// Whether a disposition of the kernel's is our handler of SIGSYS.
+pub(super) fn is_sigsys_handler(handler: usize) -> bool {
+    handler != 0 && handler == SIGSYS_HANDLER.load(Ordering::Acquire)
+}
+
+/// The kernel's part of an action's mask.
+pub(super) fn mask_of(action: &Action) -> u64 {
+    // SAFETY: the first 8 bytes of glibc's set are the kernel's.
+    unsafe { (&raw const action.sa_mask).cast::<u64>().read() }
+}
+
+/// Changes that.
+pub(super) fn set_mask_of(action: &mut Action, mask: u64) {
+    // SAFETY: as above.
+    unsafe { (&raw mut action.sa_mask).cast::<u64>().write(mask) };
+}
+
+/// The flag that libc adds to every action.
+pub(super) const SA_RESTORER: c_int = 0x0400_0000;
+
 /// sigaction(2), the function.
 pub(super) type Sigaction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
 
@@ -33,6 +61,7 @@ pub(super) fn libcs() -> Sigaction {
 
 /// Guards changes of the other dispositions, which are several steps.
 pub(super) struct Dispositions(SignalSafeLock);
+#[unsafe(link_section = "wakeset_fork")]
 pub(super) static DISPOSITIONS: Dispositions = Dispositions(SignalSafeLock::new());
 
 impl Dispositions {
@@ -52,6 +81,7 @@ pub(super) struct Faults {
 }
 // SAFETY: only used with the lock held, in `with`.
 unsafe impl Sync for Faults {}
+#[unsafe(link_section = "wakeset_fork")]
 pub(super) static FAULTS: Faults = Faults {
     lock: SignalSafeLock::new(),
     actions: UnsafeCell::new([const { MaybeUninit::zeroed() }; 2]),

@@ -5,10 +5,11 @@ use super::deferred::{
     defer, exchange, is_kept, raise_all, return_to_section, send_again, set_mask,
 };
 use super::dispositions::{
-    DISPOSITIONS, FAULTS, FLAGS, HANDLERS, MASKS, SIGNALS, is_fault, is_handler, libcs,
+    DISPOSITIONS, FAULTS, FLAGS, HANDLERS, MASKS, SIGNALS, is_fault, is_handler, is_sigsys_ours,
+    libcs,
 };
 use super::sleep;
-use crate::uffd;
+use crate::{dispatch, uffd};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 use libc::{SIG_DFL, SIG_IGN, sigaction as Action, siginfo_t, ucontext_t};
@@ -33,7 +34,11 @@ pub(super) fn ours() -> usize {
 }
 
 /// Our handler: the kernel calls it for every signal that the program handles.
-unsafe extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+pub(super) unsafe extern "C-unwind" fn on_signal(
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+) {
     // SAFETY: what the kernel has passed, here and below.
     unsafe {
         let synchronous = is_synchronous(signal, info);
@@ -69,7 +74,7 @@ enum Origin {
 ///
 /// # Safety
 /// As the kernel calls a handler.
-unsafe fn resume_after(signal: c_int, context: *mut c_void) -> bool {
+pub(super) unsafe fn resume_after(signal: c_int, context: *mut c_void) -> bool {
     if !is_fault(signal) && signal != libc::SIGSYS {
         return false;
     }
@@ -123,7 +128,7 @@ fn run_directly(signal: c_int, info: &mut siginfo_t, mask: u64) {
     let mut context: ucontext_t = unsafe { core::mem::zeroed() };
     // SAFETY: the first 8 bytes of glibc's set are the kernel's.
     unsafe { (&raw mut context.uc_sigmask).cast::<u64>().write(mask) };
-    set_mask(during);
+    set_mask(dispatch::without_sigsys(during));
     // SAFETY: a siginfo as the kernel had passed it, and a context.
     unsafe { handle(signal, info, (&raw mut context).cast(), Origin::Sent) };
     set_mask(DURING_DELIVERY);
@@ -180,7 +185,10 @@ fn take_handler(signal: c_int) -> usize {
         let flags = FLAGS[index].load(Ordering::Acquire) as c_int;
         if is_handler(handler) && once(flags) {
             HANDLERS[index].store(SIG_DFL, Ordering::Release);
-            set_default(signal, flags, MASKS[index].load(Ordering::Acquire));
+            // Where calls by instruction are caught, SIGSYS stays ours.
+            if !is_sigsys_ours(signal) {
+                set_default(signal, flags, MASKS[index].load(Ordering::Acquire));
+            }
         }
         handler
     })

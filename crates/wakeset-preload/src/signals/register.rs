@@ -3,18 +3,18 @@
 use super::chain;
 use super::deferred::discard_if_ignored;
 use super::dispositions::{
-    DISPOSITIONS, FAULTS, FLAGS, HANDLERS, MASKS, SIGNALS, Sigaction, is_fault, is_handler, libcs,
+    DISPOSITIONS, FAULTS, FLAGS, HANDLERS, MASKS, SA_RESTORER, SIGNALS, Sigaction, is_fault,
+    is_handler, is_sigsys_handler, is_sigsys_ours, libcs, mask_of, set_mask_of,
 };
 use super::handler::{FAULT_NUMBERS, deliver_deferred, ours};
+use super::sigsys;
+use crate::dispatch;
 use crate::real::real;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::{SIG_ERR, SIG_IGN, sigaction as Action};
 use wakeset_fd::interpose::fail;
 use wakeset_fd::{fork, signal_guard, user};
-
-/// The flag that libc adds to every action.
-const SA_RESTORER: c_int = 0x0400_0000;
 
 /// Whether [`arm`] has been done.
 static ARMED: AtomicBool = AtomicBool::new(false);
@@ -50,6 +50,7 @@ fn arm_once() {
 /// Registers our handler for a fault, in the way the program wants its own to run.
 fn register_fault(signal: c_int, wanted: &Action) -> c_int {
     let mut action = *wanted;
+    set_mask_of(&mut action, dispatch::without_sigsys(mask_of(wanted)));
     // An ignored signal stays ignored over an exec, which a handler would not.
     if wanted.sa_sigaction != SIG_IGN {
         action.sa_sigaction = ours();
@@ -61,6 +62,37 @@ fn register_fault(signal: c_int, wanted: &Action) -> c_int {
     }
     // SAFETY: a valid action.
     unsafe { libcs()(signal, &raw const action, core::ptr::null_mut()) }
+}
+
+const SIGSYS_BIT: u64 = 1 << (libc::SIGSYS - 1);
+
+/// Before dispatch is turned on: handlers that block SIGSYS while they run do so no more.
+pub(crate) fn unblock_sigsys_in_handlers() {
+    for signal in (1..SIGNALS as c_int).filter(|signal| *signal != libc::SIGSYS) {
+        if is_fault(signal) {
+            FAULTS.with(signal, |action| {
+                if mask_of(action) & SIGSYS_BIT != 0 {
+                    register_fault(signal, action);
+                }
+            });
+        } else if MASKS[signal as usize].load(Ordering::Acquire) & SIGSYS_BIT != 0 {
+            DISPOSITIONS.with(|| unblock_in_handler(signal));
+        }
+    }
+}
+
+fn unblock_in_handler(signal: c_int) {
+    // SAFETY: all-zero is a valid action; memory for one, and then a valid one.
+    unsafe {
+        let mut action: Action = core::mem::zeroed();
+        libcs()(signal, core::ptr::null(), &raw mut action);
+        if action.sa_sigaction == ours() && mask_of(&action) & SIGSYS_BIT != 0 {
+            let mask = mask_of(&action) & !SIGSYS_BIT;
+            set_mask_of(&mut action, mask);
+            libcs()(signal, &raw const action, core::ptr::null_mut());
+        }
+    }
+    MASKS[signal as usize].fetch_and(!SIGSYS_BIT, Ordering::AcqRel);
 }
 
 /// sigaction(2).
@@ -75,7 +107,7 @@ pub unsafe extern "C" fn sigaction(
     unsafe {
         if fork::is_foreign() {
             sigaction_of_child(signal, action, old)
-        } else if chain::is_to_be_asked() {
+        } else if chain::is_to_be_asked() && !is_sigsys_ours(signal) {
             chain::ask(signal, action, old)
         } else {
             sigaction_of_kernel(signal, action, old)
@@ -93,6 +125,8 @@ pub(super) unsafe fn sigaction_of_kernel(
     unsafe {
         if is_fault(signal) {
             sigaction_of_fault(signal, action, old)
+        } else if is_sigsys_ours(signal) {
+            sigsys::sigaction(action, old)
         } else if (1..SIGNALS as c_int).contains(&signal) {
             sigaction_of_signal(signal, action, old)
         } else {
@@ -173,8 +207,8 @@ unsafe fn register_signal(signal: c_int, mut wanted: Action, before: &mut Action
     let index = signal as usize % SIGNALS;
     let noted = [&FLAGS[index], &HANDLERS[index]].map(|word| word.load(Ordering::Acquire));
     FLAGS[index].store(wanted.sa_flags as usize, Ordering::Release);
-    // SAFETY: the first 8 bytes of glibc's set are the kernel's.
-    let mask = unsafe { (&raw const wanted.sa_mask).cast::<u64>().read() };
+    let mask = dispatch::without_sigsys(mask_of(&wanted));
+    set_mask_of(&mut wanted, mask);
     let mask_before = MASKS[index].swap(mask, Ordering::AcqRel);
     // Always SA_SIGINFO: without it the kernel leaves the siginfo unwritten. A handler of one
     // argument ignores the further ones. Never SA_RESETHAND: the signal may come twice, for us and
@@ -207,7 +241,7 @@ unsafe fn sigaction_of_child(signal: c_int, action: *const Action, old: *mut Act
     let result = unsafe { real!(sigaction: Sigaction)(signal, action, old) };
     // SAFETY: null or valid.
     if let (0, Some(old)) = (result, unsafe { old.as_mut() })
-        && old.sa_sigaction == ours()
+        && (old.sa_sigaction == ours() || is_sigsys_handler(old.sa_sigaction))
     {
         if is_fault(signal) {
             *old = FAULTS.with(signal, |now| *now);
@@ -245,7 +279,8 @@ unsafe fn register(signal: c_int, handler: usize, flags: c_int, call: Signal) ->
     let index = signal as usize;
     // 2 is sigset's SIG_HOLD: a mask, not a handler.
     let plain = !is_handler(handler) || handler == 2 || fork::is_foreign();
-    if plain && !is_fault(signal) || !(1..SIGNALS).contains(&index) || handler == SIG_ERR {
+    let noted = is_fault(signal) || is_sigsys_ours(signal) && !fork::is_foreign();
+    if plain && !noted || !(1..SIGNALS).contains(&index) || handler == SIG_ERR {
         let before = HANDLERS.get(index).map_or(0, |before| before.load(Ordering::Acquire));
         // SAFETY: the caller's contract.
         let old = unsafe { call(signal, handler) };

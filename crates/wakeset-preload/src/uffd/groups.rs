@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsiz
 use syscalls::{Sysno, syscall as raw};
 use wakeset_fd::doorbell;
 use wakeset_fd::fork;
-use wakeset_fd::listeners::LastLook;
+use wakeset_fd::listeners::RescueClock;
 use wakeset_fd::signal_guard::SignalGuard;
 use wakeset_group::Order;
 use wakeset_group::leader::Leadership;
@@ -37,7 +37,7 @@ pub(super) struct Group {
     /// they have the file.
     pub(super) after_close: AtomicI32,
     /// When a thread was last told of a message that it had not been told of before.
-    pub(super) told: LastLook,
+    pub(super) told: RescueClock,
 }
 
 /// What a fork wipes.
@@ -166,7 +166,14 @@ pub(crate) fn after_ioctl(fd: c_int, request: u32, result: c_int) {
 }
 
 /// Before a close: the number is no userfaultfd's any more.
+#[inline]
 pub(crate) fn before_close(fd: c_int) {
+    if USED.load(Ordering::Acquire) != 0 {
+        forget(fd);
+    }
+}
+
+fn forget(fd: c_int) {
     let Some(index) = find(fd) else { return };
     if fork::is_foreign() {
         return;

@@ -9,13 +9,13 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use libc::{nfds_t, pollfd, sigset_t, timespec};
-use syscalls::{Errno, Sysno, syscall as raw};
+use syscalls::Errno;
 use wakeset_fd::count::count;
 use wakeset_fd::interpose::{fail, timespec_of};
 use wakeset_fd::listeners::RESCUE;
 use wakeset_fd::signal_guard::SignalGuard;
 use wakeset_fd::stats::Stat;
-use wakeset_fd::user;
+use wakeset_fd::{user, waits};
 use wakeset_group::leader::{Waiter, Woken};
 
 /// Descriptors in a poll(2) beside a userfaultfd; with more the call is the kernel's.
@@ -102,7 +102,7 @@ enum Slept {
     Interrupted,
     /// Another descriptor of the call is ready, or something is wrong with the call, which will
     /// say so.
-    Look,
+    Check,
     TimeUp,
 }
 
@@ -216,10 +216,9 @@ impl Polling<'_> {
         limit: &timespec,
     ) -> Option<Slept> {
         let (entries, n) = (copies.as_mut_ptr(), copies.len());
-        // Of what ppoll(2) writes back only the doorbell's entry is read, and the limit is a copy.
-        let mut limit = *limit;
-        // SAFETY: entries of ours, a limit, and the caller's mask or null.
-        let slept = unsafe { raw!(Sysno::ppoll, entries, n, &raw mut limit, self.mask, 8) };
+        // Of what ppoll(2) writes back only the doorbell's entry is read.
+        // SAFETY: entries of ours, and the caller's mask or null.
+        let slept = unsafe { waits::ppoll(entries, n, Some(limit), self.mask.cast()) };
         let was_rung = copies[self.index].revents != 0;
         if was_rung {
             silence_doorbell();
@@ -229,8 +228,8 @@ impl Polling<'_> {
             _ if !has_doorbell() => Some(Slept::Interrupted),
             _ if waiter.leads() => Some(Slept::Given),
             _ if !waiter.is_queued() => Some(Slept::Out),
-            Err(_) => Some(Slept::Look),
-            Ok(found) if found > usize::from(was_rung) => Some(Slept::Look),
+            Err(_) => Some(Slept::Check),
+            Ok(found) if found > usize::from(was_rung) => Some(Slept::Check),
             Ok(_) => None,
         }
     }

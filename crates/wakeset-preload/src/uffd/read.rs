@@ -7,11 +7,10 @@ use crate::real::real;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 use libc::{pollfd, size_t, ssize_t};
-use syscalls::{Sysno, syscall as raw};
 use wakeset_fd::count::count;
 use wakeset_fd::interpose::fail;
 use wakeset_fd::stats::Stat;
-use wakeset_fd::user;
+use wakeset_fd::{user, waits};
 use wakeset_group::leader::{Waiter, Woken};
 
 type Read = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t) -> ssize_t;
@@ -117,7 +116,7 @@ fn note_messages(buffer: *const c_void, got: ssize_t) {
 fn wait_for_message(fd: c_int) {
     let mut entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, no limit, no mask.
-    let _ = unsafe { raw!(Sysno::ppoll, &raw mut entry, 1, 0, 0, 0) };
+    let _ = unsafe { waits::ppoll(&raw mut entry, 1, None, core::ptr::null()) };
 }
 
 /// After a read into `buffer` that is the kernel's in any case: readv(2).

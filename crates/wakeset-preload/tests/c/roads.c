@@ -11,8 +11,42 @@
  * `roads rows` prints the row of the table that each entry is about; `tests/table/roads.rs` wants
  * every row that can be called by both roads. `roads objects` says of each call by name, in
  * process, where the object is then that it was made on: i in process, k in the kernel.
+ *
+ * `roads instructions` makes each call by a system call instruction instead of syscall(). What that
+ * leaves behind is read through libc, wherever the objects are then.
  */
 #include "world.h"
+#include <stdarg.h>
+
+/* Whether calls by number are made by instruction. */
+static int by_instruction;
+
+static long by_number(long number, ...)
+{
+	long argument[6];
+	va_list arguments;
+	va_start(arguments, number);
+	for (int i = 0; i < 6; i++)
+		argument[i] = va_arg(arguments, long);
+	va_end(arguments);
+	if (!by_instruction)
+		return syscall(number, argument[0], argument[1], argument[2], argument[3],
+			       argument[4], argument[5]);
+	register long r10 __asm__("r10") = argument[3];
+	register long r8 __asm__("r8") = argument[4];
+	register long r9 __asm__("r9") = argument[5];
+	long result;
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(argument[0]), "S"(argument[1]), "d"(argument[2]),
+			   "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	if (result >= 0 || result < -4095)
+		return result;
+	errno = (int)-result;
+	return -1;
+}
+#define syscall by_number
 
 /* ---- the calls ---- */
 
@@ -49,6 +83,9 @@ static struct msghdr message(int passed)
 	}
 	return message;
 }
+
+static char page[4096] __attribute__((aligned(4096)));
+int __sigsuspend(const sigset_t *);
 
 static struct iovec vectors[2] = {{buffer, 8}, {buffer + 8, 8}};
 static struct msghdr received = {.msg_iov = vectors, .msg_iovlen = 1};
@@ -166,6 +203,27 @@ static unsigned sum(const char *bytes, size_t len)
 	return sum;
 }
 
+/* What libc's calls say of all objects. */
+static void look_through_libc(char *text, size_t size)
+{
+	uint64_t values[3] = {0};
+	struct epoll_event events[2];
+	char out_of_pipe[64] = "", out_of_pair[64] = "";
+	struct itimerspec left = {0};
+	long got[] = {
+		read(counter, &values[0], 8),
+		read(watched, &values[1], 8),
+		read(expired, &values[2], 8),
+		timerfd_gettime(timer, &left),
+		epoll_wait(set, events, 2, 0),
+		read(ends[0], out_of_pipe, sizeof out_of_pipe),
+		recv(pair[0], out_of_pair, sizeof out_of_pair, MSG_DONTWAIT),
+	};
+	unsigned results = sum((const char *)got, sizeof got);
+	snprintf(text, size, "%08x %08x %d", results, sum((const char *)values, sizeof values),
+		 left.it_value.tv_sec > 0);
+}
+
 static void travel(int entry, enum road road, enum kind kind, struct record *record)
 {
 	const char *row, *what;
@@ -180,7 +238,10 @@ static void travel(int entry, enum road road, enum kind kind, struct record *rec
 		record->result = make_call(entry, road, fd, &row, &what, 1);
 		record->error = errno;
 		record->bytes = sum(buffer, sizeof buffer);
-		look(record->residence);
+		if (by_instruction)
+			look_through_libc(record->residence, sizeof record->residence);
+		else
+			look(record->residence);
 		record->done = 1;
 		_exit(0);
 	}
@@ -241,6 +302,7 @@ int main(int argc, char **argv)
 		say_objects(records);
 		return 0;
 	}
+	by_instruction = argc > 1 && strcmp(argv[1], "instructions") == 0;
 	for (int entry = 0; make_call(entry, NAMED, 0, &row, &what, 0), row; entry++) {
 		if (lists_rows) {
 			printf("%s\n", row);

@@ -461,3 +461,33 @@ AT_NAME("__openat64_2", __openat64_2(AT_FDCWD, other_buffer, O_RDONLY | O_NONBLO
 CALL("creat", "creat64",
      ({ name_of(ends[0]); creat64(other_buffer, 0600); }),
      ({ name_of(ends[0]); syscall(SYS_creat, other_buffer, 0600); }))
+
+/* What is looked at because of system call instructions. */
+#define CODE (PROT_READ | PROT_EXEC)
+#define MAPPED(call) ((long)(call) > 0)
+CALL("mmap", "code",
+     MAPPED(mmap(NULL, 4096, CODE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+     MAPPED(syscall(SYS_mmap, NULL, 4096, CODE, MAP_PRIVATE | MAP_ANONYMOUS, -1L, 0)))
+CALL("mmap", "mmap64",
+     MAPPED(mmap64(NULL, 4096, CODE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+     MAPPED(syscall(SYS_mmap, NULL, 4096, CODE, MAP_PRIVATE | MAP_ANONYMOUS, -1L, 0)))
+CALL("mmap", "of no descriptor",
+     (long)mmap(NULL, 4096, CODE, MAP_PRIVATE, -1, 0),
+     syscall(SYS_mmap, NULL, 4096, CODE, MAP_PRIVATE, -1L, 0))
+CALL("mprotect", "", mprotect(page, 4096, CODE), syscall(SYS_mprotect, page, 4096, CODE))
+CALL("mprotect", "bad memory", mprotect(BAD, 1, CODE), syscall(SYS_mprotect, 8, 1, CODE))
+CALL("pkey_mprotect", "",
+     pkey_mprotect(page, 4096, CODE, -1),
+     syscall(SYS_pkey_mprotect, page, 4096, CODE, -1))
+CALL("mremap", "",
+     MAPPED(mremap(page, 4096, 8192, MREMAP_MAYMOVE)),
+     MAPPED(syscall(SYS_mremap, page, 4096, 8192, MREMAP_MAYMOVE, 0)))
+CALL("shmat", "no segment", (long)shmat(-1, NULL, SHM_EXEC), syscall(SYS_shmat, -1, 0, SHM_EXEC))
+CALL("sigprocmask", "",
+     sigprocmask(SIG_BLOCK, &mask, NULL),
+     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, 0, 8))
+CALL("prctl", "",
+     prctl(PR_GET_DUMPABLE, 0, 0, 0, 0),
+     syscall(SYS_prctl, PR_GET_DUMPABLE, 0, 0, 0, 0))
+CALL("sigsuspend", "bad memory", sigsuspend(BAD), syscall(SYS_rt_sigsuspend, 8, 8))
+CALL("sigsuspend", "__sigsuspend", __sigsuspend(BAD), syscall(SYS_rt_sigsuspend, 8, 8))

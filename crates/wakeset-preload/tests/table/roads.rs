@@ -1,5 +1,5 @@
 //! Each call does the same through its libc name and through `syscall()`: `tests/c/roads.c` makes
-//! it by both roads, plain and with the library.
+//! it by both roads, plain and with the library. A third road is the system call instruction.
 
 use super::rows::calls;
 use super::{library, run_tool};
@@ -26,12 +26,29 @@ fn run(command: &mut Command) -> (String, bool) {
     (text, output.status.success())
 }
 
+/// The program with the library. It looks at the kernel's objects by system call instructions,
+/// which are to be seen only where they are a road of their own.
+fn with_library(program: &Path, instructions: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", library()).env("WAKESET_INSTRUCTIONS", instructions);
+    command
+}
+
+#[test]
+fn the_instruction_does_the_same() {
+    let Some(program) = program("roads_instructions") else { return };
+    let (text, same) = run(Command::new(&program).arg("instructions").env_remove("LD_PRELOAD"));
+    assert!(same, "wrong expectations, on the plain kernel:\n{text}");
+    let (text, same) = run(with_library(&program, "").arg("instructions"));
+    assert!(same, "by name and by instruction:\n{text}");
+}
+
 #[test]
 fn both_roads_do_the_same() {
     let Some(program) = program("roads") else { return };
     let (text, same) = run(Command::new(&program).env_remove("LD_PRELOAD"));
     assert!(same, "wrong expectations, on the plain kernel:\n{text}");
-    let (text, same) = run(Command::new(&program).env("LD_PRELOAD", library()));
+    let (text, same) = run(&mut with_library(&program, "ignore"));
     assert!(same, "by name and by number:\n{text}");
     // What the other lines are held against: the objects begin in process, and stay there.
     assert!(text.contains("untouched objects: iiiiiii i\n"), "not all in process:\n{text}");
@@ -43,7 +60,7 @@ fn both_roads_do_the_same() {
 #[test]
 fn what_a_row_names_migrates() {
     let Some(program) = program("roads_objects") else { return };
-    let (text, _) = run(Command::new(&program).arg("objects").env("LD_PRELOAD", library()));
+    let (text, _) = run(with_library(&program, "ignore").arg("objects"));
     let rows: BTreeSet<&str> =
         calls().filter(|call| call.policy == "migrates").map(|call| call.row).collect();
     let mut seen = BTreeSet::new();

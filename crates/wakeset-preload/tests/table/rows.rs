@@ -83,6 +83,8 @@ macro_rules! calls {
 mod bytes;
 #[path = "../../src/calls/table/descriptors.rs"]
 mod descriptors;
+#[path = "../../src/calls/table/memory.rs"]
+mod memory;
 #[path = "../../src/calls/table/processes.rs"]
 mod processes;
 #[path = "../../src/calls/table/waits.rs"]
@@ -90,5 +92,6 @@ mod waits;
 
 /// All rows, in the order of the page.
 pub(super) fn calls() -> impl Iterator<Item = &'static Call> {
-    [bytes::CALLS, waits::CALLS, descriptors::CALLS, processes::CALLS].into_iter().flatten()
+    let parts = [bytes::CALLS, waits::CALLS, descriptors::CALLS, processes::CALLS, memory::CALLS];
+    parts.into_iter().flatten()
 }

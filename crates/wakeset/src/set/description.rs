@@ -37,7 +37,7 @@ impl<S: Source> Description<S> {
         }
     }
 
-    /// [`new`](Self::new) for who can go on without memory; that one ends the process, as
+    /// The fallible form of [`new`](Self::new), which ends the process when there is no memory, as
     /// `Box::new` does.
     ///
     /// # Errors

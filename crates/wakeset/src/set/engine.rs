@@ -37,7 +37,7 @@ impl Engine {
         Self { hold: Hold::Counted(Counted::new(Shared::new(limit))) }
     }
 
-    /// [`new`](Self::new) for who can go on without memory; that one ends the process, as
+    /// The fallible form of [`new`](Self::new), which ends the process when there is no memory, as
     /// `Box::new` does.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Engine {
         Self::try_with_watch_limit(usize::MAX)
     }
 
-    /// [`with_watch_limit`](Self::with_watch_limit) for who can go on without memory.
+    /// The fallible form of [`with_watch_limit`](Self::with_watch_limit).
     ///
     /// # Errors
     /// [`Error::NoMemory`].

@@ -52,6 +52,9 @@ pub struct Counter {
     queue: WaitQueue,
 }
 
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(size_of::<Counter>() == 64);
+
 impl Counter {
     /// A counter that starts at `initial`.
     ///
@@ -289,6 +292,7 @@ impl Counter {
 
     /// The second half of [`seal`](Self::seal): wakes who is blocked. Returns how many slept.
     #[doc(hidden)]
+    #[inline]
     pub fn wake_sealed(&self) -> usize {
         if self.blocked.any(mutant!("seal_without_fence")) {
             let readers = self.blocked.wake(ALL, READERS);
@@ -300,10 +304,21 @@ impl Counter {
 
     /// Begins another generation of a sealed counter.
     #[doc(hidden)]
+    #[inline]
     pub fn unseal(&self, initial: u64, flags: CounterFlags) {
         self.flags.store(flags.bits(), Ordering::Relaxed);
-        self.queue.reopen();
-        self.value.store(initial.min(MAX), Ordering::SeqCst);
+        let reopens_first = mutant!("reopen_before_state");
+        if reopens_first {
+            self.queue.reopen();
+        }
+        // Release: a thread from before sees either the seal or the whole of the new generation,
+        // and one that has the new object from its owner sees what that was published with.
+        self.value.store(initial.min(MAX), Ordering::Release);
+        // Last: a thread from before that adds a watch either finds the queue closed, or reports
+        // what the new generation begins with.
+        if !reopens_first {
+            self.queue.reopen();
+        }
     }
 
     /// Repeats a read until it does not block, sleeping in between.

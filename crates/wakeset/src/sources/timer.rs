@@ -3,8 +3,8 @@
 //!
 //! Whether a timer has expired is a matter of the clock and of one pair of numbers: when it expires
 //! (or, not read since, first expired) and its interval. Nothing happens at that moment; a set that
-//! watches the timer has *planned* to look at it then (`set/planning.rs`), and its waiter sleeps
-//! until the earliest of its plans. A thread that sets a timer to an earlier time than was
+//! watches the timer has *planned* to look at it then (`set/deadlines/planning.rs`), and its waiter
+//! sleeps until the earliest of its plans. A thread that sets a timer to an earlier time than was
 //! planned tells the watches, on the wake path; one that sets it to a later time tells none.
 
 use crate::error::Error;
@@ -312,11 +312,13 @@ impl Timer {
 
     /// Begins another generation of a sealed timer.
     #[doc(hidden)]
+    #[inline]
     pub fn unseal(&self, flags: TimerFlags) {
         self.flags.store(flags.bits(), Ordering::Relaxed);
-        self.queue.reopen();
-        self.planned.store(NEVER, Ordering::SeqCst);
+        self.planned.store(NEVER, Ordering::Release);
         self.expiry.store((DISARMED, 0));
+        // Last: see `Counter::unseal`.
+        self.queue.reopen();
     }
 
     /// The state.
@@ -396,7 +398,7 @@ impl Timed for Timer {
                 return at;
             }
             // A publish-then-check without a barrier of its own: the plan and the time are SeqCst
-            // here and in `set_at`, and in the models the time is behind a lock.
+            // here and in `tell`, and in the models the time is behind a lock.
             let earlier = self.next_look();
             if earlier >= at {
                 return at;

@@ -8,7 +8,7 @@
 //! Both sides publish with a `SeqCst` read-modify-write, call [`after_publishing`], and check. Most
 //! checks are `SeqCst` loads, which C++20 orders with the publications; the fence is needed besides
 //! for the model checkers (loom treats `SeqCst` accesses as `AcqRel`), for checks with a `Relaxed`
-//! load (the first load of `Counter::try_read` and `try_write`), and for the loads of a user's
+//! load (the first load of each `try_…` of a source), and for the loads of a user's
 //! `Source::poll`. Where the publication may have been a plain store, [`full_fence`] takes the
 //! place of [`after_publishing`].
 

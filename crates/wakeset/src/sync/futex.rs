@@ -97,7 +97,7 @@ impl Futex {
         match unsafe { syscall!(Sysno::futex_waitv, waiters.as_ptr(), 2, 0, &raw const limit, 1) } {
             Err(syscalls::Errno::ETIMEDOUT) => Slept::TimedOut,
             Err(syscalls::Errno::EINTR) => Slept::Interrupted,
-            Err(syscalls::Errno::ENOSYS | syscalls::Errno::EPERM) => {
+            Err(syscalls::Errno::ENOSYS | syscalls::Errno::EPERM | syscalls::Errno::EACCES) => {
                 let moment = Deadline::of(Timeout::After(MOMENT));
                 let limit =
                     deadline.map_or(moment, |deadline| moment.map(|moment| moment.min(deadline)));

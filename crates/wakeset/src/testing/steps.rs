@@ -17,7 +17,7 @@ macro_rules! step {
 }
 
 /// A lock is waited for, has been taken, has been given back: what a thread that is stopped now
-/// keeps from others, and who is kept.
+/// keeps from other threads, and from which.
 macro_rules! step_lock {
     ($change:ident, $lock:expr) => {
         #[cfg(wakeset_steps)]

@@ -140,7 +140,7 @@ fn finish(watch: &Watch, marked: State) {
     let mut state = marked;
     while state.is_marked_like(marked) || mutant!("finish_any_mark") && state.is_queued() {
         step!(listed_before);
-        // Release: who sees it may rely on the push and the kick.
+        // Release: a thread that sees it may rely on the push and the kick.
         match watch.state.compare_exchange(
             state.0,
             state.listed().0,

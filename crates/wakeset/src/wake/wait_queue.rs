@@ -28,16 +28,8 @@ use core::ptr::{self, NonNull};
 /// Up to this many watches are told in exact order; beyond, only the first exclusive ones are.
 const SORTED: usize = 32;
 
-/// What changes only under the queue's own lock.
-#[derive(Debug, Default)]
-struct Membership {
-    /// The first empty slot below `used`, plus one; 0 for none.
-    free: u32,
-    /// Slots ever used: all others are empty.
-    used: u32,
-    /// No watch may be added any more.
-    closed: bool,
-}
+/// In [`WaitQueue::used`]: no watch may be added any more.
+const CLOSED: u32 = 1 << 31;
 
 /// The wait queue of one source: the watches to tell when it changes.
 ///
@@ -48,7 +40,16 @@ pub struct WaitQueue {
     /// The first slot; most sources have one watch.
     pub(in crate::wake) first: AtomicU64,
     pub(in crate::wake) more: AtomicPtr<Segment>,
-    membership: ScanLock<Membership>,
+    /// Which slots are in use changes only under this lock, but for the close of a queue that has
+    /// had no watch.
+    membership: ScanLock<()>,
+    /// The first empty slot below `used`, plus one; 0 for none.
+    free: AtomicU32,
+    /// Slots ever used: all others are empty. With [`CLOSED`] no watch may be added any more. One
+    /// word for both: a close of a queue that has had no watch and the first addition decide in it,
+    /// without the lock, which of them comes first; and a counter and its queue fit into a cache
+    /// line.
+    used: AtomicU32,
     pub(in crate::wake) first_stamp: AtomicU32,
     /// The stamp of the next watch.
     now: AtomicU32,
@@ -71,7 +72,9 @@ impl WaitQueue {
         Self {
             first: AtomicU64::new(0),
             more: AtomicPtr::new(ptr::null_mut()),
-            membership: ScanLock::new(Membership::default()),
+            membership: ScanLock::new(()),
+            free: AtomicU32::new(0),
+            used: AtomicU32::new(0),
             first_stamp: AtomicU32::new(0),
             now: AtomicU32::new(0),
         }
@@ -263,16 +266,17 @@ impl WaitQueue {
     /// # Errors
     /// [`Error::Closed`] after [`WaitQueue::close`]; [`Error::NoMemory`].
     pub(crate) fn attach(&self, handle: Handle) -> Result<u32, Error> {
-        let mut membership = self.membership.lock();
-        if membership.closed {
+        let _changing = self.membership.lock();
+        let used = self.used.load(Ordering::Acquire);
+        if used & CLOSED != 0 {
             return Err(Error::Closed);
         }
-        let index = membership.free.checked_sub(1).unwrap_or(membership.used);
+        let index = self.free.load(Ordering::Relaxed).checked_sub(1).unwrap_or(used);
         let (slot, stamp) = self.slot_or_grow(index)?;
-        if index == membership.used {
-            membership.used += 1;
-        } else {
-            membership.free = slot.load(Ordering::Relaxed) as u32;
+        if index != used {
+            self.free.store(slot.load(Ordering::Relaxed) as u32, Ordering::Relaxed);
+        } else if !self.use_next(used) {
+            return Err(Error::Closed);
         }
         stamp.store(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
         self.now.fetch_add(1, Ordering::Relaxed);
@@ -284,15 +288,26 @@ impl WaitQueue {
         Ok(index)
     }
 
+    /// Takes the slot after those ever used, for the holder of the lock; `false` if the queue has
+    /// been closed without it meanwhile.
+    fn use_next(&self, used: u32) -> bool {
+        if mutant!("attach_without_compare") {
+            self.used.store(used + 1, Ordering::Release);
+            return true;
+        }
+        let (won, lost) = (Ordering::AcqRel, Ordering::Relaxed);
+        self.used.compare_exchange(used, used + 1, won, lost).is_ok()
+    }
+
     /// Takes a watch out again. Wakers that have read the slot before may still come to the watch.
     pub(crate) fn detach(&self, index: u32) {
-        let mut membership = self.membership.lock();
+        let _changing = self.membership.lock();
         let Some((slot, _)) = self.slot(index) else { return };
         if Handle::decode(slot.load(Ordering::Relaxed)).is_some() {
             step!(detach_before_slot);
-            slot.store(u64::from(membership.free), Ordering::Release);
+            slot.store(u64::from(self.free.load(Ordering::Relaxed)), Ordering::Release);
             step!(detached);
-            membership.free = index + 1;
+            self.free.store(index + 1, Ordering::Relaxed);
         }
     }
 
@@ -307,10 +322,32 @@ impl WaitQueue {
         drop(self.membership.lock());
     }
 
-    /// Lets no further watch in. Those that are here stay; see [`WaitQueue::close`].
+    /// Lets no further watch in. Those that are here stay; see [`WaitQueue::close`]. Returns
+    /// whether there may be any: `false` for a queue that has had none since it was made or
+    /// reopened, of which nothing is left to be removed.
     #[doc(hidden)]
-    pub fn refuse_watches(&self) {
-        self.membership.lock().closed = true;
+    #[inline]
+    pub fn refuse_watches(&self) -> bool {
+        match self.used.load(Ordering::Acquire) {
+            CLOSED => false,
+            // An addition under way either has its slot already, or finds the queue closed; it may
+            // still hold the lock.
+            0 if self
+                .used
+                .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok() =>
+            {
+                false
+            }
+            _ => self.refuse_further_watches(),
+        }
+    }
+
+    /// [`refuse_watches`](Self::refuse_watches) of a queue that has, or had, some.
+    fn refuse_further_watches(&self) -> bool {
+        let _changing = self.membership.lock();
+        let used = self.used.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED;
+        used != 0 && !mutant!("close_takes_used_for_unused")
     }
 
     /// Whether one of the watches has an edge or a one-shot report that no wait has returned yet.
@@ -342,13 +379,25 @@ impl WaitQueue {
     /// Makes a closed queue usable again, for a descriptor table that uses the memory of a closed
     /// object for the next one.
     #[doc(hidden)]
+    #[inline]
     pub fn reopen(&self) {
-        let mut membership = self.membership.lock();
-        for index in 0..membership.used {
+        match self.used.load(Ordering::Acquire) {
+            0 => return,
+            CLOSED => {}
+            used => self.empty(used & !CLOSED),
+        }
+        self.used.store(0, Ordering::Release);
+    }
+
+    /// Empties the slots of a closed queue.
+    #[cold]
+    fn empty(&self, used: u32) {
+        let _changing = self.membership.lock();
+        for index in 0..used {
             if let Some((slot, _)) = self.slot(index) {
                 slot.store(0, Ordering::Relaxed);
             }
         }
-        *membership = Membership::default();
+        self.free.store(0, Ordering::Relaxed);
     }
 }

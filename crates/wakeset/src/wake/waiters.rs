@@ -130,7 +130,7 @@ impl Waiters {
             self.left_exclusive.swap(1, Ordering::SeqCst);
             if !mutant!("left_without_second_look") {
                 after_publishing(false);
-                // Who is counted now counts itself out later, and sees the note then.
+                // A waiter that is counted now counts itself out later, and sees the note then.
                 counts = self.counts.load(Ordering::SeqCst);
             }
         }

@@ -58,9 +58,11 @@ impl WakeSide {
     pub(crate) fn open(&self, ready_list: ReadyList) {
         #[cfg(feature = "bench-ready-lists")]
         self.ready_list.store(ready_list as u32, Ordering::Relaxed);
-        self.slow_wakes.store(u32::from(ready_list != ReadyList::LockFree), Ordering::SeqCst);
-        self.set_again.store(0, Ordering::SeqCst);
-        self.timed.store(0, Ordering::SeqCst);
+        // Release: nobody waits in the set or watches it before it is published. A waker that is
+        // late by a generation may see either.
+        self.slow_wakes.store(u32::from(ready_list != ReadyList::LockFree), Ordering::Release);
+        self.set_again.store(0, Ordering::Release);
+        self.timed.store(0, Ordering::Release);
         self.queue.reopen();
     }
 

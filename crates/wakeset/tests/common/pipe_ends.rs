@@ -1,6 +1,6 @@
 //! Both ends of a pipe, as one source.
 
-use wakeset::{Events, Pipe, Room, Source, WaitQueue};
+use wakeset::{Events, Pipe, PipeCapacity, Source, WaitQueue};
 
 pub struct Both {
     pub pipe: Pipe,
@@ -12,15 +12,15 @@ impl Both {
     pub fn new() -> Self {
         let pipe = Pipe::new();
         let generation = pipe.next_generation();
-        pipe.unseal(generation, Room::Pages);
+        pipe.unseal(generation, PipeCapacity::Pages);
         Self { pipe, generation, queue: WaitQueue::new() }
     }
 }
 
 impl Source for Both {
     fn poll(&self) -> Events {
-        match self.pipe.look(self.generation) {
-            Some(look) if look.len != 0 => Events::IN,
+        match self.pipe.state(self.generation) {
+            Some(state) if state.len != 0 => Events::IN,
             _ => Events::empty(),
         }
     }

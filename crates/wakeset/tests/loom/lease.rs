@@ -1,4 +1,4 @@
-//! Events in hand: what an event's data stands for is not freed under the feet of who has it.
+//! Leased events: what an event's data stands for is not freed while a thread has it.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -10,7 +10,7 @@ struct Data {
     value: UnsafeCell<bool>,
 }
 
-// SAFETY: who uses it is what the models are about.
+// SAFETY: which thread uses it, and when, is what the models are about.
 unsafe impl Sync for Data {}
 
 impl Data {
@@ -37,39 +37,39 @@ impl Data {
     }
 }
 
-/// Catches a report that no hand notes, one that is put down before it has been used, and a waiter
+/// Catches a report that no lease notes, one that is put down before it has been used, and a waiter
 /// that nobody wakes.
 #[test]
 fn what_is_in_hand_is_not_freed() {
     explore(3, || {
         let data = Data::watched_for(Events::IN);
         let user = run(&data, |data| {
-            let mut hand = data.world.set.lease().unwrap();
+            let mut lease = data.world.set.lease().unwrap();
             let mut events = [Event::default()];
-            if hand.wait(&mut events, Timeout::Now).unwrap() == 1 {
+            if lease.wait(&mut events, Timeout::Now).unwrap() == 1 {
                 data.use_it();
             }
-            hand.release();
+            lease.release();
         });
         match data.remove() {
             Removal::Idle => {}
             Removal::InUse(holders) => assert!(holders.wait(Timeout::Never)),
-            Removal::Disarmed | Removal::Unknown => panic!("all have hands"),
+            Removal::Disarmed | Removal::Unknown => panic!("all have leases"),
         }
         data.free();
         user.join().unwrap();
     });
 }
 
-/// Catches the same where one of two hands is missed.
+/// Catches the same where one of two leases is missed.
 #[test]
 fn each_of_two_hands_is_waited_for() {
     explore(2, || {
         let data = Data::watched_for(Events::IN);
         let users = [0, 1].map(|_| {
             run(&data, |data| {
-                let mut hand = data.world.set.lease().unwrap();
-                if hand.wait(&mut [Event::default()], Timeout::Now).unwrap() == 1 {
+                let mut lease = data.world.set.lease().unwrap();
+                if lease.wait(&mut [Event::default()], Timeout::Now).unwrap() == 1 {
                     data.use_it();
                 }
             })
@@ -106,7 +106,7 @@ fn of_a_one_shot_exactly_one_side_frees() {
             // Then it is the user's business.
             Removal::Disarmed => {}
             Removal::InUse(_) | Removal::Unknown => {
-                panic!("nobody has a hand, and it was one-shot all the time")
+                panic!("nobody has a lease, and it was one-shot all the time")
             }
         }
         user.join().unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use wakeset::{Error, Piece, WaitQueue};
+use wakeset::{Error, Piece, Pipe, PipeCapacity, WaitQueue};
 
 #[path = "../common/pipe_ends.rs"]
 mod pipe_ends;
@@ -192,10 +192,12 @@ impl There {
 
 impl Source for Biased {
     fn poll(&self) -> Events {
-        let Some(look) = self.here.pipe.look(self.here.generation) else { return Events::empty() };
-        let len = match look.sealed && self.place.load(SeqCst) == THERE {
+        let Some(state) = self.here.pipe.state(self.here.generation) else {
+            return Events::empty();
+        };
+        let len = match state.sealed && self.place.load(SeqCst) == THERE {
             true => self.there.lock().unwrap().bytes.len(),
-            false => look.len as usize,
+            false => state.len as usize,
         };
         if len != 0 { Events::IN } else { Events::empty() }
     }
@@ -248,5 +250,24 @@ fn what_is_written_is_there_once_moved() {
         writer.join().unwrap();
         let there = scene.1.there.lock().unwrap();
         assert_eq!((there.bytes.as_slice(), there.edge), (&b"abc"[..], true));
+    });
+}
+
+/// Catches an answer about the room of one pipe that is taken for the next one's in its memory, and
+/// a write that does not see that there is no answer yet.
+#[test]
+fn an_answer_about_the_room_is_for_one_pipe() {
+    explore(3, || {
+        let pipe = Arc::new(Pipe::new());
+        pipe.unseal(0, PipeCapacity::Unasked);
+        let late = run(&pipe, |pipe| pipe.set_capacity(0, PipeCapacity::Pages));
+        let writer = run(&pipe, |pipe| pipe.try_write(1, b"a"));
+        assert!(pipe.seal(0, |_| ()));
+        pipe.unseal(1, PipeCapacity::Unasked);
+        assert!(matches!(writer.join().unwrap(), Err(Error::Sealed | Error::Unfit)));
+        late.join().unwrap();
+        assert_eq!(pipe.try_write(1, b"a"), Err(Error::Unfit));
+        pipe.set_capacity(1, PipeCapacity::Pages);
+        assert_eq!(pipe.try_write(1, b"a"), Ok(()));
     });
 }

@@ -59,15 +59,21 @@ struct Table {
 }
 
 impl Table {
+    /// Its set does not watch its counter yet.
+    fn unwatched() -> Arc<Self> {
+        Arc::new(Self { world: World::new(), counter: Counter::new(0, CounterFlags::NONBLOCK) })
+    }
+
     fn new() -> Arc<Self> {
-        let table = Arc::new(Self {
-            world: World::new(),
-            counter: Counter::new(0, CounterFlags::NONBLOCK),
-        });
-        let source: *const dyn Source = &table.counter;
-        // SAFETY: each model closes the counter's queue before the table goes.
-        unsafe { table.world.set.add_source(1, source, Event::new(Events::IN, 1)) }.unwrap();
+        let table = Self::unwatched();
+        table.add().unwrap();
         table
+    }
+
+    fn add(&self) -> Result<(), Error> {
+        let source: *const dyn Source = &self.counter;
+        // SAFETY: each model closes the counter's queue before the table goes.
+        unsafe { self.world.set.add_source(1, source, Event::new(Events::IN, 1)) }
     }
 }
 
@@ -81,6 +87,40 @@ fn a_source_closes_while_it_wakes() {
         assert_eq!((table.world.take(), table.world.set.len()), (None, 0));
         writer.join().unwrap();
         assert_eq!(table.world.take(), None);
+        works_as_new(&table.world.engine, &table.world.set);
+    });
+}
+
+/// Catches a watch that is added to a source closed meanwhile, and that stays for ever.
+#[test]
+fn a_source_closes_while_a_set_adds_it() {
+    explore(3, || {
+        let table = Table::unwatched();
+        let adder = run(&table, |table| table.add());
+        table.counter.wait_queue().close();
+        let added = adder.join().unwrap();
+        assert!(matches!(added, Ok(()) | Err(Error::Closed)));
+        assert_eq!((table.world.take(), table.world.set.len()), (None, 0));
+        works_as_new(&table.world.engine, &table.world.set);
+    });
+}
+
+/// Catches a watch of the next object in the memory that does not report what that begins with.
+#[test]
+fn a_late_addition_reports_what_the_next_object_begins_with() {
+    explore(3, || {
+        let table = Table::unwatched();
+        table.counter.seal();
+        table.counter.wait_queue().close();
+        let adder = run(&table, |table| table.add());
+        table.counter.unseal(1, CounterFlags::NONBLOCK);
+        match adder.join().unwrap() {
+            // It looks its number up again.
+            Err(Error::Closed) => table.add().unwrap(),
+            added => added.unwrap(),
+        }
+        assert_eq!(table.world.take(), Some(1));
+        table.counter.wait_queue().close();
         works_as_new(&table.world.engine, &table.world.set);
     });
 }

@@ -32,6 +32,39 @@ impl Timers {
     }
 }
 
+/// A set in a set, and a timer for the inner one.
+struct Nested {
+    outer: EventPoll,
+    inner: Description<EventPoll>,
+    timer: Description<Timer>,
+}
+
+impl Nested {
+    /// At time 1; the timer is not set, and no set watches anything yet.
+    fn new(engine: &Engine) -> Self {
+        set_model_clock(1);
+        Self {
+            outer: EventPoll::new(engine).unwrap(),
+            inner: Description::new(engine, EventPoll::new(engine).unwrap()),
+            timer: Description::new(engine, Timer::new(TimerFlags::NONBLOCK)),
+        }
+    }
+
+    /// Watches the inner set's edges from the outer one.
+    fn nest(&self) {
+        self.outer.add(1, &self.inner, Event::new(Events::IN | Events::ET, 1)).unwrap();
+    }
+
+    /// Watches the timer from the inner set.
+    fn watch(&self) {
+        self.inner.add(2, &self.timer, Event::new(Events::IN, 2)).unwrap();
+    }
+
+    fn set(&self, at: u64) {
+        self.timer.set_at(Duration::from_nanos(at), Duration::ZERO).unwrap();
+    }
+}
+
 fn now() -> u64 {
     Deadline::now().since_boot().as_nanos() as u64
 }
@@ -166,16 +199,12 @@ fn what_is_set_is_sealed() {
 #[test]
 fn a_sleeper_outside_hears_of_a_timer_inside() {
     explore(2, || {
-        set_model_clock(1);
-        let engine = Engine::new();
-        let outer = EventPoll::new(&engine).unwrap();
-        let inner = Description::new(&engine, EventPoll::new(&engine).unwrap());
-        let timer = Description::new(&engine, Timer::new(TimerFlags::NONBLOCK));
-        outer.add(1, &inner, Event::new(Events::IN | Events::ET, 1)).unwrap();
-        inner.add(2, &timer, Event::new(Events::IN, 2)).unwrap();
-        let world = Arc::new((outer, inner, timer));
-        let waiter = run(&world, |world| wait(&world.0, Timeout::Never));
-        world.2.set_at(Duration::from_nanos(10), Duration::ZERO).unwrap();
+        let world = Nested::new(&Engine::new());
+        world.nest();
+        world.watch();
+        let world = Arc::new(world);
+        let waiter = run(&world, |world| wait(&world.outer, Timeout::Never));
+        world.set(10);
         assert_eq!(waiter.join().unwrap(), Some(1));
     });
 }
@@ -184,16 +213,12 @@ fn a_sleeper_outside_hears_of_a_timer_inside() {
 #[test]
 fn a_sleeper_outside_hears_of_a_timer_added_inside() {
     explore(2, || {
-        set_model_clock(1);
-        let engine = Engine::new();
-        let outer = EventPoll::new(&engine).unwrap();
-        let inner = Description::new(&engine, EventPoll::new(&engine).unwrap());
-        let timer = Description::new(&engine, Timer::new(TimerFlags::NONBLOCK));
-        timer.set_at(Duration::from_nanos(10), Duration::ZERO).unwrap();
-        outer.add(1, &inner, Event::new(Events::IN | Events::ET, 1)).unwrap();
-        let world = Arc::new((outer, inner, timer));
-        let waiter = run(&world, |world| wait(&world.0, Timeout::Never));
-        world.1.add(2, &world.2, Event::new(Events::IN, 2)).unwrap();
+        let world = Nested::new(&Engine::new());
+        world.set(10);
+        world.nest();
+        let world = Arc::new(world);
+        let waiter = run(&world, |world| wait(&world.outer, Timeout::Never));
+        world.watch();
         assert_eq!(waiter.join().unwrap(), Some(1));
         assert_eq!(now(), 10);
     });
@@ -204,25 +229,22 @@ fn a_sleeper_outside_hears_of_a_timer_added_inside() {
 #[test]
 fn a_sleeper_outside_hears_of_a_timer_set_again() {
     explore(2, || {
-        set_model_clock(1);
         let engine = Engine::new();
-        let outer = EventPoll::new(&engine).unwrap();
-        let inner = Description::new(&engine, EventPoll::new(&engine).unwrap());
-        let timer = Description::new(&engine, Timer::new(TimerFlags::NONBLOCK));
+        let world = Nested::new(&engine);
         let counter = open(&engine);
         counter.write(1).unwrap();
-        inner.add(1, &counter, Event::new(Events::IN, 1)).unwrap();
-        timer.set_at(Duration::from_nanos(1), Duration::ZERO).unwrap();
-        inner.add(2, &timer, Event::new(Events::IN, 2)).unwrap();
-        outer.add(3, &inner, Event::new(Events::IN | Events::ET, 3)).unwrap();
-        assert_eq!([take(&outer), take(&outer)], [Some(3), None]);
-        let world = Arc::new((outer, inner, timer));
+        world.inner.add(1, &counter, Event::new(Events::IN, 1)).unwrap();
+        world.set(1);
+        world.watch();
+        world.nest();
+        assert_eq!([take(&world.outer), take(&world.outer)], [Some(1), None]);
+        let world = Arc::new(world);
         let waiter = run(&world, |world| {
             // A change inside is an edge outside, and so is the time when it comes.
-            [(); 2].map(|()| wait(&world.0, Timeout::Never))
+            [(); 2].map(|()| wait(&world.outer, Timeout::Never))
         });
-        world.2.set_at(Duration::from_nanos(10), Duration::ZERO).unwrap();
-        assert_eq!(waiter.join().unwrap(), [Some(3), Some(3)]);
+        world.set(10);
+        assert_eq!(waiter.join().unwrap(), [Some(1), Some(1)]);
         assert_eq!(now(), 10);
     });
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use wakeset::{
     Change, Counter, CounterFlags, Deadline, Description, Engine, Error, Event, EventPoll, Events,
-    OnError, Piece, Pipe, Removal, Room, Source, Timeout, Timer, TimerFlags, explore,
+    OnError, Piece, Pipe, PipeCapacity, Removal, Source, Timeout, Timer, TimerFlags, explore,
     set_model_clock,
 };
 

@@ -96,7 +96,7 @@ pub fn blocking_pipe() {
     explore(|| {
         let pipe = Pipe::new();
         let generation = pipe.next_generation();
-        pipe.unseal(generation, Room::Pages);
+        pipe.unseal(generation, PipeCapacity::Pages);
         let shared = Arc::new(Shared {
             pipe,
             generation,
@@ -108,7 +108,7 @@ pub fn blocking_pipe() {
                 for i in 0..4 {
                     let bytes =
                         if i % 2 == 0 { &[who + i, who + i, who + i][..] } else { &[who, who + i] };
-                    // There are three nodes; who finds none tries again.
+                    // There are three nodes; a writer that finds none tries again.
                     let done = loop {
                         match shared.pipe.try_write(shared.generation, bytes) {
                             Err(Error::Unfit) => thread::yield_now(),

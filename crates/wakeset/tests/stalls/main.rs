@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use trap::{Beside, LIMIT, Place, Progress, Thread};
+use trap::{Beside, LIMIT, Place, Progress, Thread, failures_wanted};
 use wakeset::{Events, ReadyList, Timeout};
 use world::World;
 
@@ -186,7 +186,7 @@ fn explore(scenario: &Scenario, kinds: &[Events], found: &Mutex<Findings>) {
                         scenario.name, place.step, place.arrival, operation.name
                     )),
                 }
-                if found.failures.len() > 20 {
+                if found.failures.len() >= failures_wanted() {
                     return;
                 }
             }

@@ -1,9 +1,11 @@
 //! What other threads do while one stands still.
 
-use crate::trap::{Progress, Thread};
+use crate::trap::{LIMIT, Progress, Thread};
 use crate::world::{A, B, B_DATA, World, add, counter};
 use std::ops::Range;
 use std::sync::Arc;
+use std::thread::yield_now;
+use std::time::Instant;
 use wakeset::{Error, Event, EventPoll, Events, Source, Timeout};
 
 /// The memory in which the locks are that an operation takes, given what the stopped thread holds.
@@ -13,7 +15,7 @@ pub struct Operation {
     pub name: &'static str,
     /// To be called in a thread of its own.
     pub run: fn(&Arc<World>) -> Result<(), String>,
-    /// It waits for who holds one of them.
+    /// It waits for a thread that holds one of them.
     pub locks: Locks,
     pub closes_set: bool,
 }
@@ -35,7 +37,7 @@ fn of_set(world: &World, _: &[usize]) -> Vec<Range<usize>> {
 }
 
 /// An add to a set takes the nesting lock as well if a set watches it. The close of what was added
-/// waits for who takes from the ring.
+/// waits for a taker from the ring.
 fn of_add(world: &World, held: &[usize]) -> Vec<Range<usize>> {
     let mut locks = of_set(world, held);
     locks.extend([world.in_nesting(), world.in_ring()]);
@@ -61,6 +63,19 @@ fn of_close(world: &World, held: &[usize]) -> Vec<Range<usize>> {
 
 fn expect(what: &str, holds: bool) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.into()) }
+}
+
+/// Whether `holds` becomes true while other threads, none of which stands still, go on to their
+/// end.
+fn soon(what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
+    let end = Instant::now() + LIMIT;
+    while !holds() {
+        if Instant::now() > end {
+            return Err(what.into());
+        }
+        yield_now();
+    }
+    Ok(())
 }
 
 /// A new set in which a new counter is watched, written to and reported.
@@ -102,13 +117,12 @@ pub fn operations() -> Vec<Operation> {
                 let set = EventPoll::with_ready_list(&world.engine, world.list)
                     .map_err(|error| error.to_string())?;
                 add(&set, A, &world.a, Events::IN, 7);
-                let holds = world.a.value() > Some(0);
-                let n = set.wait(&mut [Event::default(); 4], Timeout::Now).unwrap();
-                // The value may change between the two.
-                expect(
-                    "a new watch does not report what holds",
-                    !holds || n == 1 || world.a.value() == Some(0),
-                )
+                // A value written after the add may be seen before its wake, while its writer is on
+                // the way there; one that was there before the add is found by the add itself.
+                soon("a new watch does not report what holds", || {
+                    let n = set.wait(&mut [Event::default(); 4], Timeout::Now).unwrap();
+                    n == 1 || world.a.value() == Some(0)
+                })
             },
         ),
         operation("wait of no time", of_set, |world| {
@@ -208,10 +222,11 @@ pub fn operations() -> Vec<Operation> {
             let set = world.set();
             add(&outer, 60, &set, Events::IN, 1);
             world.b.write(1).unwrap();
-            let n = outer.wait(&mut [Event::default(); 4], Timeout::Now).unwrap();
-            // Who works on the set may have been faster.
-            let taken = world.reports.of(B_DATA) > 0 || world.b.value() == Some(0);
-            expect("a set around it says nothing", n == 1 || taken)
+            soon("a set around it says nothing", || {
+                let n = outer.wait(&mut [Event::default(); 4], Timeout::Now).unwrap();
+                // A worker on the set may have been faster.
+                n == 1 || world.reports.of(B_DATA) > 0 || world.b.value() == Some(0)
+            })
         }),
         operation("a read that blocks, and a write", no_lock, |world| {
             let reader = Arc::clone(world);
@@ -219,7 +234,7 @@ pub fn operations() -> Vec<Operation> {
             // Others may read too, and be faster: another write, until it is this one's turn.
             while reader.until_at_rest() == Progress::Asleep {
                 world.write_a(1);
-                std::thread::yield_now();
+                yield_now();
             }
             reader.join()
         }),

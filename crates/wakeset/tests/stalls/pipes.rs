@@ -61,7 +61,7 @@ impl World {
     /// It works as if nothing had been, and no byte is missing.
     fn check(&self) -> Result<(), String> {
         while self.look() != 0 {}
-        if self.both.pipe.look(self.both.generation).is_some_and(|look| !look.sealed) {
+        if self.both.pipe.state(self.both.generation).is_some_and(|state| !state.sealed) {
             self.write(b"z");
             if self.look() != 1 {
                 return Err("one more write is not reported".into());

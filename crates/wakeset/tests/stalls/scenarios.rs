@@ -422,7 +422,7 @@ pub fn locks() -> Vec<Scenario> {
     ]
 }
 
-/// The lock that is taken first by who puts a set into a set.
+/// The lock that a thread takes first which puts a set into a set.
 fn find_nesting_lock(world: &Arc<World>) {
     let other = Arc::clone(world);
     let sets = [(); 2].map(|()| Arc::new(EventPoll::new(&world.engine).unwrap()));

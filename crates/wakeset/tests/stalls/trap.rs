@@ -12,6 +12,13 @@ use wakeset::steps::{self, Point};
 /// long.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
+/// After how many failures a test ends early. One shows that a mutant is noticed; without a mutant,
+/// some more show what the failures have in common.
+pub fn failures_wanted() -> usize {
+    let is_mutant = std::env::var_os("WAKESET_MUTANT").is_some_and(|name| !name.is_empty());
+    if is_mutant { 1 } else { 20 }
+}
+
 /// Where to stop: at the `arrival`th time (from 1 on) that the thread comes to `step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {

@@ -283,8 +283,8 @@ impl World {
         n
     }
 
-    /// Makes sure that `data` is reported once more than `before`, to who takes from the ring or to
-    /// another.
+    /// Makes sure that `data` is reported once more than `before`, to a taker from the ring or to
+    /// another thread.
     pub fn take_until(&self, data: u64, before: u64) -> Result<(), String> {
         let end = Instant::now() + LIMIT;
         while self.reports.of(data) <= before {
@@ -391,7 +391,7 @@ impl World {
 
     pub fn install_bell(&self) {
         let ring = |world: usize| {
-            // SAFETY: who rings is a thread of this world, and holds it.
+            // SAFETY: the thread that rings is one of this world, and holds it.
             let world = unsafe { &*(world as *const Self) };
             world.ring();
         };

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::bench::measure::joined::joined;
 use crate::bench::sides::kernel::check;
 
 /// No thread of this benchmark should run for longer than this without sleeping (microseconds): a
@@ -55,8 +56,5 @@ pub fn prepare(priority: i32) -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: LONGEST_RUN, rlim_max: LONGEST_RUN };
     // SAFETY: an initialised value.
     check(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) })?;
-    std::thread::scope(|scope| match scope.spawn(|| set_priority(0, priority)).join() {
-        Ok(result) => result,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
+    std::thread::scope(|scope| joined(scope.spawn(|| set_priority(0, priority))))
 }

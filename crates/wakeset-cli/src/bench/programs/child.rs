@@ -8,13 +8,19 @@ use serde::de::DeserializeOwned;
 
 use crate::bench::options::Order;
 use crate::failure::Failure;
-use crate::run::{ORDER_VARIABLE, PRELOAD_VARIABLE, find_library, own_executable, with_ours};
+use crate::run::{
+    INSTRUCTIONS_VARIABLE, ORDER_VARIABLE, OWN_INSTRUCTIONS, PRELOAD_VARIABLE, find_library,
+    own_executable, with_ours,
+};
 
 /// This executable with these arguments, under the interposer if `preload` says in which order.
 pub fn command(arguments: &[String], preload: Option<Order>) -> Result<Command, Failure> {
     let mut command = Command::new(own_executable()?);
     command.args(arguments);
     self::preload(&mut command, preload)?;
+    if preload.is_some() {
+        command.env(INSTRUCTIONS_VARIABLE, OWN_INSTRUCTIONS);
+    }
     Ok(command)
 }
 

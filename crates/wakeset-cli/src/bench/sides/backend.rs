@@ -27,6 +27,14 @@ pub trait Backend: Sync {
     fn add_timer(&self, set: &Self::Set, to: &Self::Timer, bits: u32, data: u64) -> io::Result<()>;
     /// Adds a set to a set.
     fn add_set(&self, set: &Self::Set, inner: &Self::Set, bits: u32, data: u64) -> io::Result<()>;
+    /// So many sets, each of which watches the next one for `IN`.
+    fn create_chain(&self, length: usize) -> io::Result<Vec<Self::Set>> {
+        let sets: Vec<_> = (0..length).map(|_| self.create_set()).collect::<io::Result<_>>()?;
+        for pair in sets.windows(2) {
+            self.add_set(&pair[0], &pair[1], IN, 0)?;
+        }
+        Ok(sets)
+    }
 
     fn remove_set(&self, set: &Self::Set, inner: &Self::Set) -> io::Result<()>;
 

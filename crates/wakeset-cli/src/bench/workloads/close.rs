@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::bench::measure::joined::joined;
 use crate::bench::measure::point::{Params, Point, Rates, params};
 use crate::bench::measure::rounds::{Compared, measure};
 use crate::bench::options::count;
@@ -79,20 +80,14 @@ impl Point for Close {
         _expected: Option<&Rates>,
     ) -> io::Result<Rates> {
         let sets = if self.shared { 1 } else { self.threads };
-        let sets: Vec<_> = (0..sets).map(|_| backend.create_set()).collect::<io::Result<_>>()?;
-        let mut outer = Vec::new();
-        if self.nested {
-            for set in &sets {
-                let watcher = backend.create_set()?;
-                backend.add_set(&watcher, set, IN, 0)?;
-                outer.push(watcher);
-            }
-        }
+        let length = if self.nested { 2 } else { 1 };
+        let chains: Vec<_> =
+            (0..sets).map(|_| backend.create_chain(length)).collect::<io::Result<_>>()?;
         let failed = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for i in 0..self.threads {
-                let set = &sets[i % sets.len()];
+                let set = &chains[i % sets][length - 1];
                 let failed = &failed;
                 threads.push(scope.spawn(move || {
                     serve(backend, set, i as u64, time, failed)
@@ -101,10 +96,7 @@ impl Point for Close {
             }
             let mut rate = 0.0;
             for thread in threads {
-                match thread.join() {
-                    Ok(own) => rate += own?,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
+                rate += joined(thread)?;
             }
             Ok(vec![rate])
         })

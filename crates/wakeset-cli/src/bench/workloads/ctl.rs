@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use crate::bench::measure::joined::joined;
 use crate::bench::measure::point::{Params, Point, Rates, params};
 use crate::bench::measure::rounds::{Compared, measure};
 use crate::bench::options::count;
@@ -75,11 +76,7 @@ impl Point for Ctl {
                 go_over(backend, &set, &counters, time)
             };
             let threads: Vec<_> = (0..self.threads).map(|_| scope.spawn(work)).collect();
-            let joined = threads.into_iter().map(|thread| match thread.join() {
-                Ok(rates) => rates,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            joined.collect::<io::Result<Vec<_>>>()
+            threads.into_iter().map(joined).collect::<io::Result<Vec<_>>>()
         })?;
         let total = |call: usize| rates.iter().map(|rates| rates[call]).sum();
         Ok((0..3).map(total).collect())

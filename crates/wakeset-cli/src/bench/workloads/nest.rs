@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use crate::bench::measure::joined::joined;
 use crate::bench::measure::point::{Params, Point, Rates, params};
 use crate::bench::measure::rounds::{Compared, measure};
 use crate::bench::options::count;
@@ -82,11 +83,7 @@ impl Point for Nest {
         };
         let rates = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.threads).map(|_| scope.spawn(work)).collect();
-            let joined = threads.into_iter().map(|thread| match thread.join() {
-                Ok(rate) => rate,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            joined.collect::<io::Result<Vec<f64>>>()
+            threads.into_iter().map(joined).collect::<io::Result<Vec<f64>>>()
         })?;
         Ok(vec![rates.iter().sum()])
     }

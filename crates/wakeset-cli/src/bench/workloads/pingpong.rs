@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::bench::measure::joined::joined;
 use crate::bench::measure::point::{Params, Point, Rates, params};
 use crate::bench::measure::rounds::{Compared, measure};
 use crate::bench::sides::backend::{Backend, IN, LOST, lost};
@@ -102,10 +103,7 @@ fn together<B: Backend>(backend: &B, time: Duration) -> io::Result<f64> {
         });
         over.store(true, Ordering::Release);
         backend.write(&there.counter, 1)?;
-        match answering.join() {
-            Ok(answered) => answered?,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        joined(answering)?;
         rate
     })
 }

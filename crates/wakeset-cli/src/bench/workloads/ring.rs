@@ -12,6 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::bench::measure::joined::joined;
 use crate::bench::measure::point::{Params, Point, Rates, params};
 use crate::bench::measure::report::Report;
 use crate::bench::measure::rounds::{Compared, measure_into};
@@ -114,10 +115,8 @@ impl Point for Ring {
             table.gate.end();
             let mut result = measured.map(|rate| vec![rate]);
             for helper in helpers {
-                match helper.join() {
-                    Ok(helped) => result = result.and_then(|rates| helped.map(|()| rates)),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
+                let helped = joined(helper);
+                result = result.and_then(|rates| helped.map(|()| rates));
             }
             result
         })

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::bench::measure::joined::joined;
 use crate::bench::measure::point::{Params, Point, Rates, params};
 use crate::bench::measure::rounds::{Compared, measure};
 use crate::bench::options::count;
@@ -151,12 +152,7 @@ impl Point for Wait {
             }
             over.store(true, Ordering::Relaxed);
             let elapsed = begin.elapsed();
-            for thread in threads {
-                match thread.join() {
-                    Ok(result) => result?,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
+            threads.into_iter().try_for_each(joined)?;
             for queue in &queues {
                 queue.drain(backend, rearm)?;
             }
@@ -197,10 +193,7 @@ struct Watched<B: Backend> {
 
 impl<B: Backend> Watched<B> {
     fn new(backend: &B, counters: usize, bits: u32, nested: usize) -> io::Result<Self> {
-        let sets: Vec<_> = (0..=nested).map(|_| backend.create_set()).collect::<io::Result<_>>()?;
-        for pair in sets.windows(2) {
-            backend.add_set(&pair[0], &pair[1], IN, 0)?;
-        }
+        let sets = backend.create_chain(nested + 1)?;
         let mut slots = Vec::with_capacity(counters);
         for i in 0..counters {
             let counter = backend.create_counter()?;

@@ -52,16 +52,6 @@ static void *read_once(void *argument)
 	return NULL;
 }
 
-#ifdef __x86_64__
-/* A system call instruction of the program's own. */
-static long raw_call(long number, long argument)
-{
-	long result;
-	__asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(argument) : "rcx", "r11", "memory");
-	return result;
-}
-#endif
-
 struct timed_waiter {
 	int set;
 	char saw[64];

@@ -7,21 +7,6 @@
 #include "../listening.h"
 #include <sys/wait.h>
 
-/* They are killed and waited for. */
-static void kill_workers(const pid_t *children, int n)
-{
-	for (int i = 0; i < n; i++) {
-		must(kill(children[i], SIGKILL));
-		must(waitpid(children[i], NULL, 0));
-	}
-}
-
-static void close_both(const int *ends)
-{
-	must(close(ends[0]));
-	must(close(ends[1]));
-}
-
 static int64_t milliseconds_since(int64_t begin)
 {
 	return (now() - begin) / 1000000;

@@ -10,8 +10,11 @@ mod sets;
 mod style;
 
 use super::choices::Choices;
-use super::{At, Op, Profile, Program, SLOTS, Time};
+use super::{At, Focus, Op, Profile, Program, Road, SLOTS, Time};
 use style::{Call, Style};
+
+/// One call in so many is made by instruction: seldom, because what it names is the kernel's.
+const INSTRUCTIONS: u32 = 64;
 
 /// What a slot was last made as, as far as the generator knows: it does not see results.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +52,20 @@ pub fn generate(choices: &mut impl Choices, profile: Profile, program: &mut Prog
         generator.make_source(ops);
     }
     let len = 60 + generator.choices.below(180);
-    while ops.len() < len as usize && !generator.choices.is_at_end() {
+    let roads = generator.style.roads;
+    // Half of the operations choose a road.
+    let len = if roads { 2 * len } else { len } as usize;
+    // What comes after it is the kernel's, to the end of the worker.
+    let apart = if roads && generator.choices.once_in(512) { len / 2 } else { usize::MAX };
+    let mut is_apart = false;
+    while ops.len() < len && !generator.choices.is_at_end() {
+        if roads {
+            generator.take_road(ops);
+        }
+        if ops.len() >= apart && !is_apart {
+            is_apart = true;
+            ops.push(Op::NameSpace);
+        }
         generator.next(ops);
     }
 }
@@ -77,6 +93,15 @@ impl<C: Choices> Generator<'_, C> {
             Call::Fork => ops.push(Op::Fork),
             Call::SetTimer => ops.push(self.set_timer()),
             Call::NearTimer => self.near_timer(ops),
+            Call::Reuse => self.reuse(ops),
+        }
+    }
+
+    fn take_road(&mut self, ops: &mut Vec<Op>) {
+        if self.style.profile.focus == Focus::Instructions && self.choices.once_in(INSTRUCTIONS) {
+            ops.push(Op::Take { road: Road::Instruction });
+        } else if !self.choices.once_in(4) {
+            ops.push(Op::Take { road: self.choices.one_of(Road::ALL) });
         }
     }
 

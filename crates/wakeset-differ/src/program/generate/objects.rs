@@ -2,7 +2,7 @@
 
 use super::{Generator, Slot};
 use crate::program::choices::Choices;
-use crate::program::{Duplication, Op, SLOTS};
+use crate::program::{Duplication, Op, Road, SLOTS};
 
 impl<C: Choices> Generator<'_, C> {
     /// A slot for a new object: an unused one, else one that is closed, else any.
@@ -61,6 +61,10 @@ impl<C: Choices> Generator<'_, C> {
 
     /// A directory, a pipe or a socket pair.
     fn make_kernel_source(&mut self, slot: u8, ops: &mut Vec<Op>) {
+        if self.style.roads && self.choices.once_in(8) {
+            ops.push(Op::File { slot });
+            return self.put(slot, Slot::Other);
+        }
         if self.choices.once_in(16) {
             ops.push(Op::Directory { slot });
             return self.put(slot, Slot::Other);
@@ -107,6 +111,19 @@ impl<C: Choices> Generator<'_, C> {
         ops.push(Op::Close { slot });
         if slot < SLOTS {
             self.put(slot, Slot::Closed);
+        }
+    }
+
+    /// A number that is used again: the next file under it, and what is written there.
+    pub(super) fn reuse(&mut self, ops: &mut Vec<Op>) {
+        let slot = self.object();
+        let mut roads = [(); 4].map(|()| self.choices.one_of(Road::ALL));
+        if self.choices.once_in(4) {
+            roads[0] = Road::Instruction;
+        }
+        ops.push(Op::Reuse { slot, roads });
+        if slot < SLOTS {
+            self.put(slot, Slot::Other);
         }
     }
 

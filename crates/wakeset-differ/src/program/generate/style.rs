@@ -24,9 +24,10 @@ pub(super) enum Call {
     SetTimer,
     Ring,
     NearTimer,
+    Reuse,
 }
 
-const CALLS: [Call; 16] = [
+const CALLS: [Call; 17] = [
     Call::Write,
     Call::Read,
     Call::Wait,
@@ -43,6 +44,7 @@ const CALLS: [Call; 16] = [
     Call::SetTimer,
     Call::Ring,
     Call::NearTimer,
+    Call::Reuse,
 ];
 
 type Weights = [u32; CALLS.len()];
@@ -62,6 +64,8 @@ pub(super) struct Style {
     /// More sets and more timers than other programs have, and more sets in sets.
     pub nested_timers: bool,
     pub rings: bool,
+    /// Calls are made by every road, and numbers are used again.
+    pub roads: bool,
     /// Pipes, sockets and directories.
     pub kernel: bool,
     /// Waits with a `maxevents` of 1 to 4.
@@ -74,6 +78,7 @@ impl Style {
     pub fn choose(choices: &mut impl Choices, profile: Profile) -> Self {
         let everything = profile.calls == Calls::Everything;
         let nested_timers = profile.focus == Focus::NestedTimers;
+        let roads = profile.focus.takes_roads();
         let swarm = choices.bits();
         let has = |bit: u32| swarm & 1 << bit != 0;
         let mut weights = weights(everything, swarm);
@@ -82,6 +87,10 @@ impl Style {
             weights[Call::SetTimer as usize] = 24;
             // Each takes half a millisecond.
             weights[Call::NearTimer as usize] = u32::from(swarm >> 50 & 3 == 0);
+        }
+        if roads {
+            weights[Call::Reuse as usize] = 1;
+            weights[Call::Ring as usize] = 0;
         }
         Self {
             profile,
@@ -92,7 +101,8 @@ impl Style {
             sets: has(11) || nested_timers,
             timers: has(13) && has(14) || nested_timers,
             nested_timers,
-            rings: has(15),
+            rings: has(15) && !roads,
+            roads,
             kernel: everything && has(2),
             small_buffers: has(12),
             sleeps: swarm >> 40 & 0x1ff == 0,
@@ -116,7 +126,7 @@ fn weights(everything: bool, swarm: u64) -> Weights {
     let has = |bit: u32| swarm & 1 << bit != 0;
     // Calls that make objects migrate.
     let migrations = everything && has(0) && has(1);
-    let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut set = |used: bool, call: Call, weight: u32| {
         if used {
             weights[call as usize] = weight;

@@ -7,16 +7,15 @@
 
 use crate::stats::{ADDRESS_BYTES, ListenerStat, count};
 use crate::sys;
+use crate::sys::reserved::{NUMBERS, Reserved};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use wakeset_group::listener;
 
-/// As many numbers as the table of objects has.
-const NUMBERS: usize = 1 << 20;
-
 /// What each number is: one of the three constants, or a listener with an index in the page of
 /// counts.
-static KINDS: [AtomicU8; NUMBERS] = [const { AtomicU8::new(UNKNOWN) }; NUMBERS];
+static KINDS: Reserved<AtomicU8, NUMBERS> = Reserved::new();
+/// What a number is that has no entry.
 const UNKNOWN: u8 = 0;
 const OTHER: u8 = 1;
 const LISTENER: u8 = 2;
@@ -28,12 +27,13 @@ static END: AtomicU32 = AtomicU32::new(0);
 /// Counts up when a number may no longer be the listener that it was.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
+#[inline]
 fn kind(fd: c_int) -> Option<&'static AtomicU8> {
     KINDS.get(fd as u32 as usize)
 }
 
 fn remember(fd: c_int, now: u8) {
-    if let Some(kind) = kind(fd) {
+    if let Some(kind) = KINDS.place(fd as u32 as usize) {
         END.fetch_max(fd as u32 + 1, Ordering::Relaxed);
         kind.store(now, Ordering::Relaxed);
     }
@@ -41,18 +41,25 @@ fn remember(fd: c_int, now: u8) {
 
 /// Returns whether a number is a listening socket, as far as is known.
 pub fn is_listener(fd: c_int) -> bool {
-    let Some(kind) = kind(fd) else { return false };
-    match kind.load(Ordering::Relaxed) {
+    let known = || kind(fd).map_or(UNKNOWN, |kind| kind.load(Ordering::Relaxed));
+    match known() {
         UNKNOWN => {}
         now => return now >= LISTENER,
     }
     match listener::is_listening(fd) {
         Ok(listening) => remember(fd, if listening { LISTENER } else { OTHER }),
         Err(sys::Errno::ENOTSOCK) => remember(fd, OTHER),
-        // Closed: what will come under this number is not known.
+        // Closed: what will come under this number is not known. Or a filter refuses the call.
         Err(_) => return false,
     }
-    kind.load(Ordering::Relaxed) >= LISTENER
+    // What cannot be remembered is left to the kernel.
+    known() >= LISTENER
+}
+
+/// Returns whether a number is known to be a listening socket, without asking the kernel.
+#[inline]
+pub fn is_known_listener(fd: c_int) -> bool {
+    kind(fd).is_some_and(|kind| kind.load(Ordering::Relaxed) >= LISTENER)
 }
 
 /// Returns whether a number is a listening socket now, and not only was when that was remembered.
@@ -77,9 +84,14 @@ pub fn forget(fd: c_int) {
 /// Forgets that a number is a listener: it is about to be connected, and will be none.
 #[inline]
 pub fn forget_listener(fd: c_int) {
-    if kind(fd).is_some_and(|kind| kind.load(Ordering::Relaxed) >= LISTENER) {
+    if is_known_listener(fd) {
         forget(fd);
     }
+}
+
+/// The numbers that are known to be listening sockets.
+pub(super) fn listeners() -> impl Iterator<Item = c_int> {
+    (0..END.load(Ordering::Relaxed)).map(|fd| fd as c_int).filter(|fd| is_known_listener(*fd))
 }
 
 /// [`forget`] for all numbers from `first` to `last`.
@@ -136,7 +148,7 @@ fn forget_indices_of_older_pages() {
     if INDEXED_PAGE.load(Ordering::Relaxed) == page {
         return;
     }
-    for kind in KINDS.iter().take(END.load(Ordering::Relaxed) as usize) {
+    for kind in (0..END.load(Ordering::Relaxed)).filter_map(|fd| kind(fd as c_int)) {
         let now = kind.load(Ordering::Relaxed);
         if now >= COUNTED {
             // Unless the number has become something else meanwhile.

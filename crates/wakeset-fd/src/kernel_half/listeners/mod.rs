@@ -4,26 +4,43 @@
 //! | file | what |
 //! |---|---|
 //! | this one | the order chosen for the process; signals between the pieces of a sleep |
+//! | `baton` | how a worker that does not accept wakes the next |
+//! | `ending` | what a process that ends leaves to the others |
+//! | `held` | which threads hold connections that they have accepted |
+//! | `shares` | what the waiters of related processes hold, and which of them steps back |
+//! | `told` | which listeners a thread is told of |
 //! | `known` | what is known of each number, and the counts of listeners |
 //! | `shared_hint` | which listeners have been waited on in turn, for related processes |
 //! | `private_sets` | the epoll sets that threads sleep in while they wait on listeners |
-//! | `last_look` | when a waiter last checked its listeners without being told to |
+//! | `rescue_clock` | when a waiter last checked its listeners without being told to |
 //! | `rotation` | the listeners in the kernel half of a set |
 
+pub mod baton;
+mod ending;
+pub mod held;
 mod known;
-mod last_look;
 mod private_sets;
+mod rescue_clock;
 pub(crate) mod rotation;
 mod shared_hint;
+mod shares;
+mod told;
 
 pub use crate::stats::ListenerStat;
+pub use ending::{End, before_end};
 pub(crate) use known::confirm;
 pub use known::{
-    count, forget, forget_listener, forget_range, generation, is_listener, note_connection,
+    count, forget, forget_listener, forget_range, generation, is_known_listener, is_listener,
+    note_connection,
 };
-pub use last_look::LastLook;
-pub use private_sets::{claim_index, close_private_set, private_set, renew_private_set};
-pub use shared_hint::{any_exclusive, is_exclusive, note_exclusive, share_hint};
+pub(crate) use private_sets::close_private_sets;
+pub use private_sets::{
+    claim_index, close_private_set, private_set, release_private_set, renew_private_set, sleeper,
+};
+pub use rescue_clock::RescueClock;
+pub use shared_hint::{any_exclusive, is_exclusive, note_exclusive};
+pub use shares::{Share, counts_held, give_up, may_step_back};
+pub use told::{Telling, set_telling};
 pub use wakeset_group::listener::{
     Fired, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted, inode, is_ready,
 };
@@ -33,30 +50,62 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 /// The order in which waiters are woken. 0 is the kernel's, for which nothing is done.
 static ORDER: AtomicU8 = AtomicU8::new(0);
+/// Each waiter's own: see [`order_of`].
+const AUTO: u8 = 4;
+/// The waiter that holds least; of several, the one that has been idle longest.
+const LEAST: u8 = 5;
 
-/// Chooses the order for this process; `None` leaves everything to the kernel.
-pub fn set_order(order: Option<Order>) {
-    let word = match order {
-        None => 0,
-        Some(Order::Fifo) => 1,
-        Some(Order::Lifo) => 2,
-        Some(Order::Turns) => 3,
+/// How the waiter that is woken is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// By the kernel, for the program's own calls.
+    Kernels,
+    /// In this order.
+    Ordered(Order),
+    /// One that holds nothing keeps its place for a while, and others go to the end.
+    Automatic,
+    /// The waiter that holds least; of several, the one that has been idle longest.
+    Least,
+}
+
+/// Chooses for this process. A waiter that holds `most` connections, or more, takes none while
+/// another is free.
+pub fn choose(choice: Choice, most: Option<u32>) {
+    let word = match choice {
+        Choice::Kernels => 0,
+        Choice::Ordered(Order::Fifo) => 1,
+        Choice::Ordered(Order::Lifo) => 2,
+        Choice::Ordered(Order::Turns) => 3,
+        Choice::Automatic => AUTO,
+        Choice::Least => LEAST,
     };
     ORDER.store(word, Ordering::SeqCst);
+    let most = most.filter(|_| choice != Choice::Kernels);
+    shares::set_rule(choice == Choice::Least, most, choice == Choice::Automatic);
 }
 
 /// The order; `None` where everything is left to the kernel: because that was chosen, because the
 /// kernel knows no exclusive watches, or because the process has done something after which
-/// everything is.
+/// everything is. Where it depends on the waiter, this is the one of those that hold nothing.
 #[inline]
 pub fn order() -> Option<Order> {
     let order = match ORDER.load(Ordering::Relaxed) {
-        1 => Order::Fifo,
+        1 | LEAST => Order::Fifo,
         2 => Order::Lifo,
-        3 => Order::Turns,
+        3 | AUTO => Order::Turns,
         _ => return None,
     };
     gate::may_open().then_some(order)
+}
+
+/// The [`order`] of a waiter that is about to sleep, which is a thread or the process
+/// ([`held`]). The automatic order is [`Order::Turns`] while the waiter holds no connection that it
+/// has accepted, so that its caches stay warm, and otherwise [`Order::Fifo`]: the next connection
+/// goes to a worker that has been idle for longer.
+pub fn order_of(holder: u8) -> Option<Order> {
+    let order = order()?;
+    let is_automatic = ORDER.load(Ordering::Relaxed) == AUTO;
+    Some(if is_automatic && held::holds(holder) { Order::Fifo } else { order })
 }
 
 /// Returns how many signals the calling thread has handled: a `fn() -> u32` as an address, 0 for

@@ -1,8 +1,10 @@
 //! How what is in a pair gets into the kernel's.
 
+use crate::migrate;
 use crate::sys::complaint;
 use crate::sys::steps::step;
 use crate::sys::{self, Errno};
+use crate::table::SlotHead;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -17,8 +19,8 @@ use wakeset::{LONGEST_WRITE, Piece, mutated};
 /// it.
 pub(super) struct Carrier {
     socket: bool,
-    reader: c_int,
-    writer: c_int,
+    /// The reading end, and the writing one.
+    ends: [&'static SlotHead; 2],
     /// How much of the page there is.
     filled: usize,
     /// Of these, as many at the start are to be read at once.
@@ -34,9 +36,9 @@ static PAGE: Page = Page(UnsafeCell::new([0; LONGEST_WRITE]));
 impl Carrier {
     /// # Safety
     /// The caller holds the migrations lock as long as it has the carrier, and has no other.
-    pub(super) unsafe fn new(socket: bool, reader: c_int, writer: c_int, start: usize) -> Self {
+    pub(super) unsafe fn new(socket: bool, ends: [&'static SlotHead; 2], start: usize) -> Self {
         let start = if socket || mutated!("pipe_carries_from_the_start") { 0 } else { start };
-        Self { socket, reader, writer, filled: start, start }
+        Self { socket, ends, filled: start, start }
     }
 
     pub(super) fn carry(&mut self, piece: Piece<'_>) {
@@ -70,10 +72,21 @@ impl Carrier {
         }
     }
 
+    #[inline]
     pub(super) fn flush(&mut self) {
+        if self.filled != self.start {
+            self.flush_page();
+        }
+        (self.filled, self.start) = (0, 0);
+    }
+
+    fn flush_page(&mut self) {
         let (filled, start) = (core::mem::take(&mut self.filled), core::mem::take(&mut self.start));
-        if filled == start || self.reader < 0 {
-            // Nothing, or nobody can read it.
+        let file_type = if self.socket { libc::S_IFSOCK } else { libc::S_IFIFO };
+        self.ends.iter().for_each(|end| migrate::mark_if_lost(end, file_type));
+        let [reader, writer] = self.ends.map(SlotHead::kernel_fd);
+        if reader < 0 {
+            // Nobody can read it.
             return;
         }
         step!(pipe_before_carry);
@@ -81,19 +94,19 @@ impl Carrier {
         let page = PAGE.0.get().cast::<u8>();
         let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
         let sent = match self.socket {
-            true => sys::raw!(sendto, self.writer, page, filled, flags, nowhere, 0),
-            false if self.writer < 0 => write_by_name(self.reader, page, filled),
-            false => sys::write(self.writer, page, filled),
+            true => sys::raw!(sendto, writer, page, filled, flags, nowhere, 0),
+            false if writer < 0 => write_by_name(reader, page, filled),
+            false => sys::write(writer, page, filled),
         };
         if sent != Ok(filled) {
-            complaint::of_bytes(self.writer.max(self.reader), sent.err());
+            complaint::of_bytes(writer.max(reader), sent.err());
         }
         if start != 0 {
             let _ = match self.socket {
                 true => {
-                    sys::raw!(recvfrom, self.reader, page, start, MSG_DONTWAIT, nowhere, nowhere)
+                    sys::raw!(recvfrom, reader, page, start, MSG_DONTWAIT, nowhere, nowhere)
                 }
-                false => sys::read(self.reader, page, start),
+                false => sys::read(reader, page, start),
             };
         }
     }

@@ -1,6 +1,6 @@
 //! pipe2(2) and socketpair(2).
 
-use super::room::room_of;
+use super::capacity;
 use super::{FdPipe, NONBLOCK, SECOND, SOCKET};
 use crate::migrate;
 use crate::objects::migratable::Migratable;
@@ -16,11 +16,11 @@ use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use libc::{AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM};
-use wakeset::{PIPE_CAPACITY, Room};
+use wakeset::PipeCapacity;
 
 /// Makes two descriptors an in-process pair, if there is memory and no fork since `gate`, which is
 /// from before they were made.
-fn adopt(fds: [c_int; 2], mode: u32, room: Room, gate: Gate) {
+fn adopt(fds: [c_int; 2], mode: u32, gate: Gate) {
     let _guard = SignalGuard::enter();
     if !fds.iter().all(|fd| table::has_room_for_bytes(*fd)) {
         return;
@@ -33,21 +33,23 @@ fn adopt(fds: [c_int; 2], mode: u32, room: Room, gate: Gate) {
     let pair = &first.pair;
     let generation = pair.pipes[0].next_generation();
     for (word, end) in pair.ends.iter().zip([first, second]) {
-        word.store(ptr::from_ref(end).expose_provenance(), Ordering::SeqCst);
+        word.store(ptr::from_ref(end).expose_provenance(), Ordering::Relaxed);
     }
     first.bind(first, generation, mode);
     second.bind(first, generation, mode | SECOND);
-    pair.pipes[0].unseal(generation, room);
-    pair.pipes[1].unseal(generation, room);
+    pair.pipes.iter().for_each(|pipe| pipe.unseal(generation, PipeCapacity::Unasked));
     pair.residence.begin_here();
+    // Last: a thread that comes late with a watch for what was there before either finds the queue
+    // closed, or reports what this pair begins with.
+    [first, second].iter().for_each(|end| end.queue.reopen());
     table::put_object(fds[0], first);
     table::put_object(fds[1], second);
     count(Stat::PipesMade, 1);
     migrate::recheck_gate(fds[0], gate);
     // A thread that migrated one end, between the two, has not seen the other.
     if first.is_sealed() {
-        migrate::fd(fds[0], Stat::MovedFork);
-        migrate::fd(fds[1], Stat::MovedFork);
+        migrate::fd(fds[0], Stat::MigratedFork);
+        migrate::fd(fds[1], Stat::MigratedFork);
     }
 }
 
@@ -56,9 +58,9 @@ fn adopt(fds: [c_int; 2], mode: u32, room: Room, gate: Gate) {
 /// # Safety
 /// `place` is the caller's to give, for two numbers.
 unsafe fn export(fds: [c_int; 2], place: *mut c_int) -> Result<(), Errno> {
-    let bytes = u64::from(fds[0] as u32) | u64::from(fds[1] as u32) << 32;
+    let both = u64::from(fds[0] as u32) | u64::from(fds[1] as u32) << 32;
     // SAFETY: the caller's contract.
-    if unsafe { user::store_bytes(place.cast(), &bytes.to_ne_bytes()) } {
+    if unsafe { user::store_u64(place.cast(), both) } {
         return Ok(());
     }
     for fd in fds {
@@ -106,11 +108,8 @@ pub unsafe fn pipe2(fds: *mut c_int, flags: c_int) -> Result<(), Errno> {
     made.into_iter().for_each(migrate::number_is_new);
     // SAFETY: the caller's contract.
     unsafe { export(made, fds) }?;
-    // A user with many pipes gets small ones.
-    if sys::fcntl(made[0], libc::F_GETPIPE_SZ, 0) == Ok(PIPE_CAPACITY as c_int) {
-        let mode = if flags & libc::O_NONBLOCK != 0 { NONBLOCK } else { 0 };
-        adopt(made, mode, Room::Pages, gate);
-    }
+    let mode = if flags & libc::O_NONBLOCK != 0 { NONBLOCK } else { 0 };
+    adopt(made, mode, gate);
     Ok(())
 }
 
@@ -138,12 +137,12 @@ pub unsafe fn socketpair(
     let mut made = [0; 2];
     sys::raw!(socketpair, domain, kind, protocol, made.as_mut_ptr())?;
     made.into_iter().for_each(migrate::number_is_new);
-    let room = room_of(made);
+    let is_known = capacity::is_known(made);
     // SAFETY: the caller's contract.
     unsafe { export(made, fds) }?;
-    if let Some(room) = room {
+    if is_known {
         let mode = if kind & SOCK_NONBLOCK != 0 { NONBLOCK } else { 0 };
-        adopt(made, SOCKET | mode, room, gate);
+        adopt(made, SOCKET | mode, gate);
     }
     Ok(())
 }

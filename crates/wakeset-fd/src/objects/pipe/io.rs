@@ -83,6 +83,7 @@ pub(crate) unsafe fn write(
         // Nothing to do, or an error.
         return Some(Kernel);
     }
+    bound.learn_room(fd);
     // SAFETY: the caller gives the memory.
     let result = unsafe { write_from(bound, buffer, len) };
     Some(match conclude(end, result) {
@@ -98,7 +99,7 @@ pub(crate) unsafe fn write(
         // what that means.
         Attempt::Failed(error) => {
             let odd = error == Error::Invalid;
-            migrate::fd(fd, if odd { Stat::MovedOddArgument } else { Stat::MovedLimit });
+            migrate::fd(fd, if odd { Stat::MigratedOddArgument } else { Stat::MigratedLimit });
             Kernel
         }
     })
@@ -154,7 +155,7 @@ pub(crate) unsafe fn read(
     let Some(bound) = end.bound() else { return Some(Kernel) };
     let Some(pipe) = bound.inward().filter(|_| len != 0) else { return Some(Kernel) };
     if !sys::is_plausible(buffer, len) {
-        migrate::fd(fd, Stat::MovedOddArgument);
+        migrate::fd(fd, Stat::MigratedOddArgument);
         return Some(Kernel);
     }
     let attempt = || {
@@ -169,7 +170,7 @@ pub(crate) unsafe fn read(
         Ok(Attempt::InKernel) => Kernel,
         Ok(Attempt::Again) => return None,
         Ok(Attempt::Failed(Error::Unfit)) => {
-            migrate::fd(fd, Stat::MovedOddArgument);
+            migrate::fd(fd, Stat::MigratedOddArgument);
             Kernel
         }
         Ok(Attempt::Failed(error)) => Done(Err(errno(error))),
@@ -214,7 +215,7 @@ fn on_socket(
             return Kernel;
         };
         if !modelled {
-            migrate::fd(fd, Stat::MovedOddArgument);
+            migrate::fd(fd, Stat::MigratedOddArgument);
             return Kernel;
         }
         if let Some(verdict) = call(end) {
@@ -230,12 +231,12 @@ pub fn bytes_in(fd: c_int) -> Option<c_int> {
     // A pipe says it at both ends.
     let inward =
         if mutated!("socket_counts_what_it_sent") { 1 - bound.index() } else { bound.index() };
-    let look = bound.look(if bound.is_socket() { inward } else { 0 })?;
-    if look.sealed {
+    let state = bound.state(if bound.is_socket() { inward } else { 0 })?;
+    if state.sealed {
         bound.pair.residence.wait_until_settled();
         return None;
     }
-    Some(look.len as c_int)
+    Some(state.len as c_int)
 }
 
 /// Whether a number is an end of a pair that lives here.

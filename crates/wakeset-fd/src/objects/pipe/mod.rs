@@ -6,14 +6,14 @@
 //! shutdown of an end migrates both first, so end of file, hang-up, `EPIPE` and `SIGPIPE` are
 //! Linux's own.
 //!
-//! Each end has a slot under its number. The pair is in the slot of the first end; who comes late,
-//! with an end of a pair that is no more, has the number of that pair's generation and is told so
-//! by its word.
+//! Each end has a slot under its number. The pair is in the slot of the first end. A call that
+//! comes late, with an end of a pair that is no more, has the number of that pair's generation, and
+//! the pair's word tells it so.
 
+mod capacity;
 mod carrier;
 mod create;
 mod io;
-mod room;
 
 pub use self::create::{pipe2, socketpair};
 pub use self::io::{bytes_in, is_end, read_fast, recv, send, write_fast};
@@ -28,7 +28,7 @@ use crate::table::kept::KeptFile;
 use crate::table::{self, Slot, SlotHead};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use wakeset::{Error, Events, Look, Pipe, Source, WaitQueue, mutated};
+use wakeset::{Error, Events, Pipe, PipeState, Source, WaitQueue, mutated};
 
 /// One end.
 ///
@@ -108,24 +108,24 @@ impl FdPipe {
         Some(Bound { pair: &holder.pair, generation, mode: self.mode.load(Ordering::Acquire) })
     }
 
-    /// Makes this an end of the pair in `holder`.
+    /// Makes this an end of the pair in `holder`. Its wait queue is still closed.
     fn bind(&self, holder: &'static Self, generation: u32, mode: u32) {
-        self.mode.store(mode, Ordering::SeqCst);
-        self.closing.store(false, Ordering::SeqCst);
-        self.queue.reopen();
+        // Whoever has the binding has what is stored before it.
+        self.mode.store(mode, Ordering::Relaxed);
+        self.closing.store(false, Ordering::Relaxed);
         let address = ptr::from_ref(holder).expose_provenance() as u64;
         self.binding
-            .store(address >> 6 << GENERATION_BITS | u64::from(generation), Ordering::SeqCst);
+            .store(address >> 6 << GENERATION_BITS | u64::from(generation), Ordering::Release);
     }
 
     /// What both pipes hold, as far as this end has to do with them; `None`: the pair is no more.
-    fn looks(&self) -> Option<(Bound, [Option<Look>; 2])> {
+    fn states(&self) -> Option<(Bound, [Option<PipeState>; 2])> {
         let bound = self.bound()?;
-        let look = |pipe: Option<&'static Pipe>| match pipe {
+        let state = |pipe: Option<&'static Pipe>| match pipe {
             None => Some(None),
-            Some(pipe) => pipe.look(bound.generation).map(Some),
+            Some(pipe) => pipe.state(bound.generation).map(Some),
         };
-        Some((bound, [look(bound.inward())?, look(bound.outward())?]))
+        Some((bound, [state(bound.inward())?, state(bound.outward())?]))
     }
 }
 
@@ -144,18 +144,18 @@ impl Migratable for FdPipe {
     /// The pair's.
     fn residence(&self) -> Option<&Residence> {
         let bound = self.bound()?;
-        bound.look(0)?;
+        bound.state(0)?;
         Some(&bound.pair.residence)
     }
 
     fn poll_here(&self) -> Option<Events> {
-        let Some((bound, looks)) = self.looks() else { return Some(Events::empty()) };
-        let sealed = looks.into_iter().flatten().all(|look| look.sealed);
-        (!sealed).then(|| bound.events_of(looks))
+        let Some((bound, states)) = self.states() else { return Some(Events::empty()) };
+        let sealed = states.into_iter().flatten().all(|state| state.sealed);
+        (!sealed).then(|| bound.events_of(states))
     }
 
     fn poll_carried(&self) -> Events {
-        self.looks().map_or(Events::empty(), |(bound, looks)| bound.events_of(looks))
+        self.states().map_or(Events::empty(), |(bound, states)| bound.events_of(states))
     }
 
     /// Takes everything out of the pair, once for both ends, and puts it into the kernel's. The
@@ -166,11 +166,10 @@ impl Migratable for FdPipe {
             let (Some(reader), Some(writer)) = (bound.end(index), bound.end(1 - index)) else {
                 continue;
             };
-            let start = bound.look(index).map_or(0, |look| look.offset);
-            let (reader, writer) = (reader.head.kernel_fd(), writer.head.kernel_fd());
+            let start = bound.state(index).map_or(0, |state| state.offset);
+            let heads = [&reader.head, &writer.head];
             // SAFETY: a migration holds that lock, and the carrier before this one is gone.
-            let mut carrier =
-                unsafe { Carrier::new(bound.is_socket(), reader, writer, start as usize) };
+            let mut carrier = unsafe { Carrier::new(bound.is_socket(), heads, start as usize) };
             pipe.seal(bound.generation, |piece| carrier.carry(piece));
             if !mutated!("pipe_carries_whole_pages") {
                 carrier.flush();
@@ -212,7 +211,7 @@ impl Migratable for FdPipe {
 
     /// Also if the pair is no more.
     fn is_sealed(&self) -> bool {
-        self.bound().is_none_or(|bound| bound.look(0).is_none_or(|look| look.sealed))
+        self.bound().is_none_or(|bound| bound.state(0).is_none_or(|state| state.sealed))
     }
 
     fn kept_file(&self) -> Option<&KeptFile> {
@@ -222,7 +221,7 @@ impl Migratable for FdPipe {
     /// The other end of the pair: both migrate, or neither.
     fn other_end(&self) -> Option<&'static SlotHead> {
         let bound = self.bound()?;
-        bound.look(0)?;
+        bound.state(0)?;
         bound.end(1 - bound.index()).map(|end| &end.head)
     }
 }
@@ -254,8 +253,8 @@ impl Bound {
         (self.is_socket() || self.index() == 1).then(|| &self.pair.pipes[1 - self.index()])
     }
 
-    fn look(self, index: usize) -> Option<Look> {
-        self.pair.pipes[index].look(self.generation)
+    fn state(self, index: usize) -> Option<PipeState> {
+        self.pair.pipes[index].state(self.generation)
     }
 
     fn end(self, index: usize) -> Option<&'static FdPipe> {
@@ -293,11 +292,11 @@ impl Bound {
         if self.is_socket() { both.union(Events::WRBAND) } else { both }
     }
 
-    /// What holds of an end with these looks at the pipes that it reads from and writes to.
-    fn events_of(self, [inward, outward]: [Option<Look>; 2]) -> Events {
+    /// What holds of an end with these states of the pipes that it reads from and writes to.
+    fn events_of(self, [inward, outward]: [Option<PipeState>; 2]) -> Events {
         let mut events = Events::empty();
-        events.set(Events::IN | Events::RDNORM, inward.is_some_and(|look| look.len != 0));
-        let has_room = |look: Look| look.writable || mutated!("pipe_is_always_writable");
+        events.set(Events::IN | Events::RDNORM, inward.is_some_and(|state| state.len != 0));
+        let has_room = |state: PipeState| state.writable || mutated!("pipe_is_always_writable");
         events.set(self.writable(), outward.is_some_and(has_room));
         events
     }
@@ -315,7 +314,7 @@ impl Bound {
     #[inline(always)]
     unsafe fn read(self, buffer: *mut u8, len: usize) -> Result<usize, Error> {
         let pipe = self.inward().ok_or(Error::Unfit)?;
-        let there = pipe.look(self.generation).map_or(0, |look| look.len as usize);
+        let there = pipe.state(self.generation).map_or(0, |state| state.len as usize);
         // Bytes for which there is no memory stay: first make sure that there is some.
         let most = if there == 0 { len } else { len.min(there) };
         // SAFETY: the caller's contract.

@@ -19,7 +19,7 @@ use crate::sys::{self, Errno};
 use crate::table::{self, gate, hidden};
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use libc::{
     EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, epoll_event,
 };
@@ -31,14 +31,27 @@ pub(crate) fn cookie(set: &FdSet) -> u64 {
     ptr::from_ref(set).addr() as u64 | 1
 }
 
-/// Whether the kernel half may report a doorbell, or a wait may hold such a report.
+/// The data that marks the baton's event, as [`cookie`] the doorbell's.
+pub(crate) fn baton_cookie(set: &FdSet) -> u64 {
+    cookie(set) | BATON
+}
+
+/// The bit that tells the baton's event from the doorbell's.
+pub(super) const BATON: u64 = 2;
+
+/// The kernel half may report something of ours from now on.
+pub(crate) fn admit(set: &FdSet) {
+    let _ = set.doorbell.compare_exchange(NEVER, GONE, Ordering::SeqCst, Ordering::SeqCst);
+}
+
+/// Whether the kernel half may report a doorbell or the baton, or a wait may hold such a report.
 pub(crate) fn has_ever_been_in(set: &FdSet) -> bool {
     set.doorbell.load(Ordering::SeqCst) != NEVER
 }
 
 /// The set has had none.
 const NEVER: c_int = -1;
-/// It has had one, whose event a waiter may still hold.
+/// It has had one, whose event a waiter may still hold; or it has, or has had, the baton.
 const GONE: c_int = -2;
 
 /// Takes out of `found` events those with data of which `is_doorbell` holds; how many are left, in
@@ -168,10 +181,19 @@ pub(crate) fn remove(set: &FdSet) {
 
 /// For a new set, in which no wait has begun yet.
 pub(crate) fn begin_without(set: &FdSet) {
-    set.doorbell.store(NEVER, Ordering::SeqCst);
+    set.doorbell.store(NEVER, Ordering::Release);
 }
+
+/// Whether there has been any doorbell.
+#[cfg_attr(loom, allow(dead_code, reason = "no program runs out of numbers there"))]
+pub(super) fn were_made() -> bool {
+    MADE.load(Ordering::SeqCst)
+}
+
+static MADE: AtomicBool = AtomicBool::new(false);
 
 /// A new one, or `None` where there is no descriptor left.
 pub(super) fn make() -> Option<c_int> {
+    MADE.store(true, Ordering::SeqCst);
     sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).ok().map(hidden::hide)
 }

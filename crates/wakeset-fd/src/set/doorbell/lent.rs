@@ -53,7 +53,7 @@ pub fn set_recall(recall: fn()) {
 /// A doorbell for this thread. It may be ringing already. `None` where there is none to be had, or
 /// a fork is under way.
 pub fn lend() -> Option<Lent> {
-    if !process::may_make_objects() {
+    if !process::may_make_objects_beside_fork() {
         return None;
     }
     let _guard = SignalGuard::enter();

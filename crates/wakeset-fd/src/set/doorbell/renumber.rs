@@ -1,62 +1,169 @@
-//! Hidden numbers that the program wants for itself.
+//! Hidden numbers that the program wants for itself: one of them, or any.
+//!
+//! What is hidden under a number that the program takes gets another. Where none is left, what it
+//! was for does without: a set migrates. A fixed set cannot, and one that lost its doorbell would
+//! leave waiters asleep that nobody can reach, and wakers that write into the program's file. So
+//! other sets give up their doorbells for it, and where that leaves no number either, the program
+//! is told that there is none.
 
-use super::{cookie, lent};
+use super::{cookie, install, lent};
 use crate::migrate;
 use crate::set::FdSet;
 use crate::stats::Stat;
-use crate::sys;
-use crate::sys::signal_guard::SignalGuard;
+use crate::sys::process::is_foreign;
+use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::steps::{step_lock, step_waited};
+use crate::sys::{self, Errno};
 use crate::table::{self, gate, hidden, lifecycle};
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, epoll_event};
 use wakeset::mutated;
 
 /// Gives a number to the program, which is about to take it by dup2(2) of `old`: what is hidden
 /// under it gets another.
-pub(crate) fn make_way(old: c_int, fd: c_int) {
+///
+/// # Errors
+/// EMFILE: it is the doorbell of a fixed set, and there is no other number for that.
+pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
     if !matches!(table::get(fd), table::Entry::Doorbell) {
-        return;
+        return Ok(());
     }
     let _guard = SignalGuard::enter();
     let _migrating = gate::hold_migrations();
     if !matches!(table::get(fd), table::Entry::Doorbell) {
-        return;
+        return Ok(());
     }
     lent::wait_until_returned(fd);
-    let Some(new) = hidden::duplicate(fd).or_else(|| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).ok())
-    else {
-        // No number is left but this one, which is the program's: its set does without.
-        for number in table::numbers() {
-            if let Some(set) = table::find::<FdSet>(number)
-                && set.doorbell.load(Ordering::SeqCst) == fd
-            {
-                migrate::fd_held(number, Stat::MovedLimit);
-            }
+    if let Some(new) = duplicate_of(fd) {
+        table::renumber_doorbell(fd, new);
+        lifecycle::renumber(fd, new);
+        renumber_baton(fd, new);
+        sets_with(fd).for_each(|(number, set)| renumber_watch(number, set, fd, new));
+    } else {
+        if sets_with(fd).any(|(_, set)| set.state.is_fixed()) && !mutated!("fixed_set_loses_bell") {
+            return Err(Errno::EMFILE);
+        }
+        for (number, _) in sets_with(fd) {
+            migrate::fd_held(number, Stat::MigratedLimit);
         }
         lifecycle::renumber(fd, -1);
+        renumber_baton(fd, -1);
         table::forget_doorbell(fd);
-        wait_for_wakers();
-        replace(fd, old);
-        return;
-    };
-    table::renumber_doorbell(fd, new);
-    lifecycle::renumber(fd, new);
-    for number in table::numbers() {
-        if let Some(set) = table::find::<FdSet>(number)
-            && set.doorbell.compare_exchange(fd, new, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        {
-            // The kernel knows the watch by (number, description): a new one before the old number
-            // goes.
-            let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };
-            let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, new, &raw const event);
-            let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, fd, ptr::null());
-        }
     }
     wait_for_wakers();
     replace(fd, old);
+    Ok(())
+}
+
+/// A duplicate of what is hidden under a number, for which other sets give up theirs if a set that
+/// cannot do without has it. The caller holds the migrations lock.
+fn duplicate_of(fd: c_int) -> Option<c_int> {
+    let duplicate =
+        || hidden::duplicate(fd).or_else(|| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).ok());
+    duplicate().or_else(|| {
+        let has_room = sets_with(fd).any(|(_, set)| set.state.is_fixed()) && give_up_held();
+        has_room.then(duplicate).flatten()
+    })
+}
+
+/// The sets with this doorbell, and their numbers.
+fn sets_with(doorbell: c_int) -> impl Iterator<Item = (c_int, &'static FdSet)> {
+    table::numbers()
+        .filter_map(|number| Some((number, table::find::<FdSet>(number)?)))
+        .filter(move |(_, set)| set.doorbell.load(Ordering::SeqCst) == doorbell)
+}
+
+/// Lets a set watch its doorbell under the new number, which both stand for now.
+fn renumber_watch(number: c_int, set: &FdSet, old: c_int, new: c_int) {
+    if set.doorbell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        return;
+    }
+    // The kernel knows the watch by (number, description): a new one before the old number goes. If
+    // there may be no more watches, the old one makes room for it: the new one reports at once what
+    // was rung in between.
+    let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };
+    let add = || sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, new, &raw const event);
+    let added = add();
+    if added.is_err() && set.state.is_fixed() && !mutated!("fixed_set_loses_watch") {
+        // It cannot migrate if that room is taken by others. The old watch stays for as long as the
+        // description does, and only cannot be removed any more; the set needs it to its end.
+        return;
+    }
+    let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, old, ptr::null());
+    if added.is_err() && (mutated!("doorbell_loses_watch") || add().is_err()) {
+        migrate::fd_held(number, Stat::MigratedLimit);
+    }
+}
+
+/// How often doorbells were given up: a call that has waited for another's finds numbers, too.
+static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
+
+/// How many numbers are given up at a time.
+const AT_A_TIME: usize = 16;
+
+/// The program is about to be told that it has no number left (EMFILE): gives it those of the
+/// doorbells. Sets that have one migrate, and those that are made do without while there is no
+/// number. Returns whether there were any.
+pub fn make_room() -> bool {
+    // A handler of SIGSYS has a critical section of its own thread below it.
+    if signal_guard::is_inside() || is_foreign() || !install::were_made() {
+        return false;
+    }
+    let before = GIVEN_UP.load(Ordering::SeqCst);
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::hold_migrations();
+    give_up_held() || GIVEN_UP.load(Ordering::SeqCst) != before
+}
+
+/// Closes the doorbells of all sets that can migrate, and those that no set has; whether there were
+/// any. The caller holds the migrations lock.
+fn give_up_held() -> bool {
+    let mut has_made = give_up_spares();
+    for number in table::numbers() {
+        let has_one =
+            |set: &FdSet| set.doorbell.load(Ordering::SeqCst) >= 0 && !set.state.is_fixed();
+        if table::find::<FdSet>(number).is_some_and(has_one) {
+            migrate::fd_held(number, Stat::MigratedLimit);
+            // The next migration may need a number itself.
+            has_made |= give_up_spares();
+        }
+    }
+    if has_made {
+        GIVEN_UP.fetch_add(1, Ordering::SeqCst);
+    }
+    has_made
+}
+
+/// Closes the doorbells that no set has. The caller holds the migrations lock.
+fn give_up_spares() -> bool {
+    let mut has_made = false;
+    loop {
+        let mut taken = [-1; AT_A_TIME];
+        for (place, doorbell) in
+            taken.iter_mut().zip(core::iter::from_fn(table::take_spare_doorbell))
+        {
+            *place = doorbell;
+        }
+        if taken[0] < 0 {
+            return has_made;
+        }
+        wait_for_wakers();
+        for doorbell in taken.into_iter().filter(|doorbell| *doorbell >= 0) {
+            table::forget_doorbell(doorbell);
+            has_made |= sys::close(doorbell).is_ok();
+        }
+    }
+}
+
+/// In sets that watch the baton under the old number.
+fn renumber_baton(old: c_int, new: c_int) {
+    for number in table::numbers() {
+        if let Some(set) = table::find::<FdSet>(number) {
+            set.rotation.renumber_baton(set, old, new);
+        }
+    }
 }
 
 /// Puts the program's file under a number of ours. Were the number closed first, another thread

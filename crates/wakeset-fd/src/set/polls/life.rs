@@ -52,7 +52,7 @@ pub(crate) fn ask_for(set: &FdSet, entries: usize, hints: bool) {
 
 /// For a new set, which has none.
 pub(crate) fn begin_without(set: &FdSet) {
-    set.polls.wanted.store(0, Ordering::SeqCst);
+    set.polls.wanted.store(0, Ordering::Release);
 }
 
 /// Gives the set polls, if it is to have them and can.

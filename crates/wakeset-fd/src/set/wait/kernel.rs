@@ -6,7 +6,7 @@ use crate::set::{doorbell, polls};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
-use crate::sys::{self, Errno, SIGSET_BYTES};
+use crate::sys::{self, Errno};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr;
@@ -100,8 +100,8 @@ impl Wait<'_> {
         loop {
             let events = self.events.wrapping_add(filled as usize);
             let capacity = self.capacity - filled;
-            let check =
-                || sys::epoll_pwait(set.fd(), events, capacity, 0, ptr::null(), SIGSET_BYTES);
+            let bytes = self.mask.bytes;
+            let check = || sys::epoll_pwait(set.fd(), events, capacity, 0, ptr::null(), bytes);
             let found = match unless_moved.filter(|_| !mutated!("halves_seen_twice")) {
                 None => check()?,
                 Some(before) => {
@@ -117,12 +117,12 @@ impl Wait<'_> {
                 count(Stat::EventsFromKernel, kept as usize);
                 return Ok(kept);
             }
-            // Nothing but the doorbell, in the place of an event.
+            // Nothing but the doorbell or the baton, in the place of an event.
         }
     }
 
-    /// Sleeps in the kernel half, where the doorbell wakes us too; to the nanosecond if it `leads`.
-    pub(super) fn sleep_in_kernel(&self, until: Until, leads: bool) -> Result<c_int, Errno> {
+    /// Sleeps in the kernel half, where the doorbell wakes us too; to the nanosecond if `exact`.
+    pub(super) fn sleep_in_kernel(&self, until: Until, exact: bool) -> Result<c_int, Errno> {
         let (fd, mask) = (self.set.fd(), self.mask);
         let in_milliseconds = |milliseconds| {
             sys::epoll_pwait(fd, self.events, self.capacity, milliseconds, mask.set, mask.bytes)
@@ -136,7 +136,7 @@ impl Wait<'_> {
         // A program that gave milliseconds may run where epoll_pwait2(2) is not allowed.
         // A timer is worth the try, and where it is not there the rounding.
         if let Limit::Milliseconds(asked) = self.limit
-            && !leads
+            && !exact
         {
             return in_milliseconds(if until.deadline.is_none() {
                 asked
@@ -155,23 +155,32 @@ impl Wait<'_> {
             mask.bytes,
         ) {
             // Before Linux 5.11, or not allowed.
-            Err(Errno::ENOSYS | Errno::EPERM) => in_milliseconds(up(left)),
+            Err(error) if sys::is_refusal(error) => in_milliseconds(up(left)),
             result => result,
         }
     }
 
-    /// Takes the doorbell's event out of the `found` events after the first `filled`; how many are
-    /// left.
+    /// Takes the doorbell's event and the baton's out of the `found` events after the first
+    /// `filled`; how many are left.
     pub(super) fn filter(&self, filled: c_int, found: c_int) -> c_int {
         if found <= 0 || !doorbell::has_ever_been_in(self.set) {
             return found;
         }
-        let cookie = doorbell::cookie(self.set);
+        let (cookie, baton) = (doorbell::cookie(self.set), doorbell::baton_cookie(self.set));
+        let (rung, passed) = (Cell::new(false), Cell::new(false));
+        let is_ours = |data| {
+            rung.set(rung.get() || data == cookie);
+            passed.set(passed.get() || data == baton);
+            data == cookie || data == baton
+        };
         let events = self.events.wrapping_add(filled as usize);
         // SAFETY: the kernel has just written `found` events there.
-        let kept = unsafe { doorbell::take_out(events, found, |data| data == cookie) };
-        if kept < found {
+        let kept = unsafe { doorbell::take_out(events, found, is_ours) };
+        if rung.get() {
             self.rung.set(true);
+        }
+        if passed.get() && self.set.rotation.take_baton(self.set, filled + kept) {
+            self.passes_on.set(true);
         }
         kept
     }

@@ -1,6 +1,5 @@
 //! How long a wait may take, and with which signal mask.
 
-use crate::sys::SIGSET_BYTES;
 use core::ffi::c_int;
 use core::ptr;
 use core::time::Duration;
@@ -17,7 +16,7 @@ pub enum Limit {
 }
 
 /// The signal mask of epoll_pwait(2): a pointer, null for none, and the size that was given with
-/// it.
+/// it. A size of 0 says that the call was epoll_wait(2), which a filter may know alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Mask {
     /// The kernel's signal set.
@@ -27,8 +26,8 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// No mask.
-    pub const NONE: Self = Self { set: ptr::null(), bytes: SIGSET_BYTES };
+    /// That of epoll_wait(2).
+    pub const NONE: Self = Self { set: ptr::null(), bytes: 0 };
 }
 
 /// When a wait ends: as asked for, or, once time has passed, at a deadline.

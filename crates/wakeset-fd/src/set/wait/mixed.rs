@@ -27,8 +27,8 @@ type Round = Option<Result<c_int, Errno>>;
 struct Bounds {
     /// The set has no doorbell: what becomes ready in process has to be looked for.
     no_doorbell: bool,
-    /// One of them has no watch, for lack of memory.
-    listener_unwatched: bool,
+    /// One of the listeners has no watch, because the set has stepped back or for lack of memory.
+    listener_look: Option<Duration>,
 }
 
 /// How a sleep has ended.
@@ -47,6 +47,12 @@ impl Wait<'_> {
         if let ControlFlow::Break(round) = self.check_both() {
             return round;
         }
+        if self.set.rotation.looks_first() {
+            match self.check_outside(0, None) {
+                Ok(0) if !self.faulted.get() => self.set.rotation.note_nothing(),
+                found => return Some(found),
+            }
+        }
         let bounds = match self.prepare_sleep() {
             ControlFlow::Continue(bounds) => bounds,
             ControlFlow::Break(round) => return round,
@@ -57,6 +63,7 @@ impl Wait<'_> {
             first_listener::tell_sleeper(self.set);
         }
         let timed_out = result == Ok(0) && to_the_end;
+        let result = result.map(|found| self.step_back(found));
         let rung = result.is_ok_and(|found| found > 0);
         if let Ok(found) = result {
             self.set.rotation.note_reports(self.events, found, true);
@@ -125,13 +132,13 @@ impl Wait<'_> {
         let wants_doorbell = !set.set.is_empty() || !set.state.has_kernel();
         let installed = if wants_doorbell { doorbell::install(set) } else { Ok(true) };
         if installed == Ok(false) && !set.state.is_fixed() {
-            migrate::fd(set.fd(), Stat::MovedLimit);
+            migrate::fd(set.fd(), Stat::MigratedLimit);
             return ControlFlow::Break(None);
         }
         let bounds = Bounds {
             // The kernel refuses a doorbell, and would refuse what migrates.
             no_doorbell: installed != Ok(true),
-            listener_unwatched: !set.rotation.rotate(set),
+            listener_look: set.rotation.rotate(set),
         };
         // A handler between two pieces of a sleep; one that comes in the next few instructions is
         // missed.
@@ -139,6 +146,15 @@ impl Wait<'_> {
             return ControlFlow::Break(Some(Err(Errno::EINTR)));
         }
         ControlFlow::Continue(bounds)
+    }
+
+    /// Leaves connections among the `found` events to workers that hold less; how many are left.
+    fn step_back(&self, found: c_int) -> c_int {
+        let (left, passes) = self.set.rotation.step_back(self.set, self.events, found);
+        if passes {
+            self.passes_on.set(true);
+        }
+        left
     }
 
     /// Sleeps in the kernel half as a remote waiter. `None`: a check after the count has found
@@ -151,7 +167,7 @@ impl Wait<'_> {
         let has_listeners = set.rotation.any();
         // After the count: what was pushed before is seen here, what is pushed later rings. Where
         // the set has got its first source since `prepare_sleep`, and has no doorbell yet, the add
-        // installs one and rings it for who is counted (`install_held`). But the adding thread may
+        // installs one and rings it for counted waiters (`install_held`). But the adding thread may
         // be stopped before that, so the next round of this wait installs it too.
         let no_sleep = (set.set.may_be_ready() && !mutant!("remote_without_look"))
             || polls::have_news(set)
@@ -163,16 +179,21 @@ impl Wait<'_> {
         let result = (!no_sleep).then(|| {
             let mut end = until;
             if has_listeners {
-                end = end.at_most(set.rotation.last_look.until_next());
+                end = end.at_most(set.rotation.rescue_clock.until_next());
             }
-            if bounds.no_doorbell || bounds.listener_unwatched {
+            if bounds.no_doorbell {
                 end = end.at_most(WITHOUT_DOORBELL);
+            }
+            if let Some(look) = bounds.listener_look {
+                end = end.at_most(look);
             }
             led = set.set.lead();
             if let Some(led) = led {
                 end = end.at_most(short_of(led.remaining()));
             }
-            cancel::point(|| self.sleep_in_kernel(end, led.is_some()))
+            cancel::point(|| {
+                self.sleep_in_kernel(end, led.is_some() || bounds.listener_look.is_some())
+            })
         });
         step!(elsewhere_slept);
         set.set.stop_leading(led);

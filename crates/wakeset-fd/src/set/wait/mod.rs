@@ -14,6 +14,7 @@ pub use self::limits::{Limit, Mask};
 pub(crate) use self::settled::Settled;
 
 use self::limits::{Until, timespec_of};
+use crate::kernel_half::listeners::baton;
 use crate::migrate;
 use crate::set::{FdSet, polls, ring};
 use crate::stats::Stat;
@@ -50,12 +51,16 @@ pub(crate) struct Wait<'a> {
     pub(crate) faulted: Cell<bool>,
     /// The wait has taken a ring of the doorbell, which may have been meant for another.
     pub(crate) rung: Cell<bool>,
+    /// The baton has woken the wait for a connection that it does not report.
+    pub(crate) passes_on: Cell<bool>,
 }
 
 impl Wait<'_> {
     /// The wait, and what this thread owes to the other waiters when it leaves.
     pub(crate) fn run(&self) -> Result<c_int, Errno> {
         let found = self.run_settled();
+        self.set.rotation.end_wait(self.set);
+        self.pass_on();
         self.set.set.mind_deadline();
         if found == Ok(self.capacity) && self.set.set.has_left_exclusive() {
             let _guard = SignalGuard::enter();
@@ -66,6 +71,13 @@ impl Wait<'_> {
             self.set.set.kick();
         }
         found
+    }
+
+    /// Passes the baton on, where no lock is held and before the next sleep.
+    fn pass_on(&self) {
+        if self.passes_on.replace(false) {
+            baton::pass();
+        }
     }
 
     fn run_settled(&self) -> Result<c_int, Errno> {
@@ -80,9 +92,11 @@ impl Wait<'_> {
                 timeout: Timeout::Now,
                 faulted: Cell::new(false),
                 rung: Cell::new(false),
+                passes_on: Cell::new(false),
                 ..*self
             };
             found = again.check();
+            again.pass_on();
             self.faulted.set(again.faulted.get());
             self.rung.set(self.rung.get() || again.rung.get());
         }
@@ -129,6 +143,7 @@ impl Wait<'_> {
 
     /// One round of a wait. `None`: another is needed.
     fn step(&self, deadline: &mut Option<Option<Deadline>>) -> Option<Result<c_int, Errno>> {
+        self.pass_on();
         let set = self.set;
         let until = Until { deadline: *deadline, timeout: self.timeout };
         let closed = set.state.is_closed();
@@ -136,7 +151,7 @@ impl Wait<'_> {
             // The number may be another's. In Linux the wait goes on; here nothing more will come
             // to it.
             let limit = until.left().map(timespec_of);
-            return Some(sys::wait_for_nothing(limit.as_ref(), self.mask.set, self.mask.bytes));
+            return Some(sys::wait_for_nothing(limit.as_ref(), self.mask.set));
         }
         if set.state.is_in_kernel() {
             return self.step_in_kernel(until);

@@ -35,6 +35,21 @@ pub(super) fn holds_65536_bytes_written_one_by_one<B: Streams>() {
     assert_eq!(read(&reader, 1), Err(EAGAIN));
 }
 
+/// A user with many pipes gets small ones, and the kernel says so only if it is asked.
+pub(super) fn a_small_one_is_full_early<B: Streams>() {
+    let (set, (reader, writer)) = (Set::<B>::new(), nonblocking::<B>());
+    set.add(&writer, OUT, 1);
+    // SAFETY: no memory of ours. Not through the backend: the kernel does this by itself.
+    let size = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+    assert_eq!(size, 4096);
+    assert_eq!(set.ready(), [(1, OUT)]);
+    assert_eq!(read(&reader, 1), Err(EAGAIN));
+    assert_eq!(fill(&writer, 1), 4096);
+    assert_eq!(set.ready(), []);
+    assert_eq!(read(&reader, 70_000).map(|bytes| bytes.len()), Ok(4096));
+    assert_eq!(set.ready(), [(1, OUT)]);
+}
+
 pub(super) fn writable_means_a_free_page<B: Streams>() {
     let (set, (reader, writer)) = (Set::<B>::new(), nonblocking::<B>());
     set.add(&writer, OUT, 1);

@@ -29,7 +29,7 @@ pub(super) fn edges_that_move<B: Backend>() {
     timer.set(MS, NONE);
     sleep(3 * MS);
     let copy = timer.dup();
-    assert_eq!(set.next(), (7, IN), "expired before it moved, and not reported");
+    assert_eq!(set.next(), (7, IN), "expired before it migrated, and not reported");
     assert_eq!(copy.read(), 1);
     let (set, timer) = watched::<B>(IN | ET);
     timer.set(4 * MS, 4 * MS);

@@ -61,14 +61,23 @@ pub(super) fn two_sleepers_take_one_expiry_each<B: Backend>() {
 
 pub(super) fn a_sleeper_that_leaves_takes_no_deadline_with_it<B: Backend>() {
     let (set, timer) = watched::<B>(IN);
-    timer.set(30 * MS, NONE);
-    let leaver = Task::start({
+    let stayer = loop {
+        timer.set(30 * MS, NONE);
+        let leaver = Task::start({
+            let set = set.clone();
+            move || set.wait(1, 10)
+        });
+        leaver.until_asleep();
         let set = set.clone();
-        move || set.wait(1, 10)
-    });
-    leaver.until_asleep();
-    let stayer = Task::start(move || set.next());
-    assert_eq!(leaver.join(), Ok(vec![]));
+        let stayer = Task::start(move || set.next());
+        let left_with = leaver.join().unwrap();
+        if left_with.is_empty() {
+            break stayer;
+        }
+        // On a busy machine the timer may expire before the leaver's time is up: once more.
+        assert_eq!((left_with, stayer.join()), (vec![(7, IN)], (7, IN)));
+        timer.read();
+    };
     assert_eq!(stayer.join(), (7, IN));
 }
 

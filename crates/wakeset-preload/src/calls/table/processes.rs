@@ -11,20 +11,31 @@ calls! {
         apart "fork(3) runs the handlers of pthread_atfork(3) and the system call does not"
     }
     "C" vfork() -> c_int {
-        hand [vfork __vfork] raw [vfork = fork::raw_fork] => by_hand []
+        hand [vfork __vfork] raw [vfork = fork::raw_vfork] => by_hand []
         MigratesAll "The child works in the same memory, but its numbers are its own."
         apart "a child of the system call returns into the caller's stack frame"
     }
     "C" clone() -> c_int {
         hand [clone __clone] raw [clone = fork::raw_clone, clone3 = fork::raw_clone3] => by_hand []
-        MigratesAll "Without `CLONE_VM`, or with `CLONE_VFORK`. With `CLONE_VM` and without \
-            `CLONE_FILES` two descriptor tables share one memory: every object migrates for good. \
-            A thread changes nothing."
+        MigratesAll "Without `CLONE_VM`, or with `CLONE_VFORK`. With one of `CLONE_VM` and \
+            `CLONE_FILES` and without the other, two descriptor tables share one memory, or two \
+            memories one table: every object migrates for good. A thread changes nothing."
         apart "clone(3) takes a function and a stack, and the system call does not"
     }
     "C" unshare(flags: c_int) -> c_int {
         names [unshare] number [unshare] => first [process::before_unshare(flags)]
         ForGood "With `CLONE_FILES`."
+    }
+    "C" prctl(option: c_int, mode, program, third, fourth) -> c_int {
+        names [prctl] number [prctl] => first [sandbox::before_prctl(option, mode, program)]
+        ForGood "With `PR_SET_SECCOMP`, if the filter does not grant the calls that Wakeset makes \
+            of its own accord ([the table](system-calls.md)). A program that has its calls \
+            filtered, or reported to itself, makes no calls by instruction that could be caught: \
+            if it makes some, every object migrates for good as well."
+    }
+    "C" seccomp(operation: c_uint, flags, program) -> c_int {
+        number [seccomp] => first [sandbox::before_seccomp(operation, program)]
+        ForGood "As `prctl`." apart "libc has no function for it"
     }
     "C-unwind" pthread_cancel(thread) -> c_int {
         names [pthread_cancel] => first [process::before_cancel()]
@@ -44,6 +55,18 @@ calls! {
         => first [process::before_exec()]
         MigratesInherited "libc's `execve` is not called through its name."
         apart "they are functions of libc alone"
+    }
+    "C-unwind" _exit(status) -> c_int {
+        names [_Exit quick_exit] hand [_exit] number [exit_group]
+        => first [process::before_end()]
+        Noted "A connection for which the process was woken, and that it has not accepted, wakes \
+            another worker ([the herd](herd.md)). `exit` needs no hook: it runs functions of \
+            libraries." apart "neither returns"
+    }
+    "C" exit(status) -> c_int {
+        number [exit] => first [process::before_thread_end()]
+        Noted "As `_exit`, for one thread. The end of a thread of libc's needs no hook."
+        apart "libc has no function for it"
     }
     "C" posix_spawn(pid, path, actions, attributes, arguments, environment) -> c_int {
         names [posix_spawn posix_spawnp] => first [process::before_spawn(actions)]
@@ -67,7 +90,7 @@ calls! {
     // ---- Rings and asynchronous I/O ----
 
     "C" io_uring_setup(entries, parameters) -> c_int {
-        names [io_uring_setup] number [io_uring_setup] => leaves [MovedIoRing]
+        names [io_uring_setup] number [io_uring_setup] => leaves [MigratedIoRing]
         ForGood "An io_uring reaches every descriptor by a road that passes no hook. liburing \
             exports this name."
         apart "libc has no function for it, and liburing's returns the error instead of setting \
@@ -75,22 +98,22 @@ calls! {
     }
     "C" io_uring_queue_init(entries, ring, parameters, memory, len) -> c_int {
         names [io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem]
-        => leaves [MovedIoRing]
+        => leaves [MigratedIoRing]
         ForGood "liburing makes its system calls itself."
         apart "they are functions of liburing alone"
     }
     "C" io_setup(n, context) -> c_int {
-        names [io_setup] number [io_setup] => leaves [MovedAio]
+        names [io_setup] number [io_setup] => leaves [MigratedAio]
         ForGood "libaio exports this name."
         apart "libc has no function for it, and libaio's returns the error instead of setting errno"
     }
     "C" io_queue_init(n, context) -> c_int {
-        names [io_queue_init] => leaves [MovedAio]
+        names [io_queue_init] => leaves [MigratedAio]
         ForGood "libaio makes its system calls itself." apart "it is a function of libaio alone"
     }
     "C" aio(first, second, third, fourth) -> c_int {
         names [aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64]
-        => leaves [MovedAio]
+        => leaves [MigratedAio]
         ForGood "libc's helper threads read and write by calls that cannot be replaced."
         apart "they are functions of libc alone"
     }
@@ -113,12 +136,14 @@ calls! {
 
     "C" dlsym() -> usize {
         hand [dlsym dlvsym] => by_hand []
-        Noted "Where libc's function would come back for one of these calls, ours does."
+        Noted "Where libc's function would come back for one of these calls, ours does. What \
+            `dlopen` has loaded is about to be used: it is looked at for system call instructions."
         apart "they are functions of libc alone"
     }
     "C" dlopen() -> usize {
         hand [dlopen] => by_hand []
-        Noted "What is opened with `RTLD_DEEPBIND` is bound to our functions, not to libc's."
+        Noted "What is opened with `RTLD_DEEPBIND` is bound to our functions, not to libc's. What \
+            it loads is looked at for system call instructions."
         apart "it is a function of libc alone"
     }
     "C" dlmopen() -> usize {

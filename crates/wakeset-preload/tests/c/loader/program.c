@@ -190,14 +190,31 @@ static void same_name_space(const char *library)
 	say_place();
 }
 
-static void wrapped(void)
+/* A second read end of a pipe, by a name and by libc's own open(2). */
+static void opened_by_handle(void)
+{
+	char name[40], bytes[16] = "";
+	int ends[2];
+	void *libc = load("libc.so.6", RTLD_NOW);
+	int (*open_file)(const char *, int, ...) = found(dlsym(libc, "open"), "open");
+	must(pipe2(ends, O_NONBLOCK));
+	must(write(ends[1], "in the pipe", 12));
+	snprintf(name, sizeof name, "/proc/self/fd/%d", ends[0]);
+	int second = must(open_file(name, O_RDONLY | O_NONBLOCK));
+	ssize_t n = read(second, bytes, sizeof bytes);
+	printf("read %zd %s\n", n, bytes);
+	say_place();
+}
+
+static void wrapped(int by_name_only)
 {
 	struct sigaction action = {.sa_handler = SIG_IGN};
 	int *counts = dlsym(RTLD_DEFAULT, "wrap_counts"), before[8];
 	found(counts, "wrap_counts");
 	memcpy(before, counts, sizeof before);
 	share("by name", plain);
-	share("libc's handle", road_of(load("libc.so.6", RTLD_NOW), ""));
+	if (!by_name_only)
+		share("libc's handle", road_of(load("libc.so.6", RTLD_NOW), ""));
 	printf("sigaction %d\n", sigaction(SIGUSR1, &action, NULL));
 	for (int i = 0; i < 8; i++)
 		printf("counted %d\n", counts[i] - before[i]);
@@ -222,7 +239,11 @@ int main(int argc, char **argv)
 	else if (strcmp(which, "same-name-space") == 0)
 		same_name_space(library);
 	else if (strcmp(which, "wrapped") == 0)
-		wrapped();
+		wrapped(0);
+	else if (strcmp(which, "wrapped-by-name") == 0)
+		wrapped(1);
+	else if (strcmp(which, "opened-by-handle") == 0)
+		opened_by_handle();
 	else
 		return 2;
 	return 0;

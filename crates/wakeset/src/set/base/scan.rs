@@ -20,12 +20,8 @@ pub(crate) struct Scan {
     pub(in crate::set) plans: Plans,
     /// Free watches kept for the next add.
     pub(in crate::set) free: *mut Watch,
-    /// The set takes no more watches.
-    pub(in crate::set) closed: bool,
     /// The leases that may hold events.
     pub(crate) leases: Leases,
-    /// A thread has harvested without a lease.
-    pub(crate) untracked: bool,
 }
 
 // SAFETY: the raw pointers lead to type-stable memory that the scan lock guards.

@@ -22,7 +22,7 @@ use crate::set::deadlines::plans::Plans;
 use crate::set::lease::leases::Leases;
 use crate::set::ring::ring_core::RingCore;
 use crate::sync::lock::ScanLock;
-use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::wake::source::Source;
 use crate::wake::state::State;
 use crate::wake::watch::{guarded, shared};
@@ -61,6 +61,12 @@ pub struct SetCore {
     /// Until when the waiter sleeps that minds the deadline; `NEVER` for none. See
     /// [`planning`](crate::set::deadlines::planning).
     pub(in crate::set) led_until: AtomicU64,
+    /// Not 0: the set takes no more watches. Changed and looked at under the scan lock, but for the
+    /// beginning of another generation, which needs none for it: a thread that comes late, with the
+    /// lock, finds the set closed or open.
+    pub(in crate::set) closed: AtomicU32,
+    /// Not 0: a thread has harvested without a lease. As `closed`.
+    pub(in crate::set) untracked: AtomicU32,
     /// The event ring, null for none. Set and taken away under the scan lock.
     pub(in crate::set) ring: AtomicPtr<RingCore>,
     pub(in crate::set) scan: Line<ScanLock<Scan>>,
@@ -79,10 +85,10 @@ impl Pooled for SetCore {
                 pending: Pending::EMPTY,
                 plans: Plans::new(),
                 free: ptr::null_mut(),
-                closed: true,
                 leases: Leases::new(),
-                untracked: false,
             })),
+            closed: AtomicU32::new(1),
+            untracked: AtomicU32::new(0),
             pending_hint: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
             led_until: AtomicU64::new(NEVER),
@@ -120,11 +126,16 @@ impl SetCore {
     /// Begins another generation of this memory as an open set of `home`, whose pool it comes from.
     pub(crate) fn open(&self, home: &Shared, ready_list: ReadyList) {
         self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
-        self.led_until.store(NEVER, Ordering::SeqCst);
+        self.led_until.store(NEVER, Ordering::Release);
         self.wake.open(ready_list);
-        let mut scan = self.scan.lock();
-        scan.closed = false;
-        scan.untracked = false;
+        self.untracked.store(0, Ordering::Relaxed);
+        // Release: whoever finds it open finds all of the above.
+        self.closed.store(0, Ordering::Release);
+    }
+
+    /// Whether it takes no more watches. A thread that has not the scan lock may hear this late.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire) != 0
     }
 
     /// Whether a harvest could find something. Never false while a ready watch is queued, or taken

@@ -41,7 +41,7 @@ impl Changing<'_> {
         attached: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (set, scan) = (self.set, &mut *self.scan);
-        if scan.closed {
+        if set.is_closed() {
             return Err(Error::Closed);
         }
         let key = hash(fd, source.cast());
@@ -107,7 +107,7 @@ impl Changing<'_> {
         let known = Known::of(watch);
         let kept = if self.scan.leases.holder(known, but).is_some() {
             LastEvent::Leased(known)
-        } else if !self.scan.untracked {
+        } else if self.set.untracked.load(Ordering::Relaxed) == 0 {
             LastEvent::Idle
         } else if state.has_been_unbounded() && !mutant!("tell_without_history") {
             LastEvent::Untracked

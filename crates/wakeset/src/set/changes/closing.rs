@@ -32,9 +32,11 @@ impl WaitQueue {
     ///
     /// Takes the scan lock of one watching set after the other, never two, and costs O(watches
     /// here).
+    #[inline]
     pub fn close(&self) {
-        self.refuse_watches();
-        self.remove_each(&mut |_| {});
+        if self.refuse_watches() {
+            self.remove_each(&mut |_| {});
+        }
     }
 
     /// Removes every watch like [`close`](Self::close), calling `take` for each with the scan lock
@@ -42,7 +44,9 @@ impl WaitQueue {
     /// puts in its place. The oldest comes first, as far as there is memory to sort them.
     #[doc(hidden)]
     pub fn detach_watches(&self, mut take: impl FnMut(DetachedWatch)) {
-        self.refuse_watches();
+        if !self.refuse_watches() {
+            return;
+        }
         let now = self.now();
         let mut by_age = Vec::new();
         self.each(|handle, stamp| {

@@ -20,17 +20,23 @@ impl SetCore {
         step!(closed_queue);
         let mut scan = self.scan.lock();
         step!(close_before_forget);
-        scan.closed = true;
+        self.closed.store(1, Ordering::Release);
         if let Some(ring) = self.ring() {
             ring.recall(&mut scan);
         }
         self.collect(&mut scan);
-        for watch in core::mem::take(&mut scan.interest) {
-            self.forget(&mut scan, watch);
+        if !scan.interest.is_empty() {
+            for watch in core::mem::take(&mut scan.interest) {
+                self.forget(&mut scan, watch);
+            }
         }
         // What a late waker still pushes is dead, and freed by the next generation of this memory.
-        self.pending_hint.store(0, Ordering::SeqCst);
-        scan.plans = Plans::new();
+        if self.pending_hint.load(Ordering::SeqCst) != 0 {
+            self.pending_hint.store(0, Ordering::SeqCst);
+        }
+        if scan.plans.have_memory() {
+            scan.plans = Plans::new();
+        }
         // No waiter is left to tell.
         let _ = self.publish_deadline(&scan);
         step!(closed);

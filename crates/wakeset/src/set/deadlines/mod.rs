@@ -15,10 +15,10 @@
 //! its own value out again; one that leaves the set kicks another if none leads until the deadline.
 //!
 //! Three parties publish and then check. A waiter counts itself in, and then checks the list, the
-//! deadline and who leads. The thread that sets a timer pushes the watch, and then checks the
-//! deadline and the count. The holder of the scan lock publishes the deadline, and then checks who
-//! leads and the count, or the list: a timer whose watch was pushed while an earlier deadline stood
-//! there has kicked no waiter, and when that deadline is gone nobody would plan it.
+//! deadline and the leader. The thread that sets a timer pushes the watch, and then checks the
+//! deadline and the count. The holder of the scan lock publishes the deadline, and then checks the
+//! leader and the count, or the list: a timer whose watch was pushed while an earlier deadline
+//! stood there has kicked no waiter, and when that deadline is gone no thread would plan it.
 
 pub(in crate::set) mod leader;
 mod outer;

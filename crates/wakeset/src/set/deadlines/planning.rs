@@ -106,8 +106,9 @@ impl SetCore {
     }
 
     /// Plans a timer's watch that has just been found on the ready list, or put there. The timer
-    /// may have been set to a later time than the plan that led to it: who did that has told
-    /// nobody. If it has expired, the plan is dropped, so that whoever sets it next tells.
+    /// may have been set to a later time than the plan that led to it, and the thread that did so
+    /// has told no waiter. If it has expired, the plan is dropped, so that the thread that sets it
+    /// next tells.
     pub(in crate::set) fn plan_listed_timer(&self, scan: &mut Scan, watch: *mut Watch) {
         // SAFETY: as above.
         if unsafe { &*guarded(watch).source }.as_timed().is_some()

@@ -47,6 +47,11 @@ impl Plans {
         Self { heap: Vec::new(), nodes: Vec::new(), index: HashTable::new(), free: NOWHERE }
     }
 
+    /// Whether there was ever one, so that memory is to be freed.
+    pub(in crate::set) fn have_memory(&self) -> bool {
+        self.nodes.capacity() != 0 || self.index.capacity() != 0
+    }
+
     /// Makes room for a watch.
     pub(in crate::set) fn insert(&mut self, watch: *mut Watch) -> Result<(), Error> {
         let rehash = |node: &u32| hash(self.nodes[*node as usize].watch);

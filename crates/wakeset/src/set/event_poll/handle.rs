@@ -125,9 +125,9 @@ impl EventPoll {
     /// As [`add`](Self::add).
     ///
     /// # Safety
-    /// `source` stays where it is until [`WaitQueue::close`] has been called on its queue, and only
-    /// sets of one engine watch it. That engine outlives all calls of [`WaitQueue::wake`] on
-    /// it.
+    /// `source` stays where it is until [`WaitQueue::close`] has been called on its queue and all
+    /// calls of this function with it have returned, and only sets of one engine watch it. That
+    /// engine outlives all calls of [`WaitQueue::wake`] on it.
     #[inline]
     pub unsafe fn add_source(
         &self,

@@ -153,8 +153,16 @@ impl EventPoll {
         self.core().close();
     }
 
+    /// Whether it has been closed, by the calling thread or by one that this has heard from.
+    #[doc(hidden)]
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.core().is_closed()
+    }
+
     /// Makes a closed set an empty open one.
     #[doc(hidden)]
+    #[inline]
     pub fn reopen(&self) {
         self.core().open(self.engine.shared(), self.core().wake.ready_list());
     }

@@ -72,7 +72,9 @@ impl SetCore {
         if left && unvisited > 0 {
             Self::pass_on_first(&scan, unvisited);
         }
-        scan.untracked |= untracked && reported != 0;
+        if untracked && reported != 0 {
+            self.untracked.store(1, Ordering::Relaxed);
+        }
         self.end_scan(scan, again);
         reported
     }

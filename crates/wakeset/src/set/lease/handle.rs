@@ -216,7 +216,7 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         self.set.as_core().scan.lock().leases.remove(&self.core);
-        // Who has found it before and waits is woken.
+        // A thread that has found it before, and waits for its release, is woken.
         self.core.release();
     }
 }

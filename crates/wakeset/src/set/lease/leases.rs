@@ -70,7 +70,7 @@ impl LeaseCore {
         let round = self.round.word().load(Ordering::Relaxed);
         if round & HOLDS == 0 {
             held.clear();
-            // Relaxed: who looks for it does so under the lock.
+            // Relaxed: a removal looks for it under the lock.
             self.round.word().store(round | HOLDS, Ordering::Relaxed);
         }
         if !mutant!("report_is_not_noted") {
@@ -110,7 +110,7 @@ impl LeaseCore {
     /// Waits until what it held at `round` is released; `false` if the time is up before.
     pub(in crate::set) fn wait_past(&self, round: u32, deadline: Option<Deadline>) -> bool {
         loop {
-            // Relaxed: who waits looks through the leases again, under the lock.
+            // Relaxed: a removal that waits looks through the leases again, under the lock.
             let now = self.round.word().load(Ordering::Relaxed);
             if now & !AWAITED != round & !AWAITED {
                 return true;

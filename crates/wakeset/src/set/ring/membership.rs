@@ -43,6 +43,9 @@ impl SetCore {
     /// # Safety
     /// No thread takes from it, now or later.
     pub(crate) unsafe fn end_ring(&self) {
+        if self.ring.load(Ordering::Acquire).is_null() {
+            return;
+        }
         let (scan, attention) = self.begin_scan();
         let taken = self.ring.swap(ptr::null_mut(), Ordering::AcqRel);
         self.end_scan(scan, attention);

@@ -34,7 +34,7 @@ impl SetCore {
         };
         step!(refill_begun);
         // A taker holds no lease.
-        scan.untracked = true;
+        self.untracked.store(1, Ordering::Relaxed);
         // What was taken goes back in line before what has become ready since.
         let mut head = ring.reclaim(&mut scan, since);
         let mut attention = self.collect(&mut scan);

@@ -30,8 +30,8 @@ pub(in crate::set) struct Slot {
 }
 
 impl Line {
-    /// Moves this side's index, and wakes the other side if it sleeps on it. Release: who sees the
-    /// index sees what came before.
+    /// Moves this side's index, and wakes the other side if it sleeps on it. Release: a side that
+    /// sees the index sees what came before.
     pub(in crate::set) fn publish(&self, index: u32, other: &Self) {
         self.index.word().swap(index, ordering!(SeqCst, "shared_index_relaxed"));
         after_publishing(mutant!("shared_index_without_fence"));

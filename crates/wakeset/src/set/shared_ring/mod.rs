@@ -15,11 +15,11 @@
 //! | `head`: events taken so far | reader | writer, which sleeps on it |
 //! | `reader_sleeps` | reader | writer: whether to wake |
 //!
-//! Both sleeps are publish-then-check: who sleeps says so and looks at the index again; who moves
-//! an index looks afterwards whether somebody sleeps.
+//! Both sleeps are publish-then-check: a side that is about to sleep says so and looks at the index
+//! again; a side that moves an index looks afterwards whether the other sleeps.
 //!
-//! The memory is a memfd(2) whose size is sealed, so that nobody can take it away from under the
-//! other.
+//! The memory is a memfd(2) whose size is sealed, so that neither side can take it away from
+//! under the other.
 
 pub(in crate::set) mod layout;
 #[cfg_attr(any(loom, shuttle), path = "memory_double.rs")]

@@ -3,17 +3,21 @@
 use crate::error::Error;
 use crate::sources::pipe::chain::{Chain, Piece};
 use crate::sources::pipe::nodes::{Nodes, free};
+use crate::sources::pipe::room::Room;
 use crate::sources::pipe::word::{PAGES, Word};
 use crate::sync::blocked::{ALL, Blocked, READERS};
 use crate::sync::lock::ScanLock;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::testing::steps::step;
 use alloc::alloc::{Layout, alloc};
 use core::ptr;
 
 /// How much fits into a pipe or socket, as Linux counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum PipeCapacity {
+    /// A pipe or socket of which nobody has asked yet. No write fits before
+    /// [`Pipe::set_capacity`].
+    Unasked,
     /// A pipe: 16 pages, each filled to its end before the next.
     Pages,
     /// A stream socket: each write is a message, and each message costs the same.
@@ -27,14 +31,15 @@ pub enum Room {
     },
 }
 
-/// The state of a pipe at one moment, as [`Pipe::look`] has read it.
+/// The state of a pipe at one moment, as [`Pipe::state`] has read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct PipeState {
     /// How many bytes are in it.
     pub len: u32,
     /// Whether a poll calls it writable.
     pub writable: bool,
-    /// How many messages are in it; for [`Room::Pages`], the offset of the first byte in its page.
+    /// How many messages are in it; for [`PipeCapacity::Pages`], the offset of the first byte in
+    /// its page.
     pub offset: u32,
     /// Whether it has been sealed. The other fields are then what they were at the seal.
     pub sealed: bool,
@@ -60,10 +65,8 @@ pub struct Pipe {
     pub(in crate::sources::pipe) word: AtomicU64,
     /// Readers that sleep.
     pub(in crate::sources::pipe) blocked: Blocked,
-    /// [`Room::Messages`]; `most` is 0 for a pipe by pages.
-    pub(in crate::sources::pipe) most: AtomicU32,
-    pub(in crate::sources::pipe) writable: AtomicU32,
-    pub(in crate::sources::pipe) telling: AtomicU32,
+    /// A [`Room`].
+    room: AtomicU64,
     pub(in crate::sources::pipe) chain: ScanLock<Chain>,
     pub(in crate::sources::pipe) nodes: AtomicPtr<Nodes>,
 }
@@ -85,15 +88,14 @@ impl Pipe {
         Self {
             word: AtomicU64::new(Word::empty(0).sealed().0),
             blocked: Blocked::new(),
-            most: AtomicU32::new(0),
-            writable: AtomicU32::new(0),
-            telling: AtomicU32::new(0),
+            room: AtomicU64::new(0),
             chain: ScanLock::new(Chain::default()),
             nodes: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
-    /// The word if this generation lasts.
+    /// The word if this generation lasts. `ordering` acquires: a caller that finds the pipe sealed
+    /// goes on where the bytes are now.
     #[inline(always)]
     pub(in crate::sources::pipe) fn word(
         &self,
@@ -102,19 +104,9 @@ impl Pipe {
     ) -> Result<Word, Error> {
         let word = Word(self.word.load(ordering));
         if word.is_sealed() || word.generation() != generation {
-            return Err(self.sealed());
+            return Err(Error::Sealed);
         }
         Ok(word)
-    }
-
-    /// The error of a call that has found the pipe sealed. The fence makes visible what the
-    /// migrating thread has stored before the seal: where the bytes are now.
-    #[cold]
-    pub(in crate::sources::pipe) fn sealed(&self) -> Error {
-        if !mutant!("pipe_sealed_unfenced") {
-            fence(Ordering::Acquire);
-        }
-        Error::Sealed
     }
 
     /// SeqCst: it publishes the change before the caller looks for blocked readers (`Blocked`) and
@@ -132,13 +124,13 @@ impl Pipe {
 
     /// The state of the pipe; `None` if `generation` is not its generation any more.
     #[inline]
-    pub fn look(&self, generation: u32) -> Option<Look> {
+    pub fn state(&self, generation: u32) -> Option<PipeState> {
         let word = Word(self.word.load(Ordering::SeqCst));
-        (word.generation() == generation).then(|| Look {
+        (word.generation() == generation).then(|| PipeState {
             len: word.len(),
-            writable: match self.most.load(Ordering::Relaxed) {
-                0 => word.pages() < PAGES,
-                _ => word.offset() <= self.writable.load(Ordering::Relaxed),
+            writable: match self.room() {
+                room if room.is_by_pages() => word.pages() < PAGES,
+                room => room.is_writable_with(word.offset()),
             },
             offset: word.offset(),
             sealed: word.is_sealed(),
@@ -147,9 +139,28 @@ impl Pipe {
 
     /// Takes everything out for good, and gives it to `carry` in order: from now on every operation
     /// of this generation fails with [`Error::Sealed`]. What it was like shows in
-    /// [`look`](Self::look) still. Returns whether this call sealed it. Readers that sleep are
+    /// [`state`](Self::state) still. Returns whether this call sealed it. Readers that sleep are
     /// woken by [`wake_sealed`](Self::wake_sealed).
     pub fn seal(&self, generation: u32, mut carry: impl FnMut(Piece<'_>)) -> bool {
+        // No reader is at work on bytes of a run, but for one that takes it off the word.
+        if let Ok(word) = self.word(generation, Ordering::SeqCst)
+            && word.is_run()
+            && !mutant!("pipe_seal_without_compare")
+            && self.change(word, word.sealed())
+        {
+            step!(pipe_sealed);
+            if word.len() != 0 {
+                carry(Piece::Run(word.item(), word.len()));
+            }
+            return true;
+        }
+        self.seal_nodes(generation, carry)
+    }
+
+    /// [`seal`](Self::seal) of a pipe that has, or had, nodes.
+    fn seal_nodes(&self, generation: u32, mut carry: impl FnMut(Piece<'_>)) -> bool {
+        // Before the word: a reader at work on the chain hands bytes out before it takes them off
+        // the word.
         let mut chain = self.chain.lock();
         let word = loop {
             let Ok(word) = self.word(generation, Ordering::SeqCst) else { return false };
@@ -188,15 +199,31 @@ impl Pipe {
     }
 
     /// Begins the given generation of a sealed pipe, empty.
-    pub fn unseal(&self, generation: u32, room: Room) {
-        let (most, writable, telling) = match room {
-            Room::Pages => (0, 0, 0),
-            Room::Messages { most, writable, telling } => (most.max(1), writable, telling),
-        };
-        self.most.store(most, Ordering::Relaxed);
-        self.writable.store(writable, Ordering::Relaxed);
-        self.telling.store(telling, Ordering::Relaxed);
-        self.word.store(Word::empty(generation).0, Ordering::SeqCst);
+    pub fn unseal(&self, generation: u32, capacity: PipeCapacity) {
+        // A swap: a late answer for the generation before comes before it, or finds it.
+        self.room.swap(Room::of(generation, capacity).0, Ordering::Relaxed);
+        // Release: with the word goes what has been said of the room.
+        self.word.store(Word::empty(generation).0, Ordering::Release);
+    }
+
+    /// Whether this generation's room has not been asked for ([`PipeCapacity::Unasked`]).
+    pub fn is_unasked(&self, generation: u32) -> bool {
+        self.room() == Room::unasked(generation)
+    }
+
+    /// The answer for this generation. Of no effect if there is an answer, or another generation.
+    pub fn set_capacity(&self, generation: u32, capacity: PipeCapacity) {
+        let (unasked, room) = (Room::unasked(generation), Room::of(generation, capacity));
+        if mutant!("pipe_room_of_any_generation") {
+            return self.room.store(room.0, Ordering::Relaxed);
+        }
+        let relaxed = Ordering::Relaxed;
+        let _ = self.room.compare_exchange(unasked.0, room.0, relaxed, relaxed);
+    }
+
+    #[inline(always)]
+    pub(in crate::sources::pipe) fn room(&self) -> Room {
+        Room(self.room.load(Ordering::Relaxed))
     }
 
     /// Repeats a read until it does not block, sleeping in between.

@@ -17,12 +17,13 @@ mod chain;
 mod handle;
 mod nodes;
 mod read;
+mod room;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod word;
 mod write;
 
 pub use chain::Piece;
-pub use handle::{Look, Pipe, Room, Taken};
+pub use handle::{Pipe, PipeCapacity, PipeState, Taken};
 pub use nodes::LONGEST_MESSAGE;
 pub use word::{LONGEST_WRITE, PIPE_CAPACITY};

@@ -11,7 +11,8 @@ use core::ptr;
 pub(in crate::sources::pipe) const WORDS: usize = 7;
 #[cfg(loom)]
 pub(in crate::sources::pipe) const WORDS: usize = 1;
-/// How many bytes a node holds. A message of [`Room::Messages`](super::Room) is no longer.
+/// How many bytes a node holds. A message of
+/// [`PipeCapacity::Messages`](super::PipeCapacity) is no longer.
 pub const LONGEST_MESSAGE: usize = WORDS * 8;
 /// How many nodes one pipe has. They are numbered from 1; the number 0 means no node.
 #[cfg(not(any(loom, shuttle)))]

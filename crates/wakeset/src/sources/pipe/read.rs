@@ -34,7 +34,7 @@ impl Pipe {
                 }
             }
             let n = word.len().min(u32::try_from(most).unwrap_or(u32::MAX));
-            let by_messages = self.most.load(Ordering::Relaxed) != 0;
+            let by_messages = !self.room().is_by_pages();
             let left = word.without(n, n, by_messages);
             step!(pipe_before_read);
             if self.change(word, left) {
@@ -54,8 +54,9 @@ impl Pipe {
     /// Whether a read that left `after` of `before` tells the writing side. `freed`: at least one
     /// message is read to its end.
     fn made_room(&self, before: Word, after: Word, freed: bool) -> bool {
-        if self.most.load(Ordering::Relaxed) != 0 {
-            return freed && after.offset() <= self.telling.load(Ordering::Relaxed);
+        let room = self.room();
+        if !room.is_by_pages() {
+            return freed && room.tells_with(after.offset());
         }
         before.pages() >= PAGES && after.pages() < PAGES
     }
@@ -110,7 +111,7 @@ impl Pipe {
                 Ok(word) => word,
                 Err(error) => return Some(Err(error)),
             };
-            let by_messages = self.most.load(Ordering::Relaxed) != 0;
+            let by_messages = !self.room().is_by_pages();
             let left = word.without(done.bytes, done.messages, by_messages);
             step!(pipe_before_read);
             if self.change(word, left) {

@@ -1,16 +1,16 @@
 extern crate std;
 use crate::error::Error;
 use crate::sources::pipe::chain::Piece;
-use crate::sources::pipe::handle::{Pipe, Room};
+use crate::sources::pipe::handle::{Pipe, PipeCapacity};
 use crate::sources::pipe::nodes::{LONGEST_MESSAGE, NODES};
 use crate::sources::pipe::word::{PAGE, PIPE_CAPACITY};
 use crate::sync::Ordering;
 use std::vec::Vec;
 
-fn pipe(room: Room) -> (Pipe, u32) {
+fn pipe(capacity: PipeCapacity) -> (Pipe, u32) {
     let pipe = Pipe::new();
     let generation = pipe.next_generation();
-    pipe.unseal(generation, room);
+    pipe.unseal(generation, capacity);
     (pipe, generation)
 }
 
@@ -33,7 +33,7 @@ fn sealed(pipe: &Pipe, generation: u32) -> Vec<u8> {
     bytes
 }
 
-const FEW: Room = Room::Messages { most: 5, writable: 2, telling: 1 };
+const FEW: PipeCapacity = PipeCapacity::Messages { most: 5, writable: 2, telling: 1 };
 
 /// What a queue of bytes would do, driven by a simple generator.
 #[test]
@@ -43,7 +43,7 @@ fn bytes_come_out_in_order() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % n
     };
-    let (pipe, mut generation) = pipe(Room::Pages);
+    let (pipe, mut generation) = pipe(PipeCapacity::Pages);
     let mut model = std::collections::VecDeque::new();
     let mut next = 0_u8;
     for _ in 0..200_000 {
@@ -72,7 +72,7 @@ fn bytes_come_out_in_order() {
                 assert_eq!(sealed(&pipe, generation), model.drain(..).collect::<Vec<u8>>());
                 assert_eq!(pipe.try_write(generation, b"x"), Err(Error::Sealed));
                 generation = pipe.next_generation();
-                pipe.unseal(generation, Room::Pages);
+                pipe.unseal(generation, PipeCapacity::Pages);
                 assert_eq!(
                     pipe.try_write(generation.wrapping_sub(1), b"x"),
                     Err(Error::Sealed),
@@ -81,7 +81,7 @@ fn bytes_come_out_in_order() {
             }
             _ => {}
         }
-        assert_eq!(pipe.look(generation).map(|look| look.len as usize), Some(model.len()));
+        assert_eq!(pipe.state(generation).map(|state| state.len as usize), Some(model.len()));
     }
     // Every node has come back.
     let _ = sealed(&pipe, generation);
@@ -90,8 +90,8 @@ fn bytes_come_out_in_order() {
 
 #[test]
 fn holds_sixteen_pages_of_single_bytes() {
-    let (pipe, generation) = pipe(Room::Pages);
-    let writable = |pipe: &Pipe| pipe.look(generation).unwrap().writable;
+    let (pipe, generation) = pipe(PipeCapacity::Pages);
+    let writable = |pipe: &Pipe| pipe.state(generation).unwrap().writable;
     for i in 0..PIPE_CAPACITY {
         assert_eq!(writable(&pipe), i <= PIPE_CAPACITY - PAGE, "{i}");
         assert_eq!(pipe.try_write(generation, b"x"), Ok(()));
@@ -113,7 +113,7 @@ fn holds_sixteen_pages_of_single_bytes() {
 /// A write that leaves a gap at the end of a page is not held here.
 #[test]
 fn what_would_leave_a_gap_is_unfit() {
-    let (pipe, generation) = pipe(Room::Pages);
+    let (pipe, generation) = pipe(PipeCapacity::Pages);
     for _ in 0..40 {
         assert_eq!(pipe.try_write(generation, &[7; 100]), Ok(()));
     }
@@ -126,22 +126,22 @@ fn what_would_leave_a_gap_is_unfit() {
 #[test]
 fn messages_count_until_their_last_byte_is_read() {
     let (pipe, generation) = pipe(FEW);
-    let look = |pipe: &Pipe| {
-        pipe.look(generation).map(|look| (look.len, look.offset, look.writable)).unwrap()
+    let state = |pipe: &Pipe| {
+        pipe.state(generation).map(|state| (state.len, state.offset, state.writable)).unwrap()
     };
     assert_eq!(pipe.try_write(generation, b"a"), Ok(()));
     assert_eq!(pipe.try_write(generation, b"a"), Ok(()));
     assert_eq!(pipe.try_write(generation, b"bcd"), Ok(()));
-    assert_eq!(look(&pipe), (5, 3, false));
+    assert_eq!(state(&pipe), (5, 3, false));
     assert_eq!(pipe.try_write(generation, b"e"), Ok(()));
     assert_eq!(pipe.try_write(generation, b"e"), Ok(()));
     assert_eq!(pipe.try_write(generation, b"e"), Err(Error::WouldBlock));
     assert_eq!(read(&pipe, generation, 3), Ok((b"aab".to_vec(), false)));
-    assert_eq!(look(&pipe), (4, 3, false));
+    assert_eq!(state(&pipe), (4, 3, false));
     assert_eq!(read(&pipe, generation, 1), Ok((b"c".to_vec(), false)));
-    assert_eq!(look(&pipe), (3, 3, false));
+    assert_eq!(state(&pipe), (3, 3, false));
     assert_eq!(read(&pipe, generation, 1), Ok((b"d".to_vec(), false)));
-    assert_eq!(look(&pipe), (2, 2, true));
+    assert_eq!(state(&pipe), (2, 2, true));
     assert_eq!(read(&pipe, generation, 1), Ok((b"e".to_vec(), true)));
     assert_eq!(read(&pipe, generation, 9), Ok((b"e".to_vec(), true)));
 }
@@ -161,7 +161,7 @@ fn a_seal_tells_the_messages_apart() {
     });
     assert_eq!(pieces, [(b"cd".to_vec(), 2), (b"e".to_vec(), 0), (b"f".to_vec(), 0)]);
     assert_eq!(
-        pipe.look(generation).map(|look| (look.len, look.offset, look.sealed)),
+        pipe.state(generation).map(|state| (state.len, state.offset, state.sealed)),
         Some((4, 3, true))
     );
 }
@@ -169,7 +169,7 @@ fn a_seal_tells_the_messages_apart() {
 /// A read whose memory is not there takes nothing.
 #[test]
 fn a_refused_read_takes_nothing() {
-    let (pipe, generation) = pipe(Room::Pages);
+    let (pipe, generation) = pipe(PipeCapacity::Pages);
     pipe.try_write(generation, b"abc").unwrap();
     assert_eq!(pipe.try_read(generation, 2, |_| false), Err(Error::Unfit));
     assert_eq!(read(&pipe, generation, 9), Ok((b"abc".to_vec(), false)));
@@ -178,7 +178,7 @@ fn a_refused_read_takes_nothing() {
 /// A pipe whose memory was all touched at once cost four pages more.
 #[test]
 fn only_nodes_that_were_needed_are_made() {
-    let (pipe, generation) = pipe(Room::Pages);
+    let (pipe, generation) = pipe(PipeCapacity::Pages);
     let made = |pipe: &Pipe| -> u32 {
         pipe.nodes()
             .unwrap()
@@ -198,7 +198,7 @@ fn only_nodes_that_were_needed_are_made() {
 
 #[test]
 fn without_nodes_left_a_write_is_unfit() {
-    let (pipe, generation) = pipe(Room::Pages);
+    let (pipe, generation) = pipe(PipeCapacity::Pages);
     let mut written = 0;
     while pipe.try_write(generation, &[0, 1]).is_ok() {
         written += 1;
@@ -207,4 +207,24 @@ fn without_nodes_left_a_write_is_unfit() {
     assert_eq!(read(&pipe, generation, 2), Ok(([0, 1].to_vec(), false)));
     assert_eq!(pipe.try_write(generation, &[0, 1]), Ok(()));
     assert_eq!(pipe.try_write(generation, &[0; LONGEST_MESSAGE + 1]), Err(Error::Unfit));
+}
+
+/// The answer of a socket whose pair is closed by then says nothing of the next one.
+#[test]
+fn a_late_answer_says_nothing_of_the_next_generation() {
+    let (pipe, generation) = pipe(PipeCapacity::Unasked);
+    assert_eq!(pipe.try_write(generation, b"a"), Err(Error::Unfit));
+    assert!(pipe.is_unasked(generation) && pipe.state(generation).unwrap().writable);
+    pipe.seal(generation, |_| {});
+    let next = pipe.next_generation();
+    pipe.unseal(next, PipeCapacity::Unasked);
+    pipe.set_capacity(generation, FEW);
+    assert!(pipe.is_unasked(next));
+    assert_eq!(pipe.try_write(next, b"a"), Err(Error::Unfit));
+    pipe.set_capacity(next, PipeCapacity::Messages { most: 1, writable: 0, telling: 0 });
+    // Of no effect on what is known.
+    pipe.set_capacity(next, FEW);
+    assert_eq!(pipe.try_write(next, b"a"), Ok(()));
+    assert_eq!(pipe.try_write(next, b"a"), Err(Error::WouldBlock));
+    assert!(!pipe.state(next).unwrap().writable);
 }

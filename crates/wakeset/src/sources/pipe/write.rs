@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::sources::pipe::handle::Pipe;
 use crate::sources::pipe::nodes::LONGEST_MESSAGE;
+use crate::sources::pipe::room::MOST;
 use crate::sources::pipe::word::{LONGEST_WRITE, PAGE, PAGES, Word};
 use crate::sync::Ordering;
 use crate::sync::blocked::READERS;
@@ -12,11 +13,12 @@ impl Pipe {
     /// The word with `n` more bytes, if Linux's has room for them.
     #[inline(always)]
     fn with_more(&self, word: Word, n: u32) -> Result<Word, Error> {
-        let most = self.most.load(Ordering::Relaxed);
-        if most != 0 {
+        let room = self.room();
+        if !room.is_by_pages() {
             return match word.offset() {
-                messages if messages >= most => Err(Error::WouldBlock),
-                messages if messages >= Word::OFFSET as u32 => Err(Error::Unfit),
+                _ if room.is_unasked() => Err(Error::Unfit),
+                messages if messages >= room.most() => Err(Error::WouldBlock),
+                messages if messages >= MOST => Err(Error::Unfit),
                 messages => Ok(word.with(word.len() + n, messages + 1)),
             };
         }
@@ -33,6 +35,17 @@ impl Pipe {
             }
         }
         Ok(word.with(word.len() + n, word.offset()))
+    }
+
+    /// The word, before a write. Acquire: with a word of this generation goes what
+    /// [`unseal`](Self::unseal) has said of the capacity, and with a sealed one what the migrating
+    /// thread has stored before: where the bytes are now.
+    #[inline(always)]
+    fn word_to_write(&self, generation: u32) -> Result<Word, Error> {
+        if mutant!("pipe_sealed_unfenced") {
+            return self.word(generation, Ordering::Relaxed);
+        }
+        self.word(generation, ordering!(Acquire, "pipe_room_relaxed"))
     }
 
     /// Puts bytes in, all or none.
@@ -64,7 +77,7 @@ impl Pipe {
     #[inline(always)]
     fn try_write_run(&self, generation: u32, byte: u8, n: u32) -> Result<(), Error> {
         loop {
-            let word = self.word(generation, Ordering::Relaxed)?;
+            let word = self.word_to_write(generation)?;
             if !word.is_run() || word.len() != 0 && word.item() != byte {
                 return Err(Error::Unfit);
             }
@@ -79,15 +92,18 @@ impl Pipe {
 
     #[cold]
     fn is_run_by_pages(&self, first: u8, rest: &[u8]) -> bool {
-        self.most.load(Ordering::Relaxed) == 0
+        self.room().is_by_pages()
             && rest.len() < LONGEST_WRITE
             && rest.iter().all(|byte| *byte == first)
     }
 
     #[cold]
     fn write_nodes(&self, generation: u32, bytes: &[u8]) -> Result<(), Error> {
-        let most =
-            if self.most.load(Ordering::Relaxed) != 0 { LONGEST_MESSAGE } else { LONGEST_WRITE };
+        let most = match self.room() {
+            room if room.is_by_pages() => LONGEST_WRITE,
+            room if room.is_unasked() => 0,
+            _ => LONGEST_MESSAGE,
+        };
         if bytes.len() > most {
             return Err(Error::Unfit);
         }
@@ -101,7 +117,7 @@ impl Pipe {
         let link = nodes.link(lowest);
         let written = loop {
             let more = self
-                .word(generation, Ordering::Relaxed)
+                .word_to_write(generation)
                 .and_then(|word| Ok((word, self.with_more(word, bytes.len() as u32)?)));
             let (word, more) = match more {
                 Ok(words) => words,

@@ -9,6 +9,7 @@ use super::latencies::Latencies;
 use super::side::{Contended, Side};
 use super::stage::{CONSUMER, EndOnDrop, HOG, Stage, WATCHDOG};
 use crate::bench::contention::realtime::{pin, set_priority};
+use crate::bench::measure::joined::joined;
 use crate::bench::measure::point::params;
 use crate::bench::measure::report::label;
 use crate::bench::options::Timed;
@@ -113,16 +114,9 @@ impl Scenario {
                 stage.enter(on_stage(CONSUMER))?;
                 stage.consume(backend, set, counters, time)
             });
-            let latencies = join(consumer);
-            threads.into_iter().try_for_each(join)?;
+            let latencies = joined(consumer);
+            threads.into_iter().try_for_each(joined)?;
             latencies
         })
-    }
-}
-
-fn join<T>(thread: std::thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
-    match thread.join() {
-        Ok(result) => result,
-        Err(panic) => std::panic::resume_unwind(panic),
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::worker::{self, REPLY};
+use crate::bench::measure::joined::joined;
 use crate::bench::programs::child::checked;
 
 /// A reply that takes longer than this is lost.
@@ -38,12 +39,7 @@ pub fn run(addresses: &[Address], clients: usize, connections: u64) -> io::Resul
             }
         };
         let threads: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
-        for thread in threads {
-            match thread.join() {
-                Ok(result) => result?,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
+        threads.into_iter().try_for_each(joined)?;
         Ok((begin.elapsed(), cpu()? - cpu_before))
     })
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use libc::{EPOLL_CTL_ADD, c_int, epoll_event};
 
+use crate::bench::measure::joined::joined;
 use crate::bench::programs::child::checked;
 use crate::failure::Failure;
 
@@ -177,10 +178,7 @@ fn together(own: &Loop, time: Duration) -> io::Result<f64> {
         while read < written.load(Ordering::SeqCst) {
             read += own.take()?;
         }
-        match writer.join() {
-            Ok(wrote) => wrote.map(|()| read),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        joined(writer).map(|()| read)
     })?;
     Ok(read as f64 / begin.elapsed().as_secs_f64())
 }

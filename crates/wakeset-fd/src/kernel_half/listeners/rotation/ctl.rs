@@ -39,19 +39,27 @@ impl Rotation {
     ) -> Result<(), Errno> {
         let ctl = Ctl { rotation: self, set, op, fd, event, asked };
         if !(self.any() || op == EPOLL_CTL_ADD && ctl.may_join()) {
+            if op != EPOLL_CTL_DEL {
+                self.note_data(asked.data);
+            }
             return ctl.call();
         }
-        self.with(|members| {
+        let result = self.with(|members| {
             if set.is_in_kernel() {
                 return ctl.call();
             }
+            // It has a watch, for the program.
+            let stepped = members.iter_mut().filter(|known| known.fd == fd && known.is_stepped);
+            stepped.for_each(|known| known.renew(set.number()));
             match op {
                 EPOLL_CTL_ADD => ctl.add(members),
                 EPOLL_CTL_MOD => ctl.modify(members),
                 EPOLL_CTL_DEL => ctl.remove(members),
                 _ => ctl.call(),
             }
-        })
+        });
+        self.leave_baton_alone(set);
+        result
     }
 }
 
@@ -96,6 +104,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
             if let (Ok(()), Some(stale)) = (result, self.known(members)) {
                 *stale = Member::NONE;
             }
+            self.mark_same_data(members);
             return result;
         };
         let mut member = self.member(inode);
@@ -103,6 +112,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
         match member.add(self.set.number(), true) {
             Ok(()) => {
                 *slot = member;
+                self.mark_same_data(members);
                 Ok(())
             }
             // Before Linux 4.5, or an error that the kernel will name again.
@@ -123,8 +133,28 @@ impl<S: KernelEpoll> Ctl<'_, S> {
         }
     }
 
+    /// After this watch was added or changed: an event with its data may be its own.
+    fn mark_same_data(&self, members: &mut [Member; MOST]) {
+        let (data, fd) = (self.asked.data, self.fd);
+        let is_member = members.iter().any(|member| member.fd == fd);
+        let has_same = |member: &Member| member.is_some() && member.fd != fd && member.data == data;
+        let others = members.iter_mut().filter(|member| has_same(member));
+        let found = others.map(|member| member.is_ambiguous = true).count() > 0;
+        if !is_member {
+            self.rotation.note_data(data);
+        }
+        let is_ambiguous = found || self.rotation.may_be_others(data);
+        if let Some(own) = self.known(members) {
+            own.is_ambiguous |= is_ambiguous;
+        }
+    }
+
     fn modify(&self, members: &mut [Member; MOST]) -> Result<(), Errno> {
-        let Some(known) = self.known(members) else { return self.call() };
+        let Some(known) = self.known(members) else {
+            let result = self.call();
+            self.mark_same_data(members);
+            return result;
+        };
         if known.asked_exclusive || self.asked.events.contains(Events::EXCLUSIVE) {
             return self.call();
         }
@@ -135,7 +165,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
         *known = self.member(known.inode);
         let stays = self.may_join();
         match known.add(self.set.number(), stays) {
-            Ok(()) if stays => {}
+            Ok(()) if stays => self.mark_same_data(members),
             // As good as done: the watch is added before the next sleep.
             Err(_) if known.missing => {}
             Ok(()) => *known = Member::NONE,

@@ -5,6 +5,7 @@ use crate::sys::{self, Errno, complaint};
 use core::ffi::c_int;
 use core::ptr;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLEXCLUSIVE, epoll_event};
+use wakeset_group::listener::inode;
 
 /// How often a plain watch is tried to be added where there is no memory.
 const MOST_TRIES: u32 = 100;
@@ -25,6 +26,10 @@ pub(super) struct Member {
     pub(super) reports: u32,
     /// Whether the kernel had no memory to add the watch again.
     pub(super) missing: bool,
+    /// Missing, because the set has stepped back (`steps`).
+    pub(super) is_stepped: bool,
+    /// Another watch of the set may have the same data.
+    pub(super) is_ambiguous: bool,
     /// The listener's inode, where known.
     pub(super) inode: Option<u64>,
 }
@@ -42,6 +47,8 @@ impl Member {
         due: false,
         reports: 0,
         missing: false,
+        is_stepped: false,
+        is_ambiguous: false,
         inode: None,
     };
 
@@ -59,12 +66,21 @@ impl Member {
         let event = epoll_event { events: self.events | extra, u64: self.data };
         let result = sys::epoll_ctl(epoll, EPOLL_CTL_ADD, self.fd, &raw const event);
         self.missing = result.is_err_and(lacks_memory);
+        self.is_stepped = false;
         result
+    }
+
+    /// Whether its number is still the listener's, as far as that is known.
+    fn is_same_file(&self) -> bool {
+        self.inode.is_none() || self.inode == inode(self.fd)
     }
 
     /// Removes the watch; `false` if this number no longer has one.
     pub(super) fn remove(&self, epoll: c_int) -> bool {
-        self.missing || sys::epoll_ctl(epoll, EPOLL_CTL_DEL, self.fd, ptr::null()).is_ok()
+        if self.missing {
+            return self.is_same_file();
+        }
+        sys::epoll_ctl(epoll, EPOLL_CTL_DEL, self.fd, ptr::null()).is_ok()
     }
 
     /// Removes the watch and adds it at the end of the listener's queue.

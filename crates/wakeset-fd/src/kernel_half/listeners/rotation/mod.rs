@@ -21,22 +21,35 @@
 //!
 //! An edge-triggered watch that was reported keeps its position until the program has emptied the
 //! listener: adding it again would report the same connection twice.
+//!
+//! `batons` has the set's part in passing on what a worker was woken for and does not accept,
+//! `steps` in leaving it to a worker that holds less.
 
+mod batons;
 mod ctl;
 mod member;
+mod steps;
 
-use super::{LastLook, ListenerStat, Order};
+use super::baton::Rounds;
+use super::baton::note_of;
+use super::shares::Share;
+use super::told::telling;
+use super::{ListenerStat, Order, RescueClock};
 use crate::kernel_half::KernelEpoll;
 use crate::sys::signal_guard::SignalSafeLock;
 use crate::sys::{self, user};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use core::time::Duration;
 use libc::epoll_event;
 use member::Member;
 
 /// Listeners in one set that are in the rotation.
 const MOST: usize = 8;
+
+/// How long a wait sleeps at most while the kernel has no memory for a watch.
+const MISSING_LOOK: Duration = Duration::from_millis(5);
 
 /// The listeners of one set.
 #[derive(Debug)]
@@ -50,7 +63,16 @@ pub(crate) struct Rotation {
     /// held.
     has_twins: AtomicBool,
     /// When a wait last checked the listeners itself.
-    pub(crate) last_look: LastLook,
+    pub(crate) rescue_clock: RescueClock,
+    /// The baton among the set's watches, -1 for none. Changed with the lock held.
+    baton: AtomicI32,
+    rounds: Rounds,
+    /// What its threads hold of what it has told them of.
+    share: Share,
+    /// Bits for the data of watches that are not in the rotation.
+    others: AtomicU64,
+    /// Whether a member may have stepped back.
+    has_stepped: AtomicBool,
 }
 
 // SAFETY: the members are only touched with the lock held, in `with`.
@@ -63,7 +85,12 @@ impl Rotation {
             lock: SignalSafeLock::new(),
             members: UnsafeCell::new([Member::NONE; MOST]),
             has_twins: AtomicBool::new(false),
-            last_look: LastLook::never(),
+            rescue_clock: RescueClock::never(),
+            baton: AtomicI32::new(-1),
+            rounds: Rounds::none(),
+            share: Share::new(),
+            others: AtomicU64::new(0),
+            has_stepped: AtomicBool::new(false),
         }
     }
 
@@ -85,6 +112,9 @@ impl Rotation {
     /// Forgets all, for a new set in this slot.
     pub(crate) fn clear(&self) {
         self.has_twins.store(false, Ordering::Relaxed);
+        self.baton.store(-1, Ordering::Relaxed);
+        self.others.store(0, Ordering::Relaxed);
+        self.has_stepped.store(false, Ordering::Relaxed);
         if self.any() {
             self.with(|members| *members = [Member::NONE; MOST]);
         }
@@ -103,7 +133,12 @@ impl Rotation {
                 let reported = |member: &&mut Member| member.is_some() && member.data == data;
                 for member in members.iter_mut().filter(reported) {
                     member.due = true;
+                    self.share.note_awake(true);
                     member.reports = member.reports.saturating_add(1);
+                    if let Some(telling) = telling() {
+                        (telling.hold_as)(self.share.holder());
+                        (telling.tell)(member.fd, member.is_edge());
+                    }
                     if slept {
                         super::count(member.fd, ListenerStat::Wakes);
                     }
@@ -113,17 +148,23 @@ impl Rotation {
     }
 
     /// Before a sleep: puts the watches that have been reported at the end of their queues. Returns
-    /// whether all members are watched.
-    pub(crate) fn rotate(&self, set: &impl KernelEpoll) -> bool {
+    /// how long the wait sleeps at most, if there is a listener that is not watched.
+    pub(crate) fn rotate(&self, set: &impl KernelEpoll) -> Option<Duration> {
         if !self.any() {
-            return true;
+            return None;
         }
-        let order = super::order().unwrap_or(Order::Lifo);
         self.with(|members| {
             if !set.is_usable() {
-                return true;
+                return None;
             }
+            let is_due = members.iter().any(|member| member.is_some() && member.due);
+            let whole = || super::order_of(self.share.counted_as());
+            let order = if is_due { whole() } else { super::order() };
+            let order = order.unwrap_or(Order::Lifo);
             for member in members.iter_mut().filter(|member| member.is_some()) {
+                if self.stays_back(member) {
+                    continue;
+                }
                 super::count(member.fd, ListenerStat::Waits);
                 let settled = member.due && !(member.is_edge() && super::is_ready(member.fd));
                 if settled && order.ends_turn(member.reports) || member.missing {
@@ -133,7 +174,16 @@ impl Rotation {
                     member.due = false;
                 }
             }
-            !members.iter().any(|member| member.missing)
+            self.place_baton(set, members);
+            let watched = members.iter().filter(|member| member.is_some());
+            let notes = watched.map(|member| note_of(member.inode));
+            self.share.note_sleep(notes.fold(0, |notes, note| notes | note));
+            let missing = members.iter().filter(|member| member.missing);
+            missing
+                .map(
+                    |member| if member.is_stepped { self.share.until_look() } else { MISSING_LOOK },
+                )
+                .min()
         })
     }
 
@@ -146,7 +196,7 @@ impl Rotation {
         }
         self.with(|members| {
             let mut written = 0;
-            for member in members.iter_mut().filter(|member| member.missing) {
+            for member in members.iter_mut().filter(|member| member.missing && !member.is_stepped) {
                 let has_connection = || sys::poll_now(member.fd, libc::POLLIN) & libc::POLLIN != 0;
                 if written == maxevents || !super::is_listener(member.fd) || !has_connection() {
                     continue;
@@ -165,17 +215,22 @@ impl Rotation {
     /// Once in each [`RESCUE`](super::RESCUE), whatever else wakes the waits in this set: a
     /// connection whose waiter has died is reported to the set.
     pub(crate) fn rescue_if_due(&self, set: &impl KernelEpoll) {
-        if !self.any() || !self.last_look.until_next().is_zero() {
+        if !self.any() || !self.rescue_clock.until_next().is_zero() {
             return;
         }
-        self.last_look.note();
+        self.rescue_clock.note();
         self.with(|members| {
             if !set.is_usable() {
                 return;
             }
             for member in members.iter_mut().filter(|member| member.is_some()) {
+                if member.is_stepped {
+                    self.share.take_next();
+                }
                 let is_reported = member.is_edge() && member.due;
-                if !is_reported && super::is_ready(member.fd) {
+                if !super::is_ready(member.fd) {
+                    super::baton::note_empty(member.fd);
+                } else if !is_reported {
                     member.renew(set.number());
                 }
             }
@@ -185,10 +240,11 @@ impl Rotation {
     /// Makes the watches of a set that migrates what the program asked for. The caller holds the
     /// migrations lock.
     pub(crate) fn make_plain(&self, set: &impl KernelEpoll) {
-        if !self.any() {
+        if !self.any() && self.baton.load(Ordering::Relaxed) < 0 {
             return;
         }
         self.with(|members| {
+            self.drop_baton(set);
             let members = members.iter_mut().filter(|member| member.is_some());
             members.for_each(|member| member.make_plain(set));
         });

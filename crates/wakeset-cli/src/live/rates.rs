@@ -1,0 +1,163 @@
+//! Two looks at a run, and what happened between them.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use wakeset_fd::stats::{ListenerStat, ListenerSummary, NAMES, Stat, Summary};
+
+use crate::run::{Snapshot, listener_name, printable};
+
+/// What had been counted at one moment.
+pub struct Look {
+    at: Instant,
+    processes: BTreeMap<u32, Summary>,
+    total: Summary,
+    listeners: BTreeMap<String, Listener>,
+}
+
+#[derive(Default)]
+struct Listener {
+    counts: [u64; 3],
+    /// The connections of each worker that is alive.
+    workers: BTreeMap<(u32, usize), u64>,
+}
+
+/// What happened per second between two looks.
+pub struct Rates {
+    pub total: Line,
+    /// The busiest first.
+    pub processes: Vec<Line>,
+    pub listeners: Vec<ListenerLine>,
+    /// How many objects have migrated for which reason, since the run began.
+    pub reasons: Vec<(&'static str, u64)>,
+}
+
+/// One process, or all.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    pub name: String,
+    pub pid: u32,
+    pub waits: f64,
+    pub events: f64,
+    pub wakes: f64,
+    /// The share of the wakes after which there was nothing to do; `None` without wakes.
+    pub spurious: Option<f64>,
+    pub avoided: f64,
+    /// Objects in the process, and such as have migrated since it began.
+    pub here: u64,
+    pub migrated: u64,
+}
+
+/// One listening socket.
+#[derive(Clone, Debug)]
+pub struct ListenerLine {
+    pub name: String,
+    pub connections: f64,
+    pub wakes: f64,
+    pub spurious: Option<f64>,
+    /// Connections of each worker between the looks.
+    pub workers: Vec<u64>,
+}
+
+impl Look {
+    pub fn at(run: &Snapshot) -> Self {
+        let mut look = Look {
+            at: Instant::now(),
+            processes: BTreeMap::new(),
+            total: run.ended.clone(),
+            listeners: BTreeMap::new(),
+        };
+        for image in &run.images {
+            look.total.add(&image.summary);
+            look.processes.insert(image.summary.pid, image.summary.clone());
+            look.add_listeners(image.summary.pid, &image.listeners);
+        }
+        look.add_listeners(0, &run.ended_listeners);
+        look
+    }
+
+    fn add_listeners(&mut self, pid: u32, summaries: &[ListenerSummary]) {
+        const COUNTED: [ListenerStat; 3] =
+            [ListenerStat::Connections, ListenerStat::Wakes, ListenerStat::SpuriousWakes];
+        for summary in summaries {
+            let listener = self.listeners.entry(listener_name(summary.address())).or_default();
+            for (count, stat) in listener.counts.iter_mut().zip(COUNTED) {
+                *count = count.saturating_add(summary.get(stat));
+            }
+            // Those of a process that has ended are not workers any more.
+            for (thread, connections) in summary.threads().filter(|_| pid != 0) {
+                *listener.workers.entry((pid, thread)).or_default() += connections;
+            }
+        }
+    }
+
+    /// What happened since an earlier look.
+    pub fn since(&self, earlier: &Look) -> Rates {
+        let seconds = self.at.duration_since(earlier.at).as_secs_f64().max(1e-3);
+        let none = Summary::default();
+        let line = |now: &Summary, before: &Summary| line(now, before, seconds);
+        let mut processes: Vec<_> = self
+            .processes
+            .iter()
+            .map(|(pid, now)| line(now, earlier.processes.get(pid).unwrap_or(&none)))
+            .collect();
+        processes.sort_by(|a, b| b.activity().total_cmp(&a.activity()).then(a.pid.cmp(&b.pid)));
+        let no_listener = Listener::default();
+        let listeners = self.listeners.iter().map(|(name, now)| {
+            let before = earlier.listeners.get(name).unwrap_or(&no_listener);
+            listener_line(name, now, before, seconds)
+        });
+        let reasons = Stat::ALL[Stat::MOVED].iter();
+        let reasons = reasons.map(|&it| (NAMES[it as usize], self.total.get(it)));
+        // What has ended has no objects any more.
+        let here = processes.iter().map(|line| line.here).sum();
+        Rates {
+            total: Line { here, ..line(&self.total, &earlier.total) },
+            processes,
+            listeners: listeners.collect(),
+            reasons: reasons.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}
+
+impl Line {
+    fn activity(&self) -> f64 {
+        self.waits + self.events + self.wakes + self.avoided
+    }
+}
+
+fn line(now: &Summary, before: &Summary, seconds: f64) -> Line {
+    // A process that has become another program counts from 0.
+    let more = |stat| now.get(stat).saturating_sub(before.get(stat));
+    let rate = |stat| more(stat) as f64 / seconds;
+    Line {
+        name: printable(now.name()),
+        pid: now.pid,
+        waits: rate(Stat::Waits),
+        events: rate(Stat::Events),
+        wakes: rate(Stat::Wakes),
+        spurious: share(more(Stat::SpuriousWakes), more(Stat::Wakes)),
+        avoided: rate(Stat::SyscallsAvoided),
+        here: now.open(),
+        migrated: now.migrated(),
+    }
+}
+
+fn listener_line(name: &str, now: &Listener, before: &Listener, seconds: f64) -> ListenerLine {
+    let [connections, wakes, spurious] =
+        [0, 1, 2].map(|i| now.counts[i].saturating_sub(before.counts[i]));
+    let workers = now.workers.iter().map(|(worker, connections)| {
+        connections.saturating_sub(before.workers.get(worker).copied().unwrap_or(0))
+    });
+    ListenerLine {
+        name: name.to_string(),
+        connections: connections as f64 / seconds,
+        wakes: wakes as f64 / seconds,
+        spurious: share(spurious, wakes),
+        workers: workers.collect(),
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| (part as f64 / whole as f64).min(1.0))
+}

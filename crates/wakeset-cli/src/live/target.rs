@@ -1,0 +1,97 @@
+//! Which of the runs that share their counts is meant.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use super::trouble;
+use crate::failure::Failure;
+use crate::run::{Directory, Snapshot, own_user, printable};
+
+/// The run that a process id or a name means; without either, the only one there is.
+pub fn find(target: Option<&str>) -> Result<Snapshot, Failure> {
+    let pid = target.and_then(|text| text.parse::<u32>().ok());
+    // Only root can look into the directory of another user.
+    let user = pid.and_then(|pid| Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid()));
+    let mut users = vec![own_user()];
+    users.extend(user.filter(|user| *user != own_user()));
+
+    let mut refused = Vec::new();
+    let mut found: Vec<_> = users
+        .into_iter()
+        .flat_map(|user| runs(user, &mut refused))
+        .filter(|run| is_meant(run, target, pid))
+        .collect();
+    refused.iter().for_each(|why| eprintln!("wakeset: {why}"));
+    // A run within a run: the inner one is where the process counts.
+    if let Some(pid) = pid
+        && let Some(inner) = found.iter().position(|run| counts(run, pid))
+    {
+        return Ok(found.swap_remove(inner));
+    }
+    let which = || found.iter().map(|run| run.pid.to_string()).collect::<Vec<_>>().join(", ");
+    match (found.len(), target) {
+        (1, _) => found.pop().ok_or_else(|| trouble("no run")),
+        (0, None) => {
+            Err(trouble("no program shares its counts: start one by `wakeset run --share`"))
+        }
+        (0, Some(target)) => Err(trouble(format!(
+            "{target} shares no counts: it must be started by `wakeset run --share`"
+        ))),
+        (_, _) => Err(trouble(format!("several runs, say which: {}", which()))),
+    }
+}
+
+/// The runs of this user that go on.
+pub fn own_runs() -> Vec<Snapshot> {
+    runs(own_user(), &mut Vec::new())
+}
+
+/// The runs of a user that go on.
+fn runs(user: u32, refused: &mut Vec<String>) -> Vec<Snapshot> {
+    let mut found = Vec::new();
+    for directory in Directory::of(user) {
+        let directory = match directory {
+            Ok(directory) => directory,
+            Err(why) => {
+                refused.push(why);
+                continue;
+            }
+        };
+        for (pid, path, file) in directory.runs() {
+            let run = file.and_then(|file| {
+                let refuse = |why| format!("{} is refused: {why}", path.display());
+                let mut run = Snapshot::of(pid, file).map_err(refuse)?;
+                run.refresh().map_err(|error| refuse(error.to_string()))?;
+                Ok(run)
+            });
+            match run {
+                Ok(run) if run.has_ended() => {}
+                Ok(run) => found.push(run),
+                Err(why) => refused.push(why),
+            }
+        }
+    }
+    found
+}
+
+fn is_meant(run: &Snapshot, target: Option<&str>, pid: Option<u32>) -> bool {
+    match (target, pid) {
+        (_, Some(pid)) => run.pid == pid || counts(run, pid),
+        (None, None) => true,
+        (Some(target), None) => {
+            let mut names = run.images.iter().map(|image| image.summary.name());
+            names.any(|name| printable(name) == target)
+        }
+    }
+}
+
+/// Whether the process counts in this run.
+fn counts(run: &Snapshot, pid: u32) -> bool {
+    run.images.iter().any(|image| image.summary.pid == pid)
+}
+
+/// The name of a process that is alive.
+pub fn name(pid: u32) -> Option<String> {
+    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(printable(name.trim_ascii_end()))
+}

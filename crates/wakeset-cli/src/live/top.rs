@@ -1,0 +1,123 @@
+//! `wakeset top`: looks at a run again and again.
+
+use std::io::Write as _;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::rates::Look;
+use super::screen::{self, Style};
+use super::terminal::{Input, Terminal};
+use super::{heading, refresh, seconds, target, trouble};
+use crate::failure::Failure;
+use crate::run::Snapshot;
+
+/// What `wakeset top` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit status: 0; 2 if no such program shares its counts.
+
+The program must run by `wakeset run --share`, as the same user, or this must run as root. Keys: q \
+quits, space looks at once, h shows the keys. Where standard output is no terminal, each look is \
+printed below the one before. It ends when the program does.
+
+Environment: with NO_COLOR set, nothing stands out.
+
+Example: wakeset top -d 0.5 nginx")]
+pub struct TopOptions {
+    /// A process of the run, or its name; may be left out if there is one run only
+    #[arg(value_name = "PID|NAME")]
+    target: Option<String>,
+    /// The time from one look to the next
+    #[arg(short = 'd', long, value_name = "SECS", default_value_t = 1.0, value_parser = seconds)]
+    every: f64,
+    /// End after so many looks
+    #[arg(short = 'n', long, value_name = "COUNT",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+/// The first look at what happens comes soon.
+const FIRST: Duration = Duration::from_millis(200);
+/// Without a terminal.
+const WIDTH: usize = 100;
+
+/// Shows the run until it ends, the count is reached, or the user has seen enough.
+pub fn top(options: &TopOptions) -> Result<i32, Failure> {
+    let mut run = target::find(options.target.as_deref())?;
+    let terminal = Terminal::open().map_err(|error| trouble(format!("the terminal: {error}")))?;
+    let shown = match &terminal {
+        Some(terminal) => on_terminal(&mut run, options, terminal),
+        None => as_text(&mut run, options),
+    };
+    // The terminal as it was, before anything else is said.
+    drop(terminal);
+    shown.map(|()| 0)
+}
+
+fn as_text(run: &mut Snapshot, options: &TopOptions) -> Result<(), Failure> {
+    let pause = Duration::from_secs_f64(options.every);
+    let mut before = Look::at(run);
+    for look in 0..options.count.unwrap_or(u64::MAX) {
+        thread::sleep(pause);
+        refresh(run)?;
+        if run.has_ended() {
+            break;
+        }
+        let now = Look::at(run);
+        let height = usize::MAX;
+        let style = Style { width: WIDTH, height, color: false, blocks: blocks(), help: false };
+        let mut text = if look > 0 { "\n".to_string() } else { String::new() };
+        text += &screen::lines(&heading(run), &now.since(&before), style).join("\n");
+        text.push('\n');
+        let mut stdout = std::io::stdout().lock();
+        if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+            break;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+fn on_terminal(
+    run: &mut Snapshot,
+    options: &TopOptions,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let pause = Duration::from_secs_f64(options.every);
+    let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let mut help = false;
+    let mut before = Look::at(run);
+    let mut now = Look::at(run);
+    let mut looks = 0;
+    let mut due = Instant::now() + FIRST.min(pause);
+    loop {
+        let (width, height) = terminal.size();
+        let style = Style { width, height, color, blocks: blocks(), help };
+        terminal.show(&screen::lines(&heading(run), &now.since(&before), style));
+        if options.count.is_some_and(|count| looks >= count) {
+            return Ok(());
+        }
+        match terminal.wait(due.saturating_duration_since(Instant::now())) {
+            Input::Quit | Input::Key(b'q' | b'Q') => return Ok(()),
+            Input::Key(b'h' | b'H' | b'?') => help = !help,
+            Input::Key(b' ') | Input::Time => {
+                refresh(run)?;
+                if run.has_ended() {
+                    return Ok(());
+                }
+                before = std::mem::replace(&mut now, Look::at(run));
+                looks += 1;
+                due = Instant::now() + pause;
+            }
+            Input::Key(_) | Input::Redraw => {}
+        }
+    }
+}
+
+/// Whether the terminal's characters are Unicode's.
+fn blocks() -> bool {
+    let mut names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+    let value = names.find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    let value = value.unwrap_or_default().to_ascii_uppercase();
+    value.contains("UTF-8") || value.contains("UTF8")
+}

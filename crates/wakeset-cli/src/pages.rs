@@ -1,0 +1,66 @@
+//! `wakeset man` and `wakeset completions`: what is made from the definitions that `--help` is made
+//! from, so that it is in step with them.
+
+mod man;
+
+use std::io::{self, Write as _};
+
+use clap::Command;
+
+use crate::failure::Failure;
+pub use man::write as write_man;
+
+/// What `wakeset man` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Example: wakeset man /usr/local/share/man")]
+pub struct ManOptions {
+    /// Where to: the pages go into DIRECTORY/man1 and DIRECTORY/man7, which are made
+    #[arg(value_name = "DIRECTORY", value_hint = clap::ValueHint::DirPath)]
+    pub directory: std::path::PathBuf,
+}
+
+/// What `wakeset completions` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Example: wakeset completions bash")]
+pub struct CompletionsOptions {
+    /// Which shell's
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// The shells.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum Shell {
+    /// For `bash-completion/completions/wakeset`, or to be read by `source`
+    Bash,
+    /// For `site-functions/_wakeset`
+    Zsh,
+    /// For `vendor_completions.d/wakeset.fish`
+    Fish,
+}
+
+/// Prints the completions of a program, without its hidden subcommands.
+pub fn print_completions(command: &Command, shell: Shell) -> Result<(), Failure> {
+    let mut command = without_hidden(command);
+    let shell = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut command, "wakeset", &mut text);
+    io::stdout()
+        .write_all(&text)
+        .map_err(|e| Failure::own(format!("cannot write the completions: {e}")))
+}
+
+/// The same program without the subcommands that are not for its users.
+fn without_hidden(command: &Command) -> Command {
+    let visible = command.get_subcommands().filter(|it| !it.is_hide_set()).cloned();
+    let mut fresh = Command::new("wakeset").subcommand_required(true).subcommands(visible);
+    fresh = fresh.version(env!("CARGO_PKG_VERSION"));
+    match command.get_about() {
+        Some(about) => fresh.about(about.clone()),
+        None => fresh,
+    }
+}

@@ -1,0 +1,87 @@
+//! What the preload library is told by the environment, and the flags that say it.
+
+use std::ffi::OsString;
+
+use super::{INSTRUCTIONS_VARIABLE, MOST_VARIABLE, ORDER_VARIABLE, VERBOSE_VARIABLE};
+
+/// The flags of `run`, and of whatever else prepares an environment for a program.
+#[derive(clap::Args)]
+pub struct Behaviour {
+    /// Which of several threads or processes that wait on a listening socket is woken for a
+    /// connection
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
+    order: Order,
+    /// A worker with N or more open connections leaves new ones to an idle worker that has fewer
+    /// than N; if there is none, it takes them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    max_connections: Option<u32>,
+    /// Say on stderr which library or call made Wakeset leave objects to the kernel
+    #[arg(long)]
+    verbose: bool,
+    /// What happens to a program that makes system calls by instruction, past libc
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Instructions::Catch)]
+    instructions: Instructions,
+}
+
+impl Behaviour {
+    /// The variables that say so, and their values.
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![(ORDER_VARIABLE, self.order.name().into())];
+        if let Some(most) = self.max_connections {
+            variables.push((MOST_VARIABLE, most.to_string().into()));
+        }
+        if self.leaves_instructions() {
+            variables.push((INSTRUCTIONS_VARIABLE, "kernel".into()));
+        }
+        if self.verbose {
+            variables.push((VERBOSE_VARIABLE, "1".into()));
+        }
+        variables
+    }
+
+    /// Whether a program that makes system calls by instruction is left to the kernel.
+    pub fn leaves_instructions(&self) -> bool {
+        self.instructions == Instructions::Kernel
+    }
+}
+
+/// The orders of `--order`.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Order {
+    /// As turns while a worker closes its connections before it waits again, as fifo while it keeps
+    /// them open
+    Auto,
+    /// The one with the fewest open connections; of several, the one that has been idle longest
+    Least,
+    /// The one that has been idle longest
+    Fifo,
+    /// The same one for 32 connections, then the one that has been idle longest
+    Turns,
+    /// The idle one that is first in the queue
+    Lifo,
+    /// Whichever the kernel wakes for the program's own calls
+    Kernel,
+}
+
+impl Order {
+    /// Its name in the variable.
+    fn name(self) -> &'static str {
+        match self {
+            Order::Auto => "auto",
+            Order::Least => "least",
+            Order::Fifo => "fifo",
+            Order::Turns => "turns",
+            Order::Lifo => "lifo",
+            Order::Kernel => "kernel",
+        }
+    }
+}
+
+/// What `--instructions` says.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Instructions {
+    /// The kernel reports such calls, which makes each system call of the program slower
+    Catch,
+    /// All its objects are the kernel's
+    Kernel,
+}

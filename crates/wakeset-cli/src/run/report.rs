@@ -1,0 +1,310 @@
+//! What `wakeset run --stats` prints: the counts of a run as a table and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use wakeset_fd::stats::area::Refusal;
+use wakeset_fd::stats::{ListenerSummary, NAMES, Stat, Summary};
+
+use super::listeners::Listeners;
+use super::snapshot::Snapshot;
+use crate::format;
+
+const HEADINGS: [&str; 10] = [
+    "process",
+    "pid",
+    "made",
+    "kept",
+    "migrated",
+    "waits",
+    "events",
+    "wakes",
+    "spurious",
+    "syscalls avoided",
+];
+
+/// Processes that get a line of their own in the table; the JSON has all that are kept.
+const MOST_LINES: usize = 20;
+
+/// Processes that are told apart. Of more, the busiest are; the others are added up.
+const MOST_KEPT: usize = 1024;
+
+/// The counts of a whole run.
+#[derive(Default)]
+pub struct Report {
+    /// By process id.
+    processes: BTreeMap<u32, Summary>,
+    /// Processes that are no longer told apart, and what they counted.
+    others: (usize, Summary),
+    /// Whether those are the ones that have ended, and the rest is alive.
+    is_live: bool,
+    total: Summary,
+    listeners: Listeners,
+    /// Process images that were not counted, by reason.
+    refused: [u64; Refusal::ALL.len()],
+    /// Why no process was counted.
+    nothing: Option<String>,
+}
+
+impl Report {
+    /// The report of a run in which nothing could be counted.
+    pub fn of_nothing(why: String) -> Self {
+        Report { nothing: Some(why), ..Report::default() }
+    }
+
+    /// Adds what a process image has counted. The images of one process come in the order in which
+    /// it became them: it goes by its last name, as a shell that execs becomes the program.
+    pub fn add(&mut self, mut image: Summary, listeners: &[ListenerSummary]) {
+        self.total.add(&image);
+        self.listeners.add(image.pid, listeners);
+        if let Some(earlier) = self.processes.get(&image.pid) {
+            image.add(earlier);
+        }
+        self.processes.insert(image.pid, image);
+        if self.processes.len() >= 2 * MOST_KEPT {
+            self.keep_the_busiest();
+        }
+    }
+
+    /// The report of a run that goes on.
+    pub fn of_live(run: &Snapshot) -> Self {
+        let mut report = Report { is_live: true, ..Report::default() };
+        for image in &run.images {
+            report.add(image.summary.clone(), &image.listeners);
+        }
+        report.others = (run.ended_images as usize, run.ended.clone());
+        report.total.add(&run.ended);
+        // Process 0 is none: these sockets' workers are gone.
+        report.listeners.add(0, &run.ended_listeners);
+        for why in Refusal::ALL {
+            report.refuse(why, run.not_counted(why));
+        }
+        report
+    }
+
+    /// Notes that so many process images were not counted.
+    pub fn refuse(&mut self, why: Refusal, images: u64) {
+        self.refused[why as usize] += images;
+    }
+
+    /// Adds up all processes but the busiest.
+    pub fn keep_the_busiest(&mut self) {
+        let mut processes: Vec<_> = std::mem::take(&mut self.processes).into_values().collect();
+        processes.sort_by_key(|p| std::cmp::Reverse(busyness(p)));
+        for other in processes.drain(MOST_KEPT.min(processes.len())..) {
+            self.others.0 += 1;
+            self.others.1.add(&other);
+        }
+        self.processes = processes.into_iter().map(|process| (process.pid, process)).collect();
+    }
+
+    pub fn table(&self) -> String {
+        format!("\nwakeset: what ran in user space\n{}", self.body())
+    }
+
+    /// The tables without a heading.
+    pub fn body(&self) -> String {
+        let mut rows = vec![HEADINGS.map(str::to_string).to_vec()];
+        // Shells and the like count nothing: a line for each of them would bury the rest.
+        let mut shown: Vec<_> = self.processes.values().filter(|p| is_active(p)).collect();
+        shown.sort_by_key(|p| std::cmp::Reverse(busyness(p)));
+        let apart = if self.is_live { 0 } else { self.others.0 };
+        let hidden = self.processes.len() + apart - shown.len().min(MOST_LINES);
+        for process in shown.iter().take(MOST_LINES) {
+            let name = printable(process.name());
+            rows.push(row(name, process.pid.to_string(), process));
+        }
+        if self.is_live && self.others.0 > 0 {
+            rows.push(row(format!("({} ended)", self.others.0), String::new(), &self.others.1));
+        }
+        rows.push(row("total".to_string(), String::new(), &self.total));
+
+        let mut text = format::table(rows);
+        if hidden > 0 {
+            let _ = writeln!(text, "({hidden} more with nothing or less to show)");
+        }
+        let not_counted = self.not_counted();
+        text += &not_counted;
+        if self.processes.is_empty() && apart == self.others.0 && not_counted.is_empty() {
+            text += "The interposer counted nothing: it did not get into the program.\n";
+        }
+        let reasons: Vec<_> = Stat::ALL[Stat::MOVED]
+            .iter()
+            .filter(|&&reason| self.total.get(reason) > 0)
+            .map(|&reason| format!("{} {}", name(reason), self.total.get(reason)))
+            .collect();
+        if !reasons.is_empty() {
+            let _ = writeln!(text, "migrated into the kernel: {}", reasons.join(", "));
+        }
+        text += &self.listeners.table();
+        let uffd = [Stat::UffdMessages, Stat::UffdWakes, Stat::UffdSpuriousWakes]
+            .map(|stat| self.total.get(stat));
+        if uffd.iter().any(|&count| count > 0) {
+            let [messages, wakes, spurious] = uffd;
+            let _ = writeln!(
+                text,
+                "userfaultfds: {messages} messages, {wakes} wakes, {spurious} of them spurious"
+            );
+        }
+        text
+    }
+
+    pub fn json(&self) -> Value {
+        let processes: Vec<_> = self
+            .processes
+            .values()
+            .map(|process| {
+                let mut object = counts(process);
+                object.insert("pid".to_string(), json!(process.pid));
+                object.insert("name".to_string(), json!(printable(process.name())));
+                Value::Object(object)
+            })
+            .collect();
+        let mut others = counts(&self.others.1);
+        others.insert("processes".to_string(), json!(self.others.0));
+        let others_are = if self.is_live { "ended" } else { "others" };
+        json!({
+            "processes": processes,
+            others_are: others,
+            "total": counts(&self.total),
+            "listeners": self.listeners.json(),
+            "not_counted": {
+                "processes": self.refused.iter().sum::<u64>(),
+                "no_memory": self.refused[Refusal::NoMemory as usize],
+                "too_many": self.refused[Refusal::TooMany as usize],
+                "no_address_space": self.refused[Refusal::NoAddressSpace as usize],
+                "run": self.nothing,
+            },
+        })
+    }
+
+    /// A line that says how many processes were not counted, and why; empty if there are none.
+    fn not_counted(&self) -> String {
+        if let Some(why) = &self.nothing {
+            return format!("No process was counted: {why}.\n");
+        }
+        let reasons: Vec<_> = Refusal::ALL
+            .iter()
+            .map(|&why| (self.refused[why as usize], why))
+            .filter(|&(images, _)| images > 0)
+            .map(|(images, why)| match why {
+                Refusal::NoMemory => format!("{images} for want of memory"),
+                Refusal::TooMany => format!("{images} beyond the number that can be at once"),
+                Refusal::NoAddressSpace => format!("{images} for want of address space"),
+            })
+            .collect();
+        match reasons.is_empty() {
+            true => String::new(),
+            false => format!("processes that were not counted: {}\n", reasons.join(", ")),
+        }
+    }
+}
+
+/// What the processes are sorted by.
+fn busyness(process: &Summary) -> u64 {
+    process.get(Stat::Waits).saturating_add(process.made())
+}
+
+fn is_active(process: &Summary) -> bool {
+    process.values().iter().any(|&count| count > 0)
+}
+
+fn name(stat: Stat) -> &'static str {
+    NAMES[stat as usize]
+}
+
+/// A process chooses its name, so control characters in it must not reach the terminal.
+pub fn printable(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    name.chars().filter(|c| !c.is_control()).collect()
+}
+
+fn row(name: String, pid: String, summary: &Summary) -> Vec<String> {
+    let numbers = [
+        summary.made(),
+        summary.kept(),
+        summary.migrated(),
+        summary.get(Stat::Waits),
+        summary.get(Stat::Events),
+        summary.get(Stat::Wakes),
+        summary.get(Stat::SpuriousWakes),
+        summary.get(Stat::SyscallsAvoided),
+    ];
+    let mut cells = vec![name, pid];
+    cells.extend(numbers.iter().map(u64::to_string));
+    cells
+}
+
+/// One process's counts as JSON: the plain ones by name, the migrations by reason.
+fn counts(summary: &Summary) -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut migrated = Map::new();
+    for stat in Stat::ALL {
+        let to = match Stat::MOVED.contains(&(stat as usize)) {
+            true => &mut migrated,
+            false => &mut object,
+        };
+        to.insert(name(stat).to_string(), json!(summary.get(stat)));
+    }
+    object.insert("made".to_string(), json!(summary.made()));
+    object.insert("kept".to_string(), json!(summary.kept()));
+    object.insert("open_at_end".to_string(), json!(summary.open()));
+    object.insert("migrated".to_string(), json!(summary.migrated()));
+    object.insert("migrated_by_reason".to_string(), Value::Object(migrated));
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeset_fd::stats::Page;
+
+    fn image(pid: u32, waits: u64) -> Summary {
+        let page = Page::zeroed();
+        page.start(pid, b"image");
+        page.bump(0, Stat::Waits, waits);
+        page.summary()
+    }
+
+    #[test]
+    fn the_images_of_a_process_are_added_up() {
+        let mut report = Report::default();
+        report.add(image(5, 1), &[]);
+        report.add(image(6, 10), &[]);
+        report.add(image(5, 2), &[]);
+        let json = report.json();
+        assert_eq!(json["processes"].as_array().map(Vec::len), Some(2));
+        assert_eq!(json["processes"][0]["waits"], 3);
+        assert_eq!(json["total"]["waits"], 13);
+    }
+
+    /// The memory of a report does not grow with the number of processes.
+    #[test]
+    fn the_busiest_processes_are_kept() {
+        let mut report = Report::default();
+        let last = 3 * MOST_KEPT as u32;
+        for pid in 1..=last {
+            report.add(image(pid, u64::from(pid)), &[]);
+            assert!(report.processes.len() < 2 * MOST_KEPT);
+        }
+        report.keep_the_busiest();
+        assert_eq!(report.processes.len(), MOST_KEPT);
+        assert_eq!(report.processes.len() + report.others.0, last as usize);
+        assert!(report.processes.contains_key(&last));
+        assert!(!report.processes.contains_key(&1));
+        let kept: u64 = report.processes.values().map(|p| p.get(Stat::Waits)).sum();
+        let others = report.others.1.get(Stat::Waits);
+        assert_eq!(kept + others, report.total.get(Stat::Waits));
+    }
+
+    #[test]
+    fn what_was_not_counted_is_said() {
+        let mut report = Report::default();
+        report.refuse(Refusal::NoMemory, 3);
+        assert!(report.table().contains("not counted: 3 for want of memory\n"));
+        assert_eq!(report.json()["not_counted"]["no_memory"], 3);
+        let nothing = Report::of_nothing("no /proc".to_string());
+        assert!(nothing.table().contains("No process was counted: no /proc.\n"));
+    }
+}

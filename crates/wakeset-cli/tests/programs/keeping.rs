@@ -1,0 +1,63 @@
+//! Which worker the next connection goes to by what the workers hold: `--order auto` and `least`,
+//! and `--max-connections`.
+
+use super::compile::{Build, compile, scratch};
+use super::run::{Runner, TIME_LIMIT, run};
+
+/// Without a count of what workers hold, connections that stay open would go to one worker 32 at a
+/// time, or those that are closed to a colder one each time.
+#[test]
+fn a_worker_keeps_its_place_while_it_holds_nothing() {
+    let Some(program) = compile("keeping", Build::Plain, "keeping") else { return };
+    let file = scratch("keeping.json");
+    let outcome = run(&program, &[], Runner::Ordered("auto", &file), TIME_LIMIT);
+    println!("{}", outcome.stdout);
+    outcome.expect_success("keeping");
+}
+
+fn show(order: &str, what: &str, most: Option<&str>) {
+    let name = format!("shares_{what}_{order}_{}", most.unwrap_or("any"));
+    let Some(program) = compile("shares", Build::Plain, &name) else { return };
+    let file = scratch(&format!("{name}.json"));
+    let arguments: Vec<_> = [Some(what), most].into_iter().flatten().collect();
+    let runner = match most {
+        Some(most) => Runner::Limited(order, most),
+        None => Runner::Ordered(order, &file),
+    };
+    let outcome = run(&program, &arguments, runner, 3 * TIME_LIMIT);
+    println!("{order}:\n{}", outcome.stdout);
+    assert!(
+        outcome.status.success(),
+        "{order}, {what}, {}:\n{}{}",
+        outcome.status,
+        outcome.unexpected(),
+        outcome.stderr
+    );
+}
+
+/// Each worker looked at what it held itself: once connections had come and gone, the numbers that
+/// were open differed by a dozen.
+#[test]
+fn workers_hold_the_same_in_the_order_least() {
+    show("least", "even", None);
+}
+
+/// A slot that its worker has left behind would make the others wait for it each time.
+#[test]
+fn a_worker_that_is_gone_does_not_weigh_on_the_rest() {
+    show("least", "gone", None);
+}
+
+/// What is shared may be written by any process of the group.
+#[test]
+fn rubbish_in_what_is_shared_costs_evenness_and_nothing_else() {
+    show("least", "rubbish", None);
+}
+
+/// In each order; the first worker of the queue would take all in lifo.
+#[test]
+fn a_full_worker_takes_none_while_another_is_free() {
+    for order in ["auto", "least", "fifo", "turns", "lifo"] {
+        show(order, "most", Some("5"));
+    }
+}

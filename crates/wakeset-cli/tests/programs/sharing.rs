@@ -1,0 +1,252 @@
+//! `wakeset run --share`: counts that others read while the program runs.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::compile::{Build, compile, missing};
+use crate::stats::count;
+
+/// A runtime directory of a test, in memory.
+pub struct Runtime(PathBuf);
+
+impl Runtime {
+    pub fn new(name: &str) -> Self {
+        let path = format!("/dev/shm/wakeset-sharing-{name}-{}", std::process::id());
+        let _ = fs::remove_dir_all(&path);
+        DirBuilder::new().mode(0o700).create(&path).expect("a directory");
+        Runtime(path.into())
+    }
+
+    pub fn wakeset(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wakeset"));
+        command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).env_remove("LD_PRELOAD");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.wakeset(arguments).output().expect("it starts")
+    }
+
+    /// Starts a script, which says when it has come so far that its counts may be looked at, and
+    /// waits for that.
+    pub fn start(&self, script: &str, arguments: &[&str]) -> Running {
+        let ready = self.0.join("ready");
+        let mut all = vec!["run", "--share", "--", "sh", "-c", script];
+        all.extend(["sh", ready.to_str().expect("a path")]);
+        all.extend(arguments);
+        let child = self.wakeset(&all).stdin(Stdio::piped()).spawn().expect("it starts");
+        let running = Running(child);
+        let end = Instant::now() + Duration::from_secs(120);
+        while !ready.exists() {
+            assert!(Instant::now() < end, "the script is not ready");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        running
+    }
+
+    fn counts(&self, running: &Running) -> Value {
+        let output = self.output(&["stats", "--json", &running.pid()]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// The files of runs.
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.0.join("wakeset")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A program that ends when it is let go: its script waits for the end of its standard input.
+pub struct Running(Child);
+
+impl Running {
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    pub fn end(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().expect("its status");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Makes eventfds in a child that ends, and waits for whoever looks.
+const FORKS: &str = r#""$2" "$3" && : >"$1"; read line"#;
+
+#[test]
+fn counts_are_read_while_the_program_runs() {
+    let Some(program) = compile("stress", Build::Plain, "stress_shared") else { return };
+    let runtime = Runtime::new("read");
+    let script = r#""$2" 4 1000 >/dev/null && { : >"$1"; read line; }"#;
+    let mut running = runtime.start(script, &[program.to_str().expect("a path")]);
+    let counts = runtime.counts(&running);
+    assert_eq!(counts["schema"], "wakeset-stats/1");
+    // It became the program, so that what the supervisor knows of it stays true.
+    assert_eq!(counts["run"]["pid"].to_string(), running.pid());
+    assert_eq!(count(&counts, "/processes/0/pid").to_string(), running.pid());
+    assert_eq!(count(&counts, "/total/counters_made"), 4, "{counts:#}");
+    assert!(count(&counts, "/total/syscalls_avoided") >= 4000, "{counts:#}");
+    let live = fs::read_to_string(format!("/proc/{}/status", running.pid())).expect("its state");
+    assert!(live.contains("TracerPid:\t0\n"));
+
+    for target in [running.pid().as_str(), "sh"] {
+        let output = runtime.output(&["stats", target]);
+        let said = text(&output.stdout);
+        assert!(said.starts_with(&format!("run {} (sh): 1 processes, ", running.pid())), "{said}");
+        assert!(said.contains(" ended)"), "{said}");
+        let output = runtime.output(&["top", "-d", "0.1", "-n", "2", target]);
+        let said = text(&output.stdout);
+        assert!(output.status.success() && said.matches("per second: ").count() == 2, "{said}");
+        assert!(!said.contains('\x1b'), "{said}");
+    }
+    running.end();
+    let output = runtime.output(&["stats", &running.pid()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("shares no counts"), "{}", text(&output.stderr));
+}
+
+/// What ends is added up by those that come after it.
+#[test]
+fn generations_of_workers_take_the_memory_of_few() {
+    let Some(program) = compile("counted_forks", Build::Plain, "counted_forks_shared") else {
+        return;
+    };
+    let number = std::env::var("WAKESET_PROCESSES").ok().and_then(|n| n.parse().ok());
+    let number: u64 = number.unwrap_or(3000);
+    let runtime = Runtime::new("generations");
+    let program = program.to_str().expect("a path");
+    let running = runtime.start(FORKS, &[program, &number.to_string()]);
+    let counts = runtime.counts(&running);
+    assert_eq!(count(&counts, "/total/counters_made"), number + 1, "{counts:#}");
+    // The children, and the program that made them; a shell may fork for it.
+    let ended = count(&counts, "/ended/processes");
+    assert!((number + 1..number + 3).contains(&ended), "{ended}");
+    assert_eq!(count(&counts, "/not_counted/processes"), 0);
+    let used: u64 = runtime.files().iter().map(|file| allocated(file)).sum();
+    assert!(used < 2 << 20, "{used} bytes for {number} processes");
+}
+
+fn allocated(file: &Path) -> u64 {
+    file.metadata().expect("a file").blocks() * 512
+}
+
+#[test]
+fn nobody_else_can_read_or_replace_the_counts() {
+    let runtime = Runtime::new("others");
+    let running = runtime.start(r#": >"$1"; read line"#, &[]);
+    let files = runtime.files();
+    let [file] = &files[..] else { panic!("{files:?}") };
+    let mode = |path: &Path| path.metadata().expect("it is there").permissions().mode() & 0o7777;
+    assert_eq!((mode(file), mode(file.parent().expect("a directory"))), (0o600, 0o700));
+    // SAFETY: it cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        fs::set_permissions(&runtime.0, fs::Permissions::from_mode(0o755)).expect("ours");
+        let other = Command::new("cat").arg(file).uid(65534).gid(65534).output().expect("cat");
+        assert!(!other.status.success() && other.stdout.is_empty());
+    } else {
+        missing("root, to be another user");
+    }
+    drop(running);
+}
+
+/// A run that has ended leaves its file to the next one, which removes it.
+#[test]
+fn old_files_are_removed() {
+    let runtime = Runtime::new("old");
+    for _ in 0..3 {
+        let output = runtime.output(&["run", "--share", "--", "true"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(runtime.files().len(), 1);
+    }
+    let running = runtime.start(r#": >"$1"; read line"#, &[]);
+    assert_eq!(runtime.files().len(), 1);
+    assert!(runtime.output(&["run", "--share", "--", "true"]).status.success());
+    assert_eq!(runtime.files().len(), 2, "one that is in use stays");
+    let output = runtime.output(&["run", "--share", "--", "/no/such/program"]);
+    assert_eq!((output.status.code(), runtime.files().len()), (Some(127), 1));
+    assert_eq!(count(&runtime.counts(&running), "/total/made"), 0);
+}
+
+/// What somebody has put into the directory is refused, in words, and blocks nothing.
+#[test]
+fn hostile_files_are_refused() {
+    let runtime = Runtime::new("hostile");
+    let running = runtime.start(r#": >"$1"; read line"#, &[]);
+    let directory = runtime.0.join("wakeset");
+    let victim = runtime.0.join("victim");
+    fs::write(&victim, "untouched").expect("a file");
+    symlink(&victim, directory.join("run-1-link")).expect("a link");
+    let private = || OpenOptions::new().create(true).write(true).mode(0o600).to_owned();
+    let open = |name: &str| -> File { private().open(directory.join(name)).expect("a file") };
+    open("run-1-short");
+    open("run-1-empty").set_len(100 << 20).expect("its size");
+    let public = File::create(directory.join("run-1-public")).expect("a file");
+    public.set_permissions(fs::Permissions::from_mode(0o644)).expect("ours");
+    let mut mkfifo = Command::new("mkfifo");
+    mkfifo.args(["-m", "600"]).arg(directory.join("run-1-fifo"));
+    assert!(mkfifo.status().expect("mkfifo").success());
+
+    let output = runtime.output(&["stats", &running.pid()]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for (name, why) in [
+        ("link", "Too many levels of symbolic links"),
+        ("short", "it is too short"),
+        ("empty", "it is none of a run"),
+        ("public", "others may open it"),
+        ("fifo", "it is no regular file"),
+    ] {
+        let told = said.lines().any(|line| line.contains(&format!("-{name} is refused: {why}")));
+        assert!(told, "{name}:\n{said}");
+    }
+    assert!(runtime.output(&["run", "--share", "--", "true"]).status.success());
+    assert_eq!(fs::read(&victim).expect("the file"), b"untouched");
+}
+
+/// A directory that others could look into is not used, and the program runs.
+#[test]
+fn an_open_directory_is_refused() {
+    let runtime = Runtime::new("open");
+    let directory = runtime.0.join("wakeset");
+    fs::create_dir(&directory).expect("a directory");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).expect("ours");
+    let output = runtime.output(&["run", "--share", "--", "sh", "-c", "echo fine"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && text(&output.stdout) == "fine\n", "{said}");
+    assert!(said.contains("nothing is shared: ") && said.contains("is refused"), "{said}");
+    assert!(runtime.files().is_empty());
+
+    fs::remove_dir(&directory).expect("an empty directory");
+    symlink("/tmp", &directory).expect("a link");
+    let output = runtime.output(&["run", "--share", "--", "sh", "-c", "echo fine"]);
+    assert_eq!(text(&output.stdout), "fine\n");
+    assert!(text(&output.stderr).contains("nothing is shared: "));
+}

@@ -1,0 +1,36 @@
+//! When a waiter last checked its listeners without being told to.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use wakeset::Deadline;
+use wakeset_group::listener::RESCUE;
+
+/// When a waiter last checked the listeners it waits for, instead of waiting to be told. A check is
+/// due once in each [`RESCUE`].
+#[derive(Debug)]
+pub struct RescueClock(AtomicU64);
+
+impl RescueClock {
+    /// No check so far: one is due.
+    pub const fn never() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// How long until the next check is due.
+    pub fn until_next(&self) -> Duration {
+        let since = Deadline::now()
+            .since_boot()
+            .saturating_sub(Duration::from_nanos(self.0.load(Ordering::Relaxed)));
+        RESCUE.saturating_sub(since)
+    }
+
+    /// As [`never`](Self::never).
+    pub(super) fn forget(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes that the check is made now.
+    pub fn note(&self) {
+        self.0.store(Deadline::now().since_boot().as_nanos() as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,106 @@
+//! The baton in a set: a worker elsewhere has declined what it was woken for, and this set is next
+//! ([`baton`]).
+
+use super::super::is_ready;
+use super::super::told::telling;
+use super::super::{baton, ending};
+use super::member::Member;
+use super::{MOST, Rotation};
+use crate::kernel_half::KernelEpoll;
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+
+/// Whether a set could tell its program of a connection that is passed on to it: not by edges, if
+/// it has told it of what is there.
+fn can_take(member: &Member) -> bool {
+    member.is_some() && !(member.is_edge() && member.due)
+}
+
+impl Rotation {
+    /// Before a sleep: has the set watch the baton.
+    pub(super) fn place_baton(&self, set: &impl KernelEpoll, members: &[Member; MOST]) {
+        let wanted = if members.iter().any(Member::is_some) { baton::number() } else { -1 };
+        if wanted == self.baton.load(Ordering::Relaxed) && !(wanted >= 0 && self.rounds.is_due()) {
+            return;
+        }
+        self.drop_baton(set);
+        if wanted >= 0 {
+            ending::note_waiting();
+            self.rounds.note_placed();
+            // Before the kernel may report it.
+            let data = set.admit_baton();
+            if baton::watch_in(set.number(), data, wanted) {
+                self.baton.store(wanted, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The set watches the baton no longer.
+    pub(super) fn drop_baton(&self, set: &impl KernelEpoll) {
+        let watched = self.baton.swap(-1, Ordering::Relaxed);
+        if watched >= 0 && !set.is_closed() {
+            baton::leave(set.number(), watched);
+        }
+    }
+
+    /// The baton has another number, or none.
+    pub(crate) fn renumber_baton(&self, set: &impl KernelEpoll, old: c_int, new: c_int) {
+        self.with(|_| {
+            if self.baton.load(Ordering::Relaxed) == old {
+                baton::renumber_in(set.number(), set.admit_baton(), old, new);
+                self.baton.store(new, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// The baton has woken a wait in this set, which reports `filled` other events. A connection
+    /// that it can take is reported by the next check of the kernel half. Returns whether the wait
+    /// is to pass the baton on, once it holds no lock.
+    pub(crate) fn take_baton(&self, set: &impl KernelEpoll, filled: c_int) -> bool {
+        if filled > 0 {
+            // The thread may be busy with that for long.
+            return true;
+        }
+        self.with(|members| {
+            let is_usable = set.is_usable();
+            let can_take = |member: &Member| is_usable && can_take(member);
+            let leaves = |member: &Member| self.share.leaves(baton::note_of(member.inode));
+            let own = members.iter().filter(|member| can_take(member) && !leaves(member));
+            let notes = own.fold(0, |notes, member| notes | baton::note_of(member.inode));
+            // Before the check.
+            let passes = self.rounds.visit(notes);
+            for member in members.iter_mut().filter(|member| can_take(member)) {
+                if notes & baton::note_of(member.inode) != 0 && is_ready(member.fd) {
+                    member.renew(set.number());
+                }
+            }
+            if passes && is_usable {
+                // At once: another thread may sleep in this set, and would take what is passed on.
+                self.place_baton(set, members);
+            }
+            passes
+        })
+    }
+
+    /// Whether a wait is to look without time before it sleeps: its thread has declined something,
+    /// and is to know whether what it is told of next is the same.
+    pub(crate) fn looks_first(&self) -> bool {
+        self.any() && telling().is_some_and(|telling| (telling.looks_first)())
+    }
+
+    /// Such a look has found nothing.
+    pub(crate) fn note_nothing(&self) {
+        let Some(telling) = telling() else { return };
+        self.with(|members| {
+            let members = members.iter().filter(|member| member.is_some());
+            members.for_each(|member| (telling.saw_none)(member.fd));
+        });
+    }
+
+    /// After a change of interest: a set without listeners needs no baton.
+    pub(super) fn leave_baton_alone(&self, set: &impl KernelEpoll) {
+        if !self.any() && self.baton.load(Ordering::Relaxed) >= 0 {
+            self.with(|_| self.drop_baton(set));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Stepping back in a set: a connection is left to a worker that holds less ([`shares`]).
+//!
+//! The listener's event is taken out of what the kernel reported, its watch is removed, and the
+//! wait passes the baton and sleeps on. A member that is stepped back is *missing* like one for
+//! which there was no memory, so that sleeps are short; it returns to the end of the queue when the
+//! connection is gone, when the set has left it for long enough, before the program changes it, and
+//! at the latest when the wait ends. An addition polls the listener, so nothing is lost between.
+//!
+//! A member's event is known by its data. Where another watch of the set may have the same, the set
+//! does not step back.
+//!
+//! [`shares`]: super::super::shares
+
+use super::super::baton::{self, note_of};
+use super::super::{ListenerStat, is_ready, shares};
+use super::Rotation;
+use super::member::Member;
+use crate::kernel_half::KernelEpoll;
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+use libc::{EPOLLIN, epoll_event};
+
+/// A bit for the data of a watch; others have the same.
+fn bit_of(data: u64) -> u64 {
+    1 << (data.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+}
+
+fn is_of(event: epoll_event, data: u64) -> bool {
+    let epoll_event { events, u64: its } = event;
+    its == data && events == EPOLLIN as u32
+}
+
+/// Whether one of the first `found` events is of a listener with this data.
+///
+/// # Safety
+/// There are `found` events.
+unsafe fn has_event(events: *const epoll_event, found: c_int, data: u64) -> bool {
+    // SAFETY: the caller's contract.
+    (0..found as usize).any(|i| is_of(unsafe { events.add(i).read_unaligned() }, data))
+}
+
+/// Takes the events of a listener with this data out of the first `found`; how many are left.
+///
+/// # Safety
+/// There are `found` events.
+unsafe fn take_out(events: *mut epoll_event, found: c_int, data: u64) -> c_int {
+    let mut kept = 0;
+    for i in 0..found as usize {
+        // SAFETY: the caller's contract.
+        let event = unsafe { events.add(i).read_unaligned() };
+        if !is_of(event, data) {
+            // SAFETY: no later than where it was read.
+            unsafe { events.add(kept).write_unaligned(event) };
+            kept += 1;
+        }
+    }
+    kept as c_int
+}
+
+impl Rotation {
+    /// A watch that is not in the rotation has this data.
+    pub(super) fn note_data(&self, data: u64) {
+        self.others.fetch_or(bit_of(data), Ordering::Relaxed);
+    }
+
+    /// The same, for one that is added past [`epoll_ctl`](Self::epoll_ctl).
+    pub(crate) fn note_other(&self, data: u64) {
+        self.note_data(data);
+        if self.any() {
+            self.with(|members| {
+                let same = members.iter_mut().filter(|member| member.data == data);
+                same.for_each(|member| member.is_ambiguous = true);
+            });
+        }
+    }
+
+    /// Whether a watch that is not in the rotation may have this data.
+    pub(super) fn may_be_others(&self, data: u64) -> bool {
+        self.others.load(Ordering::Relaxed) & bit_of(data) != 0
+    }
+
+    /// After a sleep that has reported `found` events: leaves connections to workers that hold
+    /// less. How many events are left, and whether the wait is to pass the baton.
+    pub(crate) fn step_back(
+        &self,
+        set: &impl KernelEpoll,
+        events: *mut epoll_event,
+        found: c_int,
+    ) -> (c_int, bool) {
+        if !self.any() {
+            return (found, false);
+        }
+        if found <= 0 || self.share.is_free() {
+            return (found, false);
+        }
+        let mut left = found;
+        self.with(|members| {
+            // One at a time, so that what is remembered of it is of one listener.
+            if !set.is_usable() || members.iter().any(|member| member.is_stepped) {
+                return;
+            }
+            let known = |member: &&mut Member| {
+                // SAFETY: the kernel has just written `found` events there.
+                let is_reported = || unsafe { has_event(events, left, member.data) };
+                member.is_some() && !member.is_ambiguous && !member.missing && is_reported()
+            };
+            for member in members.iter_mut().filter(known) {
+                let note = note_of(member.inode);
+                if !self.share.leaves(note) {
+                    continue;
+                }
+                if !member.remove(set.number()) {
+                    *member = Member::NONE;
+                    return;
+                }
+                // SAFETY: as above.
+                left = unsafe { take_out(events, left, member.data) };
+                super::super::count(member.fd, ListenerStat::Wakes);
+                super::super::count(member.fd, ListenerStat::SpuriousWakes);
+                member.missing = true;
+                member.is_stepped = true;
+                self.rounds.begin(note);
+                self.share.note_step();
+                self.has_stepped.store(true, Ordering::Relaxed);
+                return;
+            }
+        });
+        (left, left < found)
+    }
+
+    /// Whether a member that has stepped back goes on doing so.
+    pub(super) fn stays_back(&self, member: &Member) -> bool {
+        member.is_stepped && self.share.stays_back(note_of(member.inode), is_ready(member.fd))
+    }
+
+    /// At the end of a wait: no listener stays without a watch, and a connection that it has left
+    /// to others is declined, because this thread may be away for long.
+    pub(crate) fn end_wait(&self, set: &impl KernelEpoll) {
+        if !self.any() {
+            return;
+        }
+        self.share.note_awake(false);
+        if !self.has_stepped.load(Ordering::Relaxed) || !set.is_usable() {
+            return;
+        }
+        self.has_stepped.store(false, Ordering::Relaxed);
+        let left = self.with(|members| {
+            let mut left = 0;
+            for member in members.iter_mut().filter(|member| member.is_stepped) {
+                left |= if is_ready(member.fd) { note_of(member.inode) } else { 0 };
+                member.renew(set.number());
+            }
+            left
+        });
+        if shares::give_up(left) {
+            baton::pass();
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Which waiter of a listener leaves a connection to another, over all processes that share the
+//! hints: one that holds more than another that sleeps *steps back*.
+//!
+//! A waiter is a thread with a private set, or a set of the program's. Each says in a slot of the
+//! shared memory for which listeners it sleeps, since when, and how many connections it holds
+//! ([`slots`]). A waiter that is woken for a connection looks for a slot that should have it: of
+//! one that sleeps, or that was told of a connection less than [`TOLD`] ago. If there is one, it
+//! stops watching the listener, passes the baton ([`baton`](super::baton)) and sleeps on. It looks
+//! again after 0.1 ms, and then each time after twice as long, up to [`STEP_LOOK`]:
+//!
+//! | it comes back when | because |
+//! |---|---|
+//! | the listener is empty | the connection was taken |
+//! | any waiter has accepted | accept(2) gives out the oldest first |
+//! | no slot should have the connection any more | there is none to leave it to |
+//! | it was back for [`STEP_BACK`] | the one that should have it hangs or is dead: from then on it leaves nothing to those that have not gone to sleep since |
+//!
+//! Nor does it step back more than [`MOST_STEPS`] times in a row before it has been told of a
+//! connection or has seen the listener empty, because the figures of what others took may be wrong
+//! too, and the check that each waiter makes once a second takes what it finds. One that has
+//! stepped back is still free: another may step back for it. Listeners are named by a bit of their
+//! inode ([`note_of`](baton::note_of)); two may have the same, which costs evenness.
+//!
+//! So no wake is lost, whatever the page says: the waiter that was woken answers for the connection
+//! itself. If its wait ends for something else, it declines the connection, and what was declined
+//! is for the first that is asked, whatever it holds. What it reads there is compared and nothing
+//! else. A slot is worth something for [`FRESH`] after its waiter went to sleep; one that waits
+//! tells so once in a rescue period. A process that is killed is forgotten after that, and its slot
+//! is another's after [`LEFT`].
+//!
+//! Nothing here orders memory: a figure that is late costs evenness.
+
+mod slots;
+
+use super::baton;
+use super::held::{self, PROCESS};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use core::time::Duration;
+use slots::{SLOT_OF, Slot, taken};
+pub(super) use slots::{Slots, note_taken, publish};
+use wakeset::{Deadline, mutated, process_id};
+
+/// How long a waiter that has stepped back leaves a connection to those that hold less.
+pub const STEP_BACK: Duration = Duration::from_millis(20);
+/// How long it leaves one to a waiter that has been told of it, and is about to accept it.
+const TOLD: Duration = Duration::from_millis(8);
+/// How often it steps back, at most, before it has been told of a connection or has seen none,
+/// whatever others take.
+const MOST_STEPS: u32 = 16;
+/// How long it sleeps at most in the meantime, before it looks whether the connection is there.
+const STEP_LOOK: Duration = Duration::from_millis(2);
+/// The first of these sleeps.
+const FIRST_LOOK: Duration = Duration::from_micros(100);
+/// How long a slot is worth something after its waiter went to sleep.
+const FRESH: Duration = Duration::from_millis(1500);
+/// When a slot is taken for one that a process has left behind.
+const LEFT: Duration = Duration::from_secs(10);
+
+/// The most connections that a worker is to hold while another is free.
+static MOST: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Whether connections go to the waiter that holds least.
+static LEAST_FIRST: AtomicBool = AtomicBool::new(false);
+/// Whether waiters step back at all.
+static STEPS: AtomicBool = AtomicBool::new(false);
+/// Whether it matters what they hold.
+static COUNTS: AtomicBool = AtomicBool::new(false);
+
+/// The process, and how many waiters it has had.
+static WAITERS: AtomicU64 = AtomicU64::new(0);
+
+/// Says how connections are shared out: to the waiter that holds least, or in any order, as long as
+/// a waiter holds less than `most`. `counts`: whether it matters otherwise what waiters hold.
+pub(super) fn set_rule(least_first: bool, most: Option<u32>, counts: bool) {
+    LEAST_FIRST.store(least_first, Relaxed);
+    MOST.store(most.unwrap_or(u32::MAX), Relaxed);
+    let steps = least_first || most.is_some();
+    STEPS.store(steps, Relaxed);
+    COUNTS.store(steps || counts, Relaxed);
+}
+
+/// Whether waiters step back at all.
+#[inline]
+pub fn may_step_back() -> bool {
+    STEPS.load(Relaxed)
+}
+
+/// Whether it matters what waiters hold.
+#[inline]
+pub fn counts_held() -> bool {
+    COUNTS.load(Relaxed)
+}
+
+fn now() -> u64 {
+    Deadline::now().since_boot().as_nanos() as u64
+}
+
+/// Whether a time is not long ago. What others write now may be later than when this one looked at
+/// the clock.
+fn is_within(time: u64, now: u64, limit: Duration) -> bool {
+    u128::from(now.abs_diff(time)) < limit.as_nanos()
+}
+
+/// Of two waiters, one that holds `mine` and was woken and one that holds `its` and sleeps, whether
+/// the connection is the sleeper's.
+fn is_better(its: u32, mine: u32) -> bool {
+    let most = MOST.load(Relaxed);
+    LEAST_FIRST.load(Relaxed) && its < mine || mine >= most && its < most
+}
+
+/// When a wait ends while its waiter leaves connections on listeners with these notes to others:
+/// begins a round of the baton for them. Whether the caller has to pass the baton.
+pub fn give_up(notes: u64) -> bool {
+    let gives_up = notes != 0 && !mutated!("left_without_a_word");
+    if gives_up {
+        baton::begin_round(notes);
+    }
+    gives_up
+}
+
+/// One more waiter in this process; its number, from 1.
+fn new_waiter() -> u32 {
+    let process = u64::from(process_id()) << 32;
+    let next =
+        |waiters: u64| Some(if waiters >> 32 << 32 == process { waiters + 1 } else { process + 1 });
+    let before = WAITERS.fetch_update(Relaxed, Relaxed, next).unwrap_or_else(|waiters| waiters);
+    next(before).unwrap_or(process) as u32
+}
+
+/// One waiter's part.
+#[derive(Debug)]
+pub struct Share {
+    /// Its process and its number there; 0 before it has one.
+    id: AtomicU64,
+    /// The index of its slot.
+    slot: AtomicU16,
+    /// As who it holds what it accepts, where its process has other waiters.
+    holder: AtomicU8,
+    /// When it stepped back, and what others had taken by then.
+    stepped: AtomicU64,
+    taken: AtomicU32,
+    /// How often it has stepped back since it was told of a connection or saw none; from
+    /// [`MOST_STEPS`] on it takes the next.
+    steps: AtomicU32,
+    /// When it last stepped back in vain.
+    distrusts: AtomicU64,
+}
+
+impl Share {
+    /// Of a waiter that has not waited yet.
+    pub const fn new() -> Self {
+        Self {
+            id: AtomicU64::new(0),
+            slot: AtomicU16::new(u16::MAX),
+            holder: AtomicU8::new(PROCESS),
+            stepped: AtomicU64::new(0),
+            taken: AtomicU32::new(0),
+            steps: AtomicU32::new(0),
+            distrusts: AtomicU64::new(0),
+        }
+    }
+
+    /// As who this waiter holds what it accepts.
+    pub fn holder(&self) -> u8 {
+        if self.holder.load(Relaxed) == PROCESS {
+            self.holder.store(held::new_holder(), Relaxed);
+        }
+        self.holder.load(Relaxed)
+    }
+
+    fn id(&self) -> u64 {
+        let id = self.id.load(Relaxed);
+        if id >> 32 == u64::from(process_id()) {
+            return id;
+        }
+        let id = u64::from(process_id()) << 32 | u64::from(new_waiter());
+        self.id.store(id, Relaxed);
+        id
+    }
+
+    /// Whose connections count for it: the only waiter of a process answers for what any of its
+    /// threads has accepted.
+    pub fn counted_as(&self) -> u8 {
+        self.id();
+        match WAITERS.load(Relaxed) as u32 {
+            0 | 1 => PROCESS,
+            _ => self.holder(),
+        }
+    }
+
+    /// Its slot, which is another's if it has not been used for long.
+    fn own_slot(&self) -> Option<(u16, &'static Slot)> {
+        let (slots, id) = (slots::all(), self.id());
+        let known = self.slot.load(Relaxed);
+        if let Some(slot) = slots.get(usize::from(known))
+            && slot.owner.load(Relaxed) == id
+        {
+            return Some((known, slot));
+        }
+        let now = now();
+        let found = slots.iter().position(|slot| {
+            let owner = slot.owner.load(Relaxed);
+            (owner == 0 || !is_within(slot.since.load(Relaxed), now, LEFT)) && {
+                // First, so that no other takes it for one that was left.
+                slot.since.store(now, Relaxed);
+                slot.owner.compare_exchange(owner, id, Relaxed, Relaxed).is_ok()
+            }
+        })?;
+        self.slot.store(found as u16, Relaxed);
+        Some((found as u16, slots.get(found)?))
+    }
+
+    /// It is about to sleep for the listeners with these notes.
+    pub fn note_sleep(&self, notes: u64) {
+        if !STEPS.load(Relaxed) {
+            return;
+        }
+        let holder = self.counted_as();
+        let Some((index, slot)) = self.own_slot() else { return };
+        slots::note_used(index);
+        if let Some(slot_of) = SLOT_OF.get(usize::from(holder)) {
+            slot_of.store(index + 1, Relaxed);
+        }
+        if let (true, [whole, ..]) = (holder != PROCESS, &SLOT_OF) {
+            // It is not the only waiter any more.
+            let _ = whole.compare_exchange(index + 1, 0, Relaxed, Relaxed);
+        }
+        slot.held.store(held::count_of(holder), Relaxed);
+        slot.since.store(now(), Relaxed);
+        slot.told.store(0, Relaxed);
+        slot.sleeps_for.store(notes, Relaxed);
+    }
+
+    /// It sleeps no more, and was told of a connection or not.
+    pub fn note_awake(&self, is_told: bool) {
+        if !STEPS.load(Relaxed) {
+            return;
+        }
+        if is_told {
+            self.steps.store(0, Relaxed);
+        }
+        if let Some(slot) = slots::all().get(usize::from(self.slot.load(Relaxed)))
+            && slot.owner.load(Relaxed) == self.id.load(Relaxed)
+        {
+            if is_told {
+                slot.told.store(now(), Relaxed);
+            } else if slot.told.load(Relaxed) == 0 {
+                slot.sleeps_for.store(0, Relaxed);
+            }
+        }
+    }
+
+    /// Whether it holds so little that no other could hold less.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        !STEPS.load(Relaxed) || held::count_of(self.counted_as()) == 0
+    }
+
+    /// Whether a connection on one of the listeners with these notes should be another's, which
+    /// sleeps.
+    pub fn leaves(&self, notes: u64) -> bool {
+        if notes == 0 || self.is_free() || baton::number() < 0 || baton::is_urgent(notes) {
+            return false;
+        }
+        if self.steps.load(Relaxed) >= MOST_STEPS && !mutated!("stepped_back_for_good") {
+            return false;
+        }
+        let (own, now, distrusts) = (self.id(), now(), self.distrusts.load(Relaxed));
+        let mine = held::number_held(self.counted_as());
+        mine > 0
+            && slots::used().iter().any(|slot| {
+                let (owner, since) = (slot.owner.load(Relaxed), slot.since.load(Relaxed));
+                let told = slot.told.load(Relaxed);
+                owner != 0
+                    && owner != own
+                    && slot.sleeps_for.load(Relaxed) & notes != 0
+                    && since > distrusts
+                    && is_within(since, now, FRESH)
+                    && (told == 0 || is_within(told, now, TOLD))
+                    && is_better(slot.held.load(Relaxed), mine)
+            })
+    }
+
+    /// It steps back now.
+    pub fn note_step(&self) {
+        self.steps.fetch_add(1, Relaxed);
+        self.stepped.store(now(), Relaxed);
+        self.taken.store(taken(), Relaxed);
+    }
+
+    /// How long it sleeps before it looks again.
+    pub fn until_look(&self) -> Duration {
+        let since = now().saturating_sub(self.stepped.load(Relaxed));
+        Duration::from_nanos(since).clamp(FIRST_LOOK, STEP_LOOK)
+    }
+
+    /// It takes the next connection, whatever others say.
+    pub fn take_next(&self) {
+        self.steps.store(MOST_STEPS, Relaxed);
+    }
+
+    /// Whether it stays back from listeners with these notes; `is_there`: on which there is a
+    /// connection.
+    pub fn stays_back(&self, notes: u64, is_there: bool) -> bool {
+        if !is_there {
+            self.steps.store(0, Relaxed);
+        }
+        let others_take = taken() != self.taken.load(Relaxed);
+        if !is_there || others_take || !self.leaves(notes) {
+            return false;
+        }
+        let (since, now) = (self.stepped.load(Relaxed), now());
+        if is_within(since, now, STEP_BACK) || mutated!("stepped_back_for_good") {
+            return true;
+        }
+        self.distrusts.store(now, Relaxed);
+        self.take_next();
+        false
+    }
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! The memory in which the waiters of related processes say what they hold: a slot for each, which
+//! no other writes, but for one that takes it over.
+
+use super::super::{held, shared_hint};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+use wakeset::process_id;
+
+/// What one waiter says of itself.
+#[repr(align(64))]
+pub(in super::super) struct Slot {
+    /// Its process and its number there; 0 for a free slot.
+    pub(super) owner: AtomicU64,
+    /// The notes ([`note_of`](super::baton::note_of)) of the listeners that it sleeps for.
+    pub(super) sleeps_for: AtomicU64,
+    /// When it last went to sleep, in nanoseconds since the machine's start.
+    pub(super) since: AtomicU64,
+    /// When it was last told of a connection since it went to sleep; 0 if it was not.
+    pub(super) told: AtomicU64,
+    pub(super) held: AtomicU32,
+    /// How many it has accepted.
+    pub(super) taken: AtomicU32,
+}
+
+/// Waiters that can say something of themselves; any more take what they are woken for.
+const SLOTS: usize = 128;
+
+/// All slots.
+pub(in super::super) struct Slots {
+    /// One above the highest that has been taken.
+    used: AtomicU32,
+    all: [Slot; SLOTS],
+}
+
+/// All slots; none where there is no memory to share.
+pub(super) fn all() -> &'static [Slot] {
+    shared_hint::slots().map_or(&[], |slots| &slots.all)
+}
+
+/// Those that may have been taken.
+pub(super) fn used() -> &'static [Slot] {
+    let Some(Slots { used, all }) = shared_hint::slots() else { return &[] };
+    all.get(..used.load(Relaxed) as usize).unwrap_or(all)
+}
+
+/// The slot with this index is taken. Another process may have written that it is not.
+pub(super) fn note_used(index: u16) {
+    if let Some(Slots { used, .. }) = shared_hint::slots()
+        && used.load(Relaxed) <= u32::from(index)
+    {
+        used.fetch_max(u32::from(index) + 1, Relaxed);
+    }
+}
+
+/// The slot in which the connections of each holder stand, by index plus one; 0 for none.
+pub(super) static SLOT_OF: [AtomicU16; held::HOLDERS] =
+    [const { AtomicU16::new(0) }; held::HOLDERS];
+/// A holder has so many connections now.
+#[inline]
+pub(in super::super) fn publish(holder: u8, held: u32) {
+    let index = SLOT_OF.get(usize::from(holder)).map_or(0, |slot| slot.load(Relaxed));
+    if index != 0 {
+        publish_in(index, held);
+    }
+}
+
+#[cold]
+fn publish_in(index: u16, held: u32) {
+    if let Some(slot) = own_slot_at(index) {
+        slot.held.store(held, Relaxed);
+    }
+}
+
+/// A slot of this process, by its index plus one. A forked child has its parent's indices.
+fn own_slot_at(index: u16) -> Option<&'static Slot> {
+    let slot = all().get(usize::from(index).checked_sub(1)?)?;
+    (slot.owner.load(Relaxed) >> 32 == u64::from(process_id())).then_some(slot)
+}
+
+/// A holder has accepted a connection.
+pub(in super::super) fn note_taken(holder: u8) {
+    let index = SLOT_OF.get(usize::from(holder)).map_or(0, |slot| slot.load(Relaxed));
+    if let Some(slot) = own_slot_at(index) {
+        slot.taken.fetch_add(1, Relaxed);
+        slot.sleeps_for.store(0, Relaxed);
+    }
+}
+
+/// A number that changes whenever a waiter has accepted.
+pub(super) fn taken() -> u32 {
+    used().iter().fold(0, |sum, slot| sum.wrapping_add(slot.taken.load(Relaxed)))
+}

@@ -1,0 +1,167 @@
+use super::super::{Choice, choose, held, shared_hint};
+use super::*;
+use crate::table::alone::alone;
+
+const NOTE: u64 = 2;
+
+/// A slot as another process would write it, with what this one finds there.
+fn other(held: u32, sleeps_for: u64, since: u64) -> &'static Slot {
+    held::put_off_count();
+    let slot = &slots::all()[slots::all().len() - 1];
+    slot.owner.store(u64::MAX, Relaxed);
+    slots::note_used(slots::all().len() as u16 - 1);
+    slot.held.store(held, Relaxed);
+    slot.sleeps_for.store(sleeps_for, Relaxed);
+    slot.told.store(0, Relaxed);
+    slot.since.store(since, Relaxed);
+    slot
+}
+
+/// A waiter that holds two connections, with this rule and `most`.
+fn holding_two(most: Option<u32>, choice: Choice) -> Share {
+    choose(choice, most);
+    shared_hint::share_hint();
+    super::super::baton::make();
+    // Of other tests.
+    shared_hint::declined().urgent.store(0, Relaxed);
+    slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
+    let (share, another) = (Share::new(), Share::new());
+    share.note_sleep(NOTE);
+    another.note_sleep(0);
+    held::raise(share.holder());
+    held::raise(share.holder());
+    share
+}
+
+fn drop_both(share: &Share) {
+    held::lower(share.holder());
+    held::lower(share.holder());
+}
+
+/// It stepped back for one that holds as many, and two such left a connection to each other.
+#[test]
+fn a_waiter_leaves_to_those_that_hold_less() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Least);
+    for (its, leaves) in [(0, true), (1, true), (2, false), (u32::MAX, false)] {
+        other(its, NOTE, now());
+        assert_eq!(share.leaves(NOTE), leaves, "{its}");
+    }
+    other(0, NOTE << 1, now());
+    assert!(!share.leaves(NOTE), "it sleeps for another listener");
+    other(0, 0, now());
+    assert!(!share.leaves(NOTE), "it does not sleep");
+    other(0, NOTE, now() - 2_000_000_000);
+    assert!(!share.leaves(NOTE), "it is gone");
+    other(0, NOTE, u64::MAX);
+    assert!(!share.leaves(NOTE), "rubbish");
+    drop_both(&share);
+}
+
+/// With a limit alone, who holds less does not matter below it.
+#[test]
+fn a_waiter_with_as_many_as_it_may_have_leaves_to_those_with_fewer() {
+    let _alone = alone();
+    for (most, its, leaves) in [(2, 1, true), (2, 2, false), (3, 0, false)] {
+        let share = holding_two(Some(most), Choice::Ordered(wakeset_group::Order::Lifo));
+        other(its, NOTE, now());
+        assert_eq!(share.leaves(NOTE), leaves, "{its} of {most}");
+        drop_both(&share);
+    }
+}
+
+/// It would have left every connection to one that hangs, each for as long as it may.
+#[test]
+fn a_waiter_that_stepped_back_in_vain_takes_the_next() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Least);
+    other(0, NOTE, now());
+    assert!(share.leaves(NOTE));
+    share.note_step();
+    assert!(share.stays_back(NOTE, true));
+    share.stepped.store(0, Relaxed);
+    assert!(!share.stays_back(NOTE, true), "it took too long");
+    other(0, NOTE, now());
+    assert!(!share.leaves(NOTE), "it takes this one, whatever others say");
+    let slot = other(0, NOTE, now() - 1_000_000_000);
+    share.note_awake(true);
+    assert!(!share.leaves(NOTE), "the other has not moved since");
+    slot.since.store(now(), Relaxed);
+    assert!(share.leaves(NOTE));
+    drop_both(&share);
+}
+
+/// Lies about what others take let it step back for ever.
+#[test]
+fn a_waiter_steps_back_so_often_and_no_more() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Least);
+    let slot = other(0, NOTE, now());
+    let mut steps = 0;
+    while share.leaves(NOTE) && steps < 1000 {
+        share.note_step();
+        slot.taken.fetch_add(1, Relaxed);
+        assert!(!share.stays_back(NOTE, true), "another has taken one");
+        steps += 1;
+    }
+    assert_eq!(steps, MOST_STEPS);
+    share.stays_back(NOTE, false);
+    assert!(share.leaves(NOTE), "it has seen the listener empty");
+    drop_both(&share);
+}
+
+/// A page full of rubbish has no free slot, and is written over.
+#[test]
+fn a_slot_of_rubbish_is_taken() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Least);
+    for slot in slots::all() {
+        slot.owner.store(u64::MAX, Relaxed);
+        slot.since.store(u64::MAX, Relaxed);
+    }
+    share.note_sleep(NOTE);
+    let (_, slot) = share.own_slot().expect("a slot");
+    assert_eq!((slot.owner.load(Relaxed), slot.held.load(Relaxed)), (share.id(), 2));
+    drop_both(&share);
+}
+
+/// A connection that came meanwhile would have waited for the end of a long sleep.
+#[test]
+fn a_waiter_that_has_stepped_back_looks_soon_and_then_less_often() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Least);
+    share.note_step();
+    assert!(share.until_look() < STEP_LOOK);
+    share.stepped.store(0, Relaxed);
+    assert_eq!(share.until_look(), STEP_LOOK);
+    drop_both(&share);
+}
+
+/// What a worker has declined nobody answers for: left to one that hangs, it waited for the rescue.
+#[test]
+fn what_was_declined_is_for_the_first_that_is_asked() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Least);
+    other(0, NOTE, now());
+    assert!(give_up(NOTE) && !give_up(0));
+    assert!(!share.leaves(NOTE));
+    super::super::baton::Rounds::none().visit(NOTE);
+    assert!(share.leaves(NOTE), "someone was asked");
+    drop_both(&share);
+}
+
+/// The automatic order counts what waiters hold, and leaves nothing to others.
+#[test]
+fn a_waiter_steps_back_in_the_order_least_and_for_a_limit_alone() {
+    let _alone = alone();
+    for (choice, most, leaves) in [
+        (Choice::Least, None, true),
+        (Choice::Automatic, None, false),
+        (Choice::Automatic, Some(2), true),
+    ] {
+        let share = holding_two(most, choice);
+        other(0, NOTE, now());
+        assert_eq!(share.leaves(NOTE), leaves, "{choice:?}, {most:?}");
+        drop_both(&share);
+    }
+}
