@@ -34,9 +34,10 @@ pub fn scratch(name: &str) -> PathBuf {
 /// Compiles a source of `tests/c/loader/`. `None` where there is no compiler.
 pub fn compile(source: &str, flags: &[&str], to: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/loader");
-    // Another test may be running the program of that name.
-    let (made, unfinished) =
-        (scratch(to), scratch(&format!("{to}.{:?}", std::thread::current().id())));
+    // Another test may be running the program of that name, and another process of this test may
+    // be compiling it.
+    let mine = format!("{to}.{}.{:?}", std::process::id(), std::thread::current().id());
+    let (made, unfinished) = (scratch(to), scratch(&mine));
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-o"]);
     let output = run_tool(compiler.arg(&unfinished).arg(folder.join(source)).args(flags))?;
