@@ -6,9 +6,12 @@
 //! - `links`: local links of every page lead to a file and a heading; paths in backquotes exist.
 //! - `names`: what pages about the code call by a name is called so there.
 //! - `commands`: commands shown name subcommands, flags, packages and scripts that exist.
+//! - `containers`: the image's recipe and the pod's manifest say what the program says.
 
 #[path = "documents/commands.rs"]
 mod commands;
+#[path = "documents/containers.rs"]
+mod containers;
 #[path = "documents/links.rs"]
 mod links;
 #[path = "documents/markdown.rs"]
