@@ -28,6 +28,8 @@ mod published;
 #[path = "documents/runs.rs"]
 mod runs;
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,11 +4,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::markdown::pages;
 use super::root;
+use super::support::{WAKESET, have, output, scratch};
 
 /// What is not run: a page, how the command begins, and why.
 const EXCEPTIONS: [(&str, &str, &str); 10] = [
@@ -42,18 +43,17 @@ fn commands(page: &str) -> Vec<String> {
 }
 
 /// A folder with what the commands name: the sources, and what a release build leaves.
-fn folder(name: &str) -> std::path::PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&folder);
+fn folder() -> PathBuf {
+    let folder = scratch("documents-runs");
     let release = folder.join("target/release");
     fs::create_dir_all(&release).expect("a folder");
     symlink(root().join("crates"), folder.join("crates")).expect("a link");
-    let program = Path::new(env!("CARGO_BIN_EXE_wakeset"));
+    let program = Path::new(WAKESET);
     symlink(program, release.join("wakeset")).expect("a link");
     // The newer of cargo's two copies.
     let file = "libwakeset_preload.so";
     let built = [program.with_file_name(file), program.with_file_name("deps").join(file)];
-    let age = |path: &&std::path::PathBuf| path.metadata().and_then(|it| it.modified()).ok();
+    let age = |path: &&PathBuf| path.metadata().and_then(|it| it.modified()).ok();
     let library = built.iter().filter(|path| path.exists()).max_by_key(age).expect("a library");
     symlink(library, release.join(file)).expect("a link");
     folder
@@ -61,7 +61,10 @@ fn folder(name: &str) -> std::path::PathBuf {
 
 #[test]
 fn what_is_shown_runs() {
-    let folder = folder("documents-runs");
+    if !["bash", "gcc", "nm"].iter().all(|program| have(program)) {
+        return;
+    }
+    let folder = folder();
     let path = format!(
         "{}:{}",
         folder.join("target/release").display(),
@@ -90,9 +93,7 @@ fn what_is_shown_runs() {
         }
         let mut shell = Command::new("timeout");
         shell.args(["60", "bash", "--norc", "-c", &script]).current_dir(&folder);
-        let output = shell.env("PATH", &path).env_remove("LD_PRELOAD").output().expect("bash");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}:\n{script}\n{said}");
+        output(shell.env("PATH", &path).env_remove("LD_PRELOAD"));
     }
     assert!(needed.is_empty(), "not needed any more: {needed:?}");
     assert!(run >= 6, "only {run} commands");
