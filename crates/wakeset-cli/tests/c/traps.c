@@ -49,7 +49,7 @@ static int ask(char question)
 	if (sendmsg(broker, &message, MSG_NOSIGNAL) != 1)
 		return -1;
 	close(pair[1]);
-	if (recv(pair[0], &answer, 1, 0) != 1)
+	if (read(pair[0], &answer, 1) != 1)
 		return -1;
 	close(pair[0]);
 	return answer;
@@ -158,6 +158,56 @@ static void show_trapped(const char *name, const unsigned *numbers, int is_own)
 	number("status", 0, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
+/* Both directions of a pair, and its end. */
+static void show_pair(const char *name, const int pair[2])
+{
+	char letter = 0;
+	must(write(pair[1], "x", 1));
+	must(read(pair[0], &letter, 1));
+	must(close(pair[1]));
+	yes(name, letter == 'x' && read(pair[0], &letter, 1) == 0);
+}
+
+/*
+ * Nor does the handler hear of what a program that only makes, watches and uses its descriptors
+ * does not ask.
+ */
+static void show_unasked(void)
+{
+	int status;
+	heading("questions about descriptors are trapped");
+	pid_t child = must(fork());
+	if (child == 0) {
+		int set = must(epoll_create1(0)), listener = must(socket(AF_UNIX, SOCK_STREAM, 0));
+		int early[2], late[2], lines[2];
+		struct sockaddr address = {.sa_family = AF_UNIX};
+		alarm(20);
+		must(bind(listener, &address, sizeof(sa_family_t)));
+		must(listen(listener, 1));
+		must(socketpair(AF_UNIX, SOCK_STREAM, 0, early));
+		must(pipe(lines));
+		trap(SYS_getsockopt);
+		trap(SYS_fcntl);
+		trap(SYS_ioctl);
+		trapped = 0;
+		must(socketpair(AF_UNIX, SOCK_STREAM, 0, late));
+		must(watch_new(set, listener, EPOLLIN | EPOLLEXCLUSIVE, 'l'));
+		must(watch_new(set, early[0], EPOLLIN, 'p'));
+		show("nothing yet", "none", ready(set));
+		show_pair("a pair from before", early);
+		show_pair("a pair", late);
+		show_pair("a pipe", lines);
+		yes("no call of another's", trapped == 0);
+		int kind = 0;
+		socklen_t len = sizeof kind;
+		yes("the program's", getsockopt(broker, SOL_SOCKET, SO_TYPE, &kind, &len) == 0 &&
+		    kind == SOCK_SEQPACKET && trapped == 1);
+		exit(verdict());
+	}
+	must(waitpid(child, &status, 0));
+	number("status", 0, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
 int main(void)
 {
 	struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_NODEFER};
@@ -167,5 +217,6 @@ int main(void)
 	const unsigned watches[] = {SYS_epoll_ctl, 0};
 	show_trapped("opens of files are trapped", files, 1);
 	show_trapped("changes of watches are trapped", watches, 0);
+	show_unasked();
 	return verdict();
 }

@@ -59,9 +59,9 @@ impl Programs {
         let name = format!("surroundings.{}", RUNS.fetch_add(1, Ordering::Relaxed));
         let files = ["out", "err"].map(|kind| scratch(&format!("{name}.{kind}")));
         let [stdout, stderr] = files.each_ref().map(|path| File::create(path).expect("a file"));
-        // Nothing it does takes long; a hang is to be an end of its own.
+        // A hang is to be an end of its own. Without timerfd_settime three waits take 10 s each.
         let mut command = Command::new("timeout");
-        command.args(["-k", "1", "30"]).arg(&self.confine).args(surroundings);
+        command.args(["-k", "1", "45"]).arg(&self.confine).args(surroundings);
         if side == Side::Preloaded {
             command.arg(format!("preload:{}", self.library.display()));
         }

@@ -30,6 +30,7 @@ pub mod waits;
 
 use core::ffi::{c_int, c_uint};
 use libc::{epoll_event, itimerspec};
+use refusable::refusable;
 pub use syscalls::{Errno, Sysno};
 pub(crate) use thread_words::{set_stripe, set_thread_name, stripe, thread_name};
 pub(crate) use threads::{gettid, is_thread, others_sleep};
@@ -72,6 +73,21 @@ pub(crate) fn dup_to(fd: c_int, new: c_int) -> Result<(), Errno> {
 
 pub(crate) fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<c_int, Errno> {
     raw!(fcntl, fd, command, argument).map(|result| result as c_int)
+}
+
+/// A duplicate under a number that is not below `lowest`, closed by an exec. It may be refused.
+pub(crate) fn duplicate_above(fd: c_int, lowest: usize) -> Option<c_int> {
+    refusable!(fcntl, fd, libc::F_DUPFD_CLOEXEC, lowest).ok().map(|fd| fd as c_int)
+}
+
+/// An option of a socket at the level `SOL_SOCKET` that is an int.
+///
+/// # Errors
+/// As getsockopt(2): EBADF, ENOTSOCK. It may be refused.
+pub(crate) fn socket_option(fd: c_int, option: c_int) -> Result<c_int, Errno> {
+    let (mut value, mut len) = (0_i32, size_of::<c_int>() as libc::socklen_t);
+    refusable!(getsockopt, fd, libc::SOL_SOCKET, option, &raw mut value, &raw mut len)?;
+    Ok(value)
 }
 
 pub(crate) fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {

@@ -17,7 +17,9 @@ use syscalls::{Errno, Sysno};
 /// # Errors
 /// Those of the call, and EPERM.
 #[inline(always)]
-pub unsafe fn call(number: Sysno, arguments: [usize; 4]) -> Result<usize, Errno> {
+pub unsafe fn call<const N: usize>(number: Sysno, arguments: [usize; N]) -> Result<usize, Errno> {
+    const { assert!(N <= 6, "the kernel takes no more") };
+    let argument = |index: usize| arguments.get(index).copied().unwrap_or(0);
     #[cfg(target_arch = "x86_64")]
     {
         let result: usize;
@@ -31,10 +33,12 @@ pub unsafe fn call(number: Sysno, arguments: [usize; 4]) -> Result<usize, Errno>
                 "4:",
                 super::user::may_fault!(),
                 inlateout("rax") number as usize => result,
-                in("rdi") arguments[0],
-                in("rsi") arguments[1],
-                in("rdx") arguments[2],
-                in("r10") arguments[3],
+                in("rdi") argument(0),
+                in("rsi") argument(1),
+                in("rdx") argument(2),
+                in("r10") argument(3),
+                in("r8") argument(4),
+                in("r9") argument(5),
                 lateout("rcx") _,
                 lateout("r11") _,
                 options(nostack),
@@ -45,6 +49,23 @@ pub unsafe fn call(number: Sysno, arguments: [usize; 4]) -> Result<usize, Errno>
     #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: the caller's contract.
     unsafe {
-        syscalls::syscall!(number, arguments[0], arguments[1], arguments[2], arguments[3])
+        syscalls::syscall!(
+            number,
+            argument(0),
+            argument(1),
+            argument(2),
+            argument(3),
+            argument(4),
+            argument(5)
+        )
     }
 }
+
+/// One system call that may be refused, as [`raw`](super::raw) makes one that may not.
+macro_rules! refusable {
+    ($number:ident $(, $argument:expr)*) => {
+        // SAFETY: the caller that passes the arguments vouches for what they point to.
+        unsafe { $crate::sys::refusable::call(syscalls::Sysno::$number, [$($argument as usize),*]) }
+    };
+}
+pub(crate) use refusable;

@@ -1,18 +1,9 @@
 //! The threads of this process, as the kernel knows them.
 
-use super::{process, raw, refusable};
+use super::refusable::refusable;
+use super::{process, raw};
 use core::ffi::{CStr, c_int};
-use syscalls::{Errno, Sysno};
-
-/// One system call that may be refused, see [`refusable`].
-macro_rules! refusable {
-    ($number:ident $(, $argument:expr)*) => {{
-        let mut arguments = [$($argument as usize),*].into_iter();
-        let arguments = core::array::from_fn(|_| arguments.next().unwrap_or(0));
-        // SAFETY: the arguments are numbers, and memory that is there for the length of the call.
-        unsafe { refusable::call(Sysno::$number, arguments) }
-    }};
-}
+use syscalls::Errno;
 
 /// The calling thread's number.
 pub(crate) fn gettid() -> c_int {

@@ -36,7 +36,7 @@ pub(crate) fn disclose(fd: c_int) {
 
 /// A duplicate under a number that the program is not likely to want.
 pub(crate) fn duplicate(fd: c_int) -> Option<c_int> {
-    let above = |number| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, number).ok();
+    let above = |number| sys::duplicate_above(fd, number);
     above(ABOVE).or_else(|| {
         let limit = sys::number_limit();
         (limit.saturating_sub(NEAR)..limit).rev().find_map(above)

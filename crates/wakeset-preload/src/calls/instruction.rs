@@ -144,7 +144,7 @@ fn is_alone() -> bool {
     let place = (&raw mut directory).expose_provenance();
     let path = c"/proc/self/task".as_ptr().expose_provenance();
     // SAFETY: a C string, and memory for the answer.
-    match unsafe { refusable::call(Sysno::stat, [path, place, 0, 0]) } {
+    match unsafe { refusable::call(Sysno::stat, [path, place]) } {
         // One for each thread besides the two of every directory.
         Ok(_) => directory.st_nlink == 3,
         Err(_) => forks::is_single_threaded(),

@@ -8,10 +8,11 @@ use super::wait::{ending, wait};
 use crate::flags;
 use core::ffi::c_int;
 use libc::{EPOLLIN, socklen_t};
-use syscalls::{Errno, Sysno, syscall};
+use syscalls::{Errno, Sysno};
 use wakeset_fd::doorbell;
 use wakeset_fd::interpose::fail;
 use wakeset_fd::listeners::{self, ListenerStat, held};
+use wakeset_fd::refusable;
 
 /// What a look before accept(2) has found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -140,10 +141,11 @@ fn blocks(fd: c_int) -> bool {
 fn has_no_limit(fd: c_int) -> bool {
     let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut len = size_of_val(&limit) as socklen_t;
-    let (level, option) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
+    let (level, option) = (libc::SOL_SOCKET as usize, libc::SO_RCVTIMEO as usize);
+    let places = [(&raw mut limit).expose_provenance(), (&raw mut len).expose_provenance()];
+    let arguments = [fd as usize, level, option, places[0], places[1]];
     // SAFETY: memory for the limit and its length.
-    let asked =
-        unsafe { syscall!(Sysno::getsockopt, fd, level, option, &raw mut limit, &raw mut len) };
+    let asked = unsafe { refusable::call(Sysno::getsockopt, arguments) };
     asked.is_ok() && limit.tv_sec == 0 && limit.tv_usec == 0
 }
 

@@ -178,7 +178,7 @@ fn raise(signal: c_int) -> Result<(), Errno> {
     }
     let (pid, tid) = ids();
     // SAFETY: numbers only.
-    unsafe { refusable::call(Sysno::tgkill, [pid, tid, signal as usize, 0]) }.map(drop)
+    unsafe { refusable::call(Sysno::tgkill, [pid, tid, signal as usize]) }.map(drop)
 }
 
 /// Sends this thread a signal with a siginfo.

@@ -100,3 +100,38 @@ fn a_nested_add_sees_a_wake_or_is_seen() {
         assert_eq!(take(&nest.outer), Some(1));
     });
 }
+
+/// Catches an inner set that forgets the set around it: its memory begins as the next set between
+/// the add's checks and its place in the wait queue.
+#[test]
+fn a_late_addition_is_noted_by_the_next_set() {
+    explore(3, || {
+        let engine = Engine::new();
+        let sets = (EventPoll::new(&engine).unwrap(), EventPoll::new(&engine).unwrap());
+        let sets = Arc::new(sets);
+        let add = |(outer, inner): &(EventPoll, EventPoll)| {
+            // SAFETY: the inner set closes its queue before it goes.
+            unsafe { outer.add_source(1, inner, Event::new(Events::IN | Events::ET, 1)) }
+        };
+        let adder = run(&sets, add);
+        sets.1.close();
+        sets.1.reopen();
+        match adder.join().unwrap() {
+            // It looks its number up again.
+            Err(Error::Closed) => add(&sets).unwrap(),
+            added => added.unwrap(),
+        }
+        let (outer, inner) = &*sets;
+        if outer.is_empty() {
+            // It was added before the close.
+            add(&sets).unwrap();
+        }
+        let counter = open(&engine);
+        inner.add(2, &counter, Event::new(Events::IN, 2)).unwrap();
+        for _ in 0..2 {
+            counter.write(1).unwrap();
+            assert_eq!(take(outer), Some(1));
+        }
+        inner.close();
+    });
+}

@@ -36,7 +36,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, epoll_event};
 use wakeset::mutated;
-use wakeset_group::listener::{BATON_EVENTS, inode, is_listening};
+use wakeset_group::listener::{BATON_EVENTS, inode};
 
 /// The inode of the eventfd, which a file of the program's under the same number does not have.
 static INODE: AtomicU64 = AtomicU64::new(0);
@@ -78,7 +78,8 @@ pub fn before_fork() {
 #[cold]
 fn look_for_inherited() {
     HAS_LOOKED.store(true, Ordering::Relaxed);
-    let has_one = || (0..INHERITED).any(|fd| is_listening(fd) == Ok(true));
+    let listens = |fd| sys::socket_option(fd, libc::SO_ACCEPTCONN).is_ok_and(|says| says != 0);
+    let has_one = || (0..INHERITED).any(listens);
     if super::order().is_some() && number() < 0 && has_one() && !mutated!("inherited_without_baton")
     {
         make();

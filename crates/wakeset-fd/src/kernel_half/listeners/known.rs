@@ -10,7 +10,6 @@ use crate::sys;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use wakeset_group::listener;
 
 /// What each number is: one of the three constants, or a listener with an index in the page of
 /// counts.
@@ -46,8 +45,9 @@ pub fn is_listener(fd: c_int) -> bool {
         UNKNOWN => {}
         now => return now >= LISTENER,
     }
-    match listener::is_listening(fd) {
-        Ok(listening) => remember(fd, if listening { LISTENER } else { OTHER }),
+    match sys::socket_option(fd, libc::SO_ACCEPTCONN) {
+        Ok(0) => remember(fd, OTHER),
+        Ok(_) => remember(fd, LISTENER),
         Err(sys::Errno::ENOTSOCK) => remember(fd, OTHER),
         // Closed: what will come under this number is not known. Or a filter refuses the call.
         Err(_) => return false,

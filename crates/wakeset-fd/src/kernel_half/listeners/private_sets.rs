@@ -156,7 +156,7 @@ pub fn renew_private_set(index: usize, sleeper: &mut Sleeper) -> Option<()> {
     let set = hidden::hide(sys::epoll_create1(libc::EPOLL_CLOEXEC).ok()?);
     private.set.store(set, Ordering::SeqCst);
     // The last number is the program's: it may be about to accept a connection.
-    let Ok(spare) = sys::fcntl(set, libc::F_DUPFD_CLOEXEC, 0) else {
+    let Some(spare) = sys::duplicate_above(set, 0) else {
         private.close();
         return None;
     };

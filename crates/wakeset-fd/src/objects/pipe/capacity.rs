@@ -5,10 +5,11 @@
 
 use super::Bound;
 use crate::sys;
+use crate::sys::refusable::refusable;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
-use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, SOL_SOCKET};
+use libc::{MSG_DONTWAIT, MSG_NOSIGNAL};
 use wakeset::{LONGEST_MESSAGE, PIPE_CAPACITY, PipeCapacity, mutated};
 
 /// What a message of up to [`LONGEST_MESSAGE`] bytes counts for in this kernel: 0 is not known, the
@@ -38,7 +39,7 @@ impl Bound {
             return capacity_of(fd);
         }
         // A user with many pipes gets small ones.
-        let full = sys::fcntl(fd, libc::F_GETPIPE_SZ, 0) == Ok(PIPE_CAPACITY as c_int);
+        let full = refusable!(fcntl, fd, libc::F_GETPIPE_SZ) == Ok(PIPE_CAPACITY as usize);
         (full || mutated!("small_pipes_are_full_ones")).then_some(PipeCapacity::Pages)
     }
 }
@@ -68,8 +69,7 @@ fn capacity_of(fd: c_int) -> Option<PipeCapacity> {
     if matches!(cost, 0 | NO_COST) {
         return None;
     }
-    let (mut limit, mut len) = (0_u32, size_of::<u32>() as libc::socklen_t);
-    sys::raw!(getsockopt, fd, SOL_SOCKET, libc::SO_SNDBUF, &raw mut limit, &raw mut len).ok()?;
+    let limit = sys::socket_option(fd, libc::SO_SNDBUF).ok()? as u32;
     // Linux lets a message in while those in it count for less than the limit. It calls the socket
     // writable while they, and one that it counts for the socket itself, are at most a quarter;
     // and tells that from inside the release of a message, when one more is counted.
@@ -88,21 +88,21 @@ fn measure(fds: [c_int; 2]) -> Option<u32> {
     let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
     let sent = || {
         let mut sent = 0_u32;
-        sys::raw!(ioctl, fds[0], SIOCOUTQ, &raw mut sent).ok().map(|_| sent)
+        refusable!(ioctl, fds[0], SIOCOUTQ, &raw mut sent).ok().map(|_| sent)
     };
     let (memory, len) = (bytes.as_mut_ptr(), bytes.len());
-    let nothing = sys::raw!(recvfrom, fds[1], memory, len, MSG_DONTWAIT, nowhere, nowhere);
+    let nothing = refusable!(recvfrom, fds[1], memory, len, MSG_DONTWAIT, nowhere, nowhere);
     if nothing != Err(sys::Errno::EAGAIN) {
         // A filter refuses it, and what is sent now would stay in the pair.
         return None;
     }
     let mut costs = [1, LONGEST_MESSAGE].into_iter().map(|len| {
-        sys::raw!(sendto, fds[0], bytes.as_ptr(), len, flags, nowhere, 0).ok()?;
+        refusable!(sendto, fds[0], bytes.as_ptr(), len, flags, nowhere, 0).ok()?;
         sent()
     });
     let (one, both) = (costs.next()?, costs.next()?);
     for len in [1, LONGEST_MESSAGE] {
-        sys::raw!(recvfrom, fds[1], bytes.as_mut_ptr(), len, MSG_DONTWAIT, nowhere, nowhere)
+        refusable!(recvfrom, fds[1], bytes.as_mut_ptr(), len, MSG_DONTWAIT, nowhere, nowhere)
             .ok()?;
     }
     let (one, both) = (one?, both?);

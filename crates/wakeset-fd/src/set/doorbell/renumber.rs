@@ -60,8 +60,7 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
 /// A duplicate of what is hidden under a number, for which other sets give up theirs if a set that
 /// cannot do without has it. The caller holds the migrations lock.
 fn duplicate_of(fd: c_int) -> Option<c_int> {
-    let duplicate =
-        || hidden::duplicate(fd).or_else(|| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).ok());
+    let duplicate = || hidden::duplicate(fd).or_else(|| sys::duplicate_above(fd, 0));
     duplicate().or_else(|| {
         let has_room = sets_with(fd).any(|(_, set)| set.state.is_fixed()) && give_up_held();
         has_room.then(duplicate).flatten()

@@ -150,10 +150,24 @@ impl EventPoll {
         let mut rounds = self.engine.shared().nesting.lock();
         if let Some(inner) = inner {
             nesting::check_loop(&mut rounds, core, inner)?;
-            inner.wake.note_outer();
+            if mutant!("note_before_attach") {
+                inner.wake.note_outer();
+            }
         }
+        let attached = || {
+            // Not earlier: a descriptor table may close the inner set and begin the next one in its
+            // memory until the watch is in its queue, and the next one begins without the note. Not
+            // later: a change that has found no note and ends at the queued watch is one that the
+            // poll of this add sees.
+            if let Some(inner) = inner
+                && !mutant!("note_before_attach")
+            {
+                inner.wake.note_outer();
+            }
+            nesting::check_paths(&mut rounds, target)
+        };
         // SAFETY: the caller's contract.
-        unsafe { core.add(fd, source, event, || nesting::check_paths(&mut rounds, target)) }
+        unsafe { core.add(fd, source, event, attached) }
     }
 
     /// Changes what a watch asks for: `EPOLL_CTL_MOD`. Re-arms it, and reports readiness that is
