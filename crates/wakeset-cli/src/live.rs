@@ -17,13 +17,13 @@ mod target;
 mod terminal;
 mod top;
 
-use std::io::Write as _;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::output::print;
 use crate::run::{Report, Snapshot};
 pub use metrics::{MetricsOptions, metrics};
 pub use top::{TopOptions, top};
@@ -90,9 +90,7 @@ pub fn stats(options: &StatsOptions) -> Result<i32, Failure> {
             false if look > 0 => format!("\n{}", text(&run)),
             false => text(&run),
         };
-        // A reader that has seen enough ends this.
-        let mut stdout = std::io::stdout().lock();
-        if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        if !print(&text, TROUBLE)? {
             break;
         }
     }

@@ -3,23 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use wakeset_fd::stats::{ListenerStat, ListenerSummary, NAMES, Stat, Summary};
+use wakeset_fd::stats::{NAMES, Stat, Summary};
 
-use crate::run::{Snapshot, listener_name, printable};
+use crate::run::{Listener, Listeners, Snapshot, printable};
 
 /// What had been counted at one moment.
 pub struct Look {
     at: Instant,
     processes: BTreeMap<u32, Summary>,
     total: Summary,
-    listeners: BTreeMap<String, Listener>,
-}
-
-#[derive(Default)]
-struct Listener {
-    counts: [u64; 3],
-    /// The connections of each worker that is alive.
-    workers: BTreeMap<(u32, usize), u64>,
+    listeners: Listeners,
 }
 
 /// What happened per second between two looks.
@@ -65,30 +58,15 @@ impl Look {
             at: Instant::now(),
             processes: BTreeMap::new(),
             total: run.ended.clone(),
-            listeners: BTreeMap::new(),
+            listeners: Listeners::default(),
         };
         for image in &run.images {
             look.total.add(&image.summary);
             look.processes.insert(image.summary.pid, image.summary.clone());
-            look.add_listeners(image.summary.pid, &image.listeners);
+            look.listeners.add(Some(image.summary.pid), &image.listeners);
         }
-        look.add_listeners(0, &run.ended_listeners);
+        look.listeners.add(None, &run.ended_listeners);
         look
-    }
-
-    fn add_listeners(&mut self, pid: u32, summaries: &[ListenerSummary]) {
-        const COUNTED: [ListenerStat; 3] =
-            [ListenerStat::Connections, ListenerStat::Wakes, ListenerStat::SpuriousWakes];
-        for summary in summaries {
-            let listener = self.listeners.entry(listener_name(summary.address())).or_default();
-            for (count, stat) in listener.counts.iter_mut().zip(COUNTED) {
-                *count = count.saturating_add(summary.get(stat));
-            }
-            // Those of a process that has ended are not workers any more.
-            for (thread, connections) in summary.threads().filter(|_| pid != 0) {
-                *listener.workers.entry((pid, thread)).or_default() += connections;
-            }
-        }
     }
 
     /// What happened since an earlier look.
@@ -144,8 +122,9 @@ fn line(now: &Summary, before: &Summary, seconds: f64) -> Line {
 }
 
 fn listener_line(name: &str, now: &Listener, before: &Listener, seconds: f64) -> ListenerLine {
+    let more = |count: fn(&Listener) -> u64| count(now).saturating_sub(count(before));
     let [connections, wakes, spurious] =
-        [0, 1, 2].map(|i| now.counts[i].saturating_sub(before.counts[i]));
+        [more(|it| it.connections), more(|it| it.wakes), more(|it| it.spurious)];
     let workers = now.workers.iter().map(|(worker, connections)| {
         connections.saturating_sub(before.workers.get(worker).copied().unwrap_or(0))
     });

@@ -1,7 +1,7 @@
 //! The view of `wakeset top`, as lines of text.
 
 use super::rates::{Line, ListenerLine, Rates};
-use crate::format::short;
+use crate::format::{percent, short};
 
 /// How the lines are to look.
 #[derive(Clone, Copy)]
@@ -145,10 +145,6 @@ fn bars(workers: &[u64], room: usize, blocks: bool) -> String {
         ramp.get(height).copied().unwrap_or(' ')
     };
     workers.iter().take(room).map(bar).collect()
-}
-
-fn percent(share: Option<f64>) -> String {
-    share.map_or("-".to_string(), |share| format!("{:.1}%", share * 100.0))
 }
 
 fn stand_out(text: &str, style: Style) -> String {

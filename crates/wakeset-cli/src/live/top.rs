@@ -1,14 +1,14 @@
 //! `wakeset top`: looks at a run again and again.
 
-use std::io::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::rates::Look;
 use super::screen::{self, Style};
 use super::terminal::{Input, Terminal};
-use super::{heading, refresh, seconds, target, trouble};
+use super::{TROUBLE, heading, refresh, seconds, target, trouble};
 use crate::failure::Failure;
+use crate::output::print;
 use crate::run::Snapshot;
 
 /// What `wakeset top` takes.
@@ -69,8 +69,7 @@ fn as_text(run: &mut Snapshot, options: &TopOptions) -> Result<(), Failure> {
         let mut text = if look > 0 { "\n".to_string() } else { String::new() };
         text += &screen::lines(&heading(run), &now.since(&before), style).join("\n");
         text.push('\n');
-        let mut stdout = std::io::stdout().lock();
-        if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        if !print(&text, TROUBLE)? {
             break;
         }
         before = now;
