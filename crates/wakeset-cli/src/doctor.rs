@@ -5,12 +5,14 @@
 //! | `machine` | kernel, filters, limits, and where `--share` would put its file |
 //! | `program` | whether the library gets in, and what the program calls |
 //! | `imports` | the functions that a file takes from libc, and its libraries |
+//! | `instructions` | the system call instructions in a file's code |
 //! | `trial` | with `--try`, what came of a run |
 //! | `order` | which order suits a listener |
 //!
 //! Without `--try` the program is not run.
 
 mod imports;
+mod instructions;
 mod machine;
 mod order;
 mod program;

@@ -1,5 +1,6 @@
 //! `wakeset doctor` on programs of each kind, and with `--try`.
 
+mod kinds;
 mod trial;
 
 use std::fs;
