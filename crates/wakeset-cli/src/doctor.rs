@@ -31,13 +31,13 @@ use crate::output::print;
 #[command(after_help = "\
 Exit status: 0 if the program can be served, 1 if it would run on the kernel's epoll, 2 if there \
 is no such program. With --try, 1 also if the library did not get in or a signal ended the \
-program, and 2 if it could not be tried. Without a program it is about the machine: 1 if no program \
-can be served here.
+program, and 2 if it could not be tried. Without a program it is about the machine: 1 if no \
+program can be served here.
 
 Without --try the program is not run; only its files are read, and the dynamic loader is asked for \
-its libraries. With it, a program that can be served runs with its arguments, reads nothing, writes \
-to stderr, and is ended with everything that it has started: by SIGTERM, and five seconds later by \
-SIGKILL. Ctrl-C ends the trial, not the report.
+its libraries. With it, a program that can be served runs with its arguments, reads nothing, \
+writes to stderr, and is ended with everything that it has started: by SIGTERM, and five seconds \
+later by SIGKILL. Ctrl-C ends the trial, not the report.
 
 Examples:
   wakeset doctor -- python3 server.py

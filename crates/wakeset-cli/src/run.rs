@@ -51,7 +51,7 @@ pub use inspect::{binary_of, look_up, obstacle, own_loader};
 pub use limited::End;
 pub use listeners::{Listener, Listeners};
 pub use report::{Report, printable};
-pub use snapshot::Snapshot;
+pub use snapshot::{Image, Snapshot};
 pub use trial::{Trial, try_out};
 use wakeset_fd::stats::area::AREA_VARIABLE;
 

@@ -1,10 +1,10 @@
 //! The system call instructions in a file's code: they pass libc, and so the hooks.
 //!
-//! The two bytes of `syscall` also occur inside other instructions, and in tables between functions.
-//! So the code before them is disassembled from the beginning of the function, as the unwind table
-//! (`.eh_frame_hdr`) has it; what is in no function of the table needs a symbol with a size that
-//! covers it. In a file without that table the disassembly begins some hundred bytes earlier, within
-//! which it finds the instructions' beginnings.
+//! The two bytes of `syscall` also occur inside other instructions, and in tables between
+//! functions. So the code before them is disassembled from the beginning of the function, as the
+//! unwind table (`.eh_frame_hdr`) has it; what is in no function of the table needs a symbol with a
+//! size that covers it. In a file without that table the disassembly begins some hundred bytes
+//! earlier, within which it finds the instructions' beginnings.
 
 use std::collections::{BTreeMap, BTreeSet};
 

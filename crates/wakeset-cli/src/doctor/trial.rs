@@ -12,7 +12,7 @@ use super::{Check, Level};
 use crate::failure::Failure;
 use crate::format::percent;
 use crate::inspect::connected;
-use crate::run::{End, Trial, try_out};
+use crate::run::{End, Report, Trial, try_out};
 
 /// What came of a trial, in words.
 pub struct Tried {
@@ -44,7 +44,7 @@ fn tell(trial: &Trial, open: Option<&[SocketAddr]>) -> Tried {
         checks.push(Check::new(Level::Note, "trial", not_counted.trim_end().to_string()));
     }
     checks.push(objects(total));
-    checks.extend(migrations(total));
+    checks.extend(migrations(&trial.report));
     checks.extend(wakes(total));
     let mut listeners = Vec::new();
     for (address, listener) in trial.report.listeners().iter() {
@@ -105,10 +105,15 @@ fn objects(total: &Summary) -> Check {
 }
 
 /// A line for each reason for which objects migrated.
-fn migrations(total: &Summary) -> Vec<Check> {
+fn migrations(report: &Report) -> Vec<Check> {
+    let total = report.total();
     let reasons = Stat::ALL[Stat::MOVED].iter().filter(|&&reason| total.get(reason) > 0);
     let check = |&reason: &Stat| {
-        let what = format!("{} of them: {}", total.get(reason), NAMES[reason as usize]);
+        let mut what = format!("{} of them: {}", total.get(reason), NAMES[reason as usize]);
+        let calls: Vec<_> = report.calls(reason).map(|(call, n)| format!("{call} {n}")).collect();
+        if !calls.is_empty() {
+            what += &format!(", by {}", calls.join(", "));
+        }
         Check::new(Level::Note, "migrated", what).means(meaning(reason))
     };
     reasons.map(check).collect()

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use wakeset_fd::stats::{NAMES, Stat, Summary};
+use wakeset_fd::stats::{NAMES, SetStat, SetSummary, Stat, Summary, area};
 
+use super::details::{MigrationLine, migrations};
 use crate::run::{Listener, Listeners, Snapshot, printable};
 
 /// What had been counted at one moment.
@@ -13,6 +14,9 @@ pub struct Look {
     processes: BTreeMap<u32, Summary>,
     total: Summary,
     listeners: Listeners,
+    /// By process, and what tells its sets apart.
+    sets: BTreeMap<(u32, (usize, u32)), SetSummary>,
+    migrations: Vec<MigrationLine>,
 }
 
 /// What happened per second between two looks.
@@ -21,6 +25,10 @@ pub struct Rates {
     /// The busiest first.
     pub processes: Vec<Line>,
     pub listeners: Vec<ListenerLine>,
+    /// The busiest first; such as were waited on.
+    pub sets: Vec<SetLine>,
+    /// The latest first.
+    pub migrations: Vec<MigrationLine>,
     /// How many objects have migrated for which reason, since the run began.
     pub reasons: Vec<(&'static str, u64)>,
 }
@@ -41,6 +49,20 @@ pub struct Line {
     pub migrated: u64,
 }
 
+/// One set.
+#[derive(Clone, Debug)]
+pub struct SetLine {
+    pub name: String,
+    pub pid: u32,
+    pub fd: u32,
+    pub waits: f64,
+    pub events: f64,
+    /// Events that a wait found on average, which is how many were ready; `None` without waits.
+    pub depth: Option<f64>,
+    pub wakes: f64,
+    pub spurious: Option<f64>,
+}
+
 /// One listening socket.
 #[derive(Clone, Debug)]
 pub struct ListenerLine {
@@ -59,10 +81,14 @@ impl Look {
             processes: BTreeMap::new(),
             total: run.ended.clone(),
             listeners: Listeners::default(),
+            sets: BTreeMap::new(),
+            migrations: migrations(run, area::now()),
         };
         for image in &run.images {
             look.total.add(&image.summary);
             look.processes.insert(image.summary.pid, image.summary.clone());
+            let pid = image.summary.pid;
+            look.sets.extend(image.sets.iter().map(|set| ((pid, set.life), *set)));
             look.listeners.add(Some(image.summary.pid), &image.listeners);
         }
         look.listeners.add(None, &run.ended_listeners);
@@ -85,6 +111,13 @@ impl Look {
             let before = earlier.listeners.get(name).unwrap_or(&no_listener);
             listener_line(name, now, before, seconds)
         });
+        let mut sets: Vec<_> = self
+            .sets
+            .iter()
+            .map(|(key, now)| self.set_line(key.0, now, earlier.sets.get(key), seconds))
+            .filter(|line| line.waits > 0.0)
+            .collect();
+        sets.sort_by(|a, b| (b.waits + b.events).total_cmp(&(a.waits + a.events)));
         let reasons = Stat::ALL[Stat::MOVED].iter();
         let reasons = reasons.map(|&it| (NAMES[it as usize], self.total.get(it)));
         // What has ended has no objects any more.
@@ -93,7 +126,33 @@ impl Look {
             total: Line { here, ..line(&self.total, &earlier.total) },
             processes,
             listeners: listeners.collect(),
+            sets,
+            migrations: self.migrations.clone(),
             reasons: reasons.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}
+
+impl Look {
+    fn set_line(
+        &self,
+        pid: u32,
+        now: &SetSummary,
+        before: Option<&SetSummary>,
+        seconds: f64,
+    ) -> SetLine {
+        let more = |stat| now.get(stat).saturating_sub(before.map_or(0, |before| before.get(stat)));
+        let (waits, events) = (more(SetStat::Waits), more(SetStat::Events));
+        let wakes = more(SetStat::Wakes);
+        SetLine {
+            name: self.processes.get(&pid).map_or(String::new(), |it| printable(it.name())),
+            pid,
+            fd: now.fd,
+            waits: waits as f64 / seconds,
+            events: events as f64 / seconds,
+            depth: (waits > 0).then(|| events as f64 / waits as f64),
+            wakes: wakes as f64 / seconds,
+            spurious: share(more(SetStat::SpuriousWakes), wakes),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 use wakeset_fd::stats::area::Refusal;
-use wakeset_fd::stats::{ListenerSummary, NAMES, Stat, Summary};
+use wakeset_fd::stats::{ListenerSummary, Migration, NAMES, Stat, Summary};
 
 use super::listeners::Listeners;
 use super::snapshot::Snapshot;
@@ -41,6 +41,8 @@ pub struct Report {
     is_live: bool,
     total: Summary,
     listeners: Listeners,
+    /// By which calls objects have migrated, of the last of each process, by reason.
+    calls: BTreeMap<(usize, String), u64>,
     /// Process images that were not counted, by reason.
     refused: [u64; Refusal::ALL.len()],
     /// Why no process was counted.
@@ -65,6 +67,20 @@ impl Report {
         if self.processes.len() >= 2 * MOST_KEPT {
             self.keep_the_busiest();
         }
+    }
+
+    /// Notes by which calls objects have migrated.
+    pub fn note_calls(&mut self, migrations: impl Iterator<Item = Migration>) {
+        for migration in migrations.filter(|it| !it.call().is_empty()) {
+            let key = (migration.reason as usize, printable(migration.call()));
+            *self.calls.entry(key).or_default() += 1;
+        }
+    }
+
+    /// By which calls objects have migrated for this reason, as far as that was noted.
+    pub fn calls(&self, reason: Stat) -> impl Iterator<Item = (&str, u64)> {
+        let of_reason = self.calls.iter().filter(move |((of, _), _)| *of == reason as usize);
+        of_reason.map(|((_, call), count)| (call.as_str(), *count))
     }
 
     /// The report of a run that goes on.

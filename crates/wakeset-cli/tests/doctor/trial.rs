@@ -51,6 +51,8 @@ int main(int argc, char **argv) {
             _exit(0);
         return waitpid(child, 0, 0) != child;
     }
+    if (!strcmp(how, "duplicates"))
+        return dup(fd) < 0;
     if (!strcmp(how, "fails"))
         return 4;
     if (!strcmp(how, "crashes"))
@@ -94,6 +96,9 @@ fn what_migrates_is_told_with_its_reason() {
     let (report, is_served) = attempt("60", &program, &["forks"]);
     assert!(is_served && count(&report, "/migrated") == 2, "{report:#}");
     assert!(has(&report, "note", "migrated", "2 of them: fork"), "{report:#}");
+    let (report, _) = attempt("60", &program, &["duplicates"]);
+    let what = "1 of them: unmodelled_call, by dup 1";
+    assert!(has(&report, "note", "migrated", what), "{report:#}");
 }
 
 #[test]
