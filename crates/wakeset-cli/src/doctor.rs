@@ -5,33 +5,50 @@
 //! | `machine` | kernel, filters, limits, and where `--share` would put its file |
 //! | `program` | whether the library gets in, and what the program calls |
 //! | `imports` | the functions that a file takes from libc, and its libraries |
+//! | `instructions` | the system call instructions in a file's code |
+//! | `trial` | with `--try`, what came of a run |
+//! | `order` | which order suits a listener |
 //!
-//! The program is not run.
+//! Without `--try` the program is not run.
 
 mod imports;
+mod instructions;
 mod machine;
+mod order;
 mod program;
+mod trial;
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::output::print;
 
 /// What `wakeset doctor` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit status: 0 if the program can be served, 1 if it would run on the kernel's epoll, 2 if there \
-is no such program. Without a program it is about the machine: 1 if no program can be served here.
+is no such program. With --try, 1 also if the library did not get in or a signal ended the \
+program, and 2 if it could not be tried. Without a program it is about the machine: 1 if no \
+program can be served here.
 
-The program is not run; only its files are read, and the dynamic loader is asked for its libraries.
+Without --try the program is not run; only its files are read, and the dynamic loader is asked for \
+its libraries. With it, a program that can be served runs with its arguments, reads nothing, \
+writes to stderr, and is ended with everything that it has started: by SIGTERM, and five seconds \
+later by SIGKILL. Ctrl-C ends the trial, not the report.
 
-Example: wakeset doctor -- python3 server.py")]
+Examples:
+  wakeset doctor -- python3 server.py
+  wakeset doctor --try 10 -- gunicorn -w 4 app:application")]
 pub struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Run the program under Wakeset for SECONDS, and say what came of it
+    #[arg(long = "try", value_name = "SECONDS", requires = "command", value_parser = seconds)]
+    trial: Option<Duration>,
     /// The program, looked up in PATH, and its arguments
     #[arg(
         trailing_var_arg = true,
@@ -46,6 +63,15 @@ pub struct Options {
 const SCHEMA: &str = "wakeset-doctor/1";
 const NOT_SERVED: i32 = 1;
 const TROUBLE: i32 = 2;
+
+/// A time between a tenth of a second and an hour.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    match (0.1..=3600.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("not between 0.1 and 3600".to_string()),
+    }
+}
 
 /// How much something matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,14 +124,23 @@ pub fn doctor(options: &Options) -> Result<i32, Failure> {
         helps = Some(found.helps);
         checks.extend(found.checks);
     }
-    let verdict = verdict(&checks, helps);
+    let mut tried = Value::Null;
+    let mut sentence = None;
+    if let Some(limit) = options.trial
+        && is_served(&checks)
+    {
+        let trouble = |failure| Failure { status: TROUBLE, ..failure };
+        let trial = trial::look(&options.command, limit).map_err(trouble)?;
+        checks.extend(trial.checks);
+        sentence = Some(trial.sentence);
+        tried = trial.json;
+    }
+    let verdict = verdict(&checks, helps, sentence);
     let text = match options.json {
-        true => format!("{:#}\n", value(&checks, &verdict)),
+        true => format!("{:#}\n", value(&checks, &verdict, tried)),
         false => text(&checks, &verdict),
     };
-    let written = std::io::stdout().write_all(text.as_bytes());
-    written
-        .map_err(|e| Failure { status: TROUBLE, message: format!("writing the report: {e}") })?;
+    print(&text, TROUBLE)?;
     Ok(if is_served(&checks) { 0 } else { NOT_SERVED })
 }
 
@@ -114,10 +149,13 @@ fn is_served(checks: &[Check]) -> bool {
 }
 
 /// All in one line. `helps`: whether the program calls what Wakeset answers; `None` without one.
-fn verdict(checks: &[Check], helps: Option<bool>) -> String {
-    let bad = checks.iter().find(|check| check.level == Level::Bad);
-    match (bad, helps) {
-        (Some(bad), _) => format!("cannot be served: {}", bad.what),
+/// `tried` is what a trial says.
+fn verdict(checks: &[Check], helps: Option<bool>, tried: Option<String>) -> String {
+    if let Some(bad) = checks.iter().find(|check| check.level == Level::Bad) {
+        return format!("cannot be served: {}", bad.what);
+    }
+    match (tried, helps) {
+        (Some(tried), _) => tried,
         (None, None) => "programs can be served on this machine".to_string(),
         (None, Some(true)) => "can be served, and calls what Wakeset answers".to_string(),
         (None, Some(false)) => "can be served, but its own files call nothing that Wakeset \
@@ -137,7 +175,7 @@ fn text(checks: &[Check], verdict: &str) -> String {
     text
 }
 
-fn value(checks: &[Check], verdict: &str) -> Value {
+fn value(checks: &[Check], verdict: &str, tried: Value) -> Value {
     let lines = checks.iter().map(|check| {
         json!({
             "level": check.level.name(),
@@ -151,5 +189,6 @@ fn value(checks: &[Check], verdict: &str) -> Value {
         "served": is_served(checks),
         "verdict": verdict,
         "checks": lines.collect::<Vec<_>>(),
+        "trial": tried,
     })
 }

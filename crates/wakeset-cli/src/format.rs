@@ -62,6 +62,11 @@ pub fn short(value: f64) -> String {
     format!("{}{suffix}", number(value))
 }
 
+/// A share in percent; a hyphen if there is none.
+pub fn percent(share: Option<f64>) -> String {
+    share.map_or("-".to_string(), |share| format!("{:.1}%", share * 100.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,11 +27,13 @@ mod render;
 mod sockets;
 mod waiting;
 
-use std::io::Write as _;
+use std::fs;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
+use crate::output::print;
 use bounds::Notes;
 use findings::Finding;
 use look::Look;
@@ -83,6 +85,12 @@ fn seconds(text: &str) -> Result<f64, String> {
 const FOUND: i32 = 1;
 const TROUBLE: i32 = 2;
 
+/// The own addresses of the connections that there are in a process's network name space.
+pub fn connected(pid: u32) -> Vec<SocketAddr> {
+    let tables = ["tcp", "tcp6"].map(|it| fs::read_to_string(format!("/proc/{pid}/net/{it}")));
+    tables.iter().flatten().flat_map(|text| sockets::connected(text)).collect()
+}
+
 /// What was seen and found.
 struct Report {
     pid: i32,
@@ -100,8 +108,7 @@ pub fn inspect(options: &Options) -> Result<i32, Failure> {
         true => format!("{:#}\n", json::value(&report)),
         false => render::text(&report),
     };
-    let written = std::io::stdout().write_all(text.as_bytes());
-    written.map_err(|error| trouble(format!("writing the report: {error}")))?;
+    print(&text, TROUBLE)?;
     Ok(if report.findings.is_empty() { 0 } else { FOUND })
 }
 

@@ -4,12 +4,14 @@
 //! | file | what |
 //! |---|---|
 //! | `target` | which run is meant |
+//! | `details` | single sets, and the last migrations |
 //! | `rates` | two looks, and what happened between them |
 //! | `screen` | the view of `top`, as lines |
 //! | `terminal` | the terminal of `top`, its keys and signals |
 //! | `top` | the loop of `top` |
 //! | `metrics` | the counts for Prometheus |
 
+mod details;
 mod metrics;
 mod rates;
 mod screen;
@@ -17,16 +19,17 @@ mod target;
 mod terminal;
 mod top;
 
-use std::io::Write as _;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::output::print;
 use crate::run::{Report, Snapshot};
 pub use metrics::{MetricsOptions, metrics};
 pub use top::{TopOptions, top};
+use wakeset_fd::stats::area::now;
 
 /// `wakeset stats`: changes when a field goes or changes its meaning.
 const SCHEMA: &str = "wakeset-stats/1";
@@ -42,7 +45,8 @@ The program must run by `wakeset run --share`, as the same user, or this must ru
 
 Example: wakeset stats --json 1234 | jq '.total.syscalls_avoided'")]
 pub struct StatsOptions {
-    /// A process of the run, or its name; may be left out if there is one run only
+    /// A process of the run, or its name; may be left out if there is one run only. Of a process
+    /// that is not the first one it is that process and its descendants
     #[arg(value_name = "PID|NAME")]
     target: Option<String>,
     /// Print JSON; with --every or --count, one line for each look
@@ -90,9 +94,7 @@ pub fn stats(options: &StatsOptions) -> Result<i32, Failure> {
             false if look > 0 => format!("\n{}", text(&run)),
             false => text(&run),
         };
-        // A reader that has seen enough ends this.
-        let mut stdout = std::io::stdout().lock();
-        if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        if !print(&text, TROUBLE)? {
             break;
         }
     }
@@ -106,12 +108,20 @@ fn refresh(run: &mut Snapshot) -> Result<(), Failure> {
 /// The line that says which run this is.
 fn heading(run: &Snapshot) -> String {
     let (alive, ended) = (run.images.len(), run.ended_images);
-    let of = target::name(run.pid).unwrap_or_else(|| "ended".to_string());
-    format!("run {} ({of}): {alive} processes, {ended} ended", run.pid)
+    let of = |pid| target::name(pid).unwrap_or_else(|| "ended".to_string());
+    match run.root {
+        None => format!("run {} ({}): {alive} processes, {ended} ended", run.pid, of(run.pid)),
+        Some(root) => format!(
+            "process {root} ({}) and its descendants, of run {}: {alive} processes",
+            of(root),
+            run.pid
+        ),
+    }
 }
 
 fn text(run: &Snapshot) -> String {
-    format!("{}\n{}", heading(run), Report::of_live(run).body())
+    let (body, details) = (Report::of_live(run).body(), details::text(run, now()));
+    format!("{}\n{body}{details}", heading(run))
 }
 
 fn value(run: &Snapshot) -> Value {
@@ -119,6 +129,9 @@ fn value(run: &Snapshot) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     value["schema"] = json!(SCHEMA);
     value["time"] = json!(now.as_secs_f64());
-    value["run"] = json!({ "pid": run.pid, "name": target::name(run.pid) });
+    value["run"] = json!({ "pid": run.pid, "name": target::name(run.pid), "below": run.root });
+    for (name, details) in details::json(run, self::now()) {
+        value[name] = details;
+    }
     value
 }

@@ -12,6 +12,7 @@
 //! | `live` | what a running program counts: once, second by second, or for Prometheus |
 //! | `inspect` | what processes watch and wait for, seen from outside |
 //! | `run` | `wakeset run`: preloads the interposer into a program, and reports what it counted |
+//! | `output` | prints a text on standard output |
 //! | `format` | numbers and tables as text |
 //! | `failure` | the error of every subcommand |
 //!
@@ -27,6 +28,7 @@ mod failure;
 mod format;
 mod inspect;
 mod live;
+mod output;
 mod pages;
 mod run;
 mod soak;

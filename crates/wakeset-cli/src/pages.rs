@@ -3,11 +3,10 @@
 
 mod man;
 
-use std::io::{self, Write as _};
-
 use clap::Command;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, OWN_FAILURE};
+use crate::output::print;
 pub use man::write as write_man;
 
 /// What `wakeset man` takes.
@@ -49,9 +48,7 @@ pub fn print_completions(command: &Command, shell: Shell) -> Result<(), Failure>
     };
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "wakeset", &mut text);
-    io::stdout()
-        .write_all(&text)
-        .map_err(|e| Failure::own(format!("cannot write the completions: {e}")))
+    print(&String::from_utf8_lossy(&text), OWN_FAILURE).map(drop)
 }
 
 /// The same program without the subcommands that are not for its users.

@@ -15,12 +15,14 @@ mod directory;
 mod filter;
 mod inspect;
 mod library;
+mod limited;
 mod listeners;
 mod report;
 mod share;
 mod snapshot;
 mod stats;
 mod supervise;
+mod trial;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
@@ -46,9 +48,11 @@ const VERBOSE_VARIABLE: &str = "WAKESET_VERBOSE";
 pub use directory::{Directory, own_user};
 pub use filter::deadly_call;
 pub use inspect::{binary_of, look_up, obstacle, own_loader};
-pub use listeners::name as listener_name;
+pub use limited::End;
+pub use listeners::{Listener, Listeners};
 pub use report::{Report, printable};
-pub use snapshot::Snapshot;
+pub use snapshot::{Image, Snapshot};
+pub use trial::{Trial, try_out};
 use wakeset_fd::stats::area::AREA_VARIABLE;
 
 pub use library::{
@@ -115,17 +119,12 @@ pub fn run(options: Options) -> Result<i32, Failure> {
         preload = false;
     }
     if preload {
-        let list = library::with_ours(std::env::var_os(PRELOAD_VARIABLE), &library);
-        // SAFETY: this process has one thread.
-        unsafe {
-            std::env::set_var(PRELOAD_VARIABLE, list);
-            for (name, value) in options.behaviour.variables() {
-                std::env::set_var(name, value);
-            }
-            if !options.behaviour.leaves_instructions() && is_ourselves(&options.command[0]) {
-                std::env::set_var(INSTRUCTIONS_VARIABLE, OWN_INSTRUCTIONS);
-            }
+        let behaviour = &options.behaviour;
+        let mut variables = behaviour.variables();
+        if !behaviour.leaves_instructions() && is_ourselves(&options.command[0]) {
+            variables.push((INSTRUCTIONS_VARIABLE, OWN_INSTRUCTIONS.into()));
         }
+        set_environment(&library, variables);
     }
     let shared = (options.share && preload).then(share).flatten();
     match options.stats {
@@ -137,6 +136,18 @@ pub fn run(options: Options) -> Result<i32, Failure> {
             Err(command.failure(error))
         }
         Some(file) => stats::run_counted(&command, file.as_deref()),
+    }
+}
+
+/// Has the next program of this process preload the library, and find these variables.
+fn set_environment(library: &Path, variables: Vec<(&'static str, OsString)>) {
+    let list = library::with_ours(std::env::var_os(PRELOAD_VARIABLE), library);
+    // SAFETY: this process has one thread.
+    unsafe {
+        std::env::set_var(PRELOAD_VARIABLE, list);
+        for (name, value) in variables {
+            std::env::set_var(name, value);
+        }
     }
 }
 

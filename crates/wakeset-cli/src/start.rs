@@ -12,10 +12,10 @@ mod formats;
 mod systemd;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, OWN_FAILURE};
+use crate::output::print;
 use crate::run::{Behaviour, PRELOAD_VARIABLE, expressible, find_library, with_ours};
 pub use copy::{CopyOptions, copy_library};
 use formats::Format;
@@ -96,10 +96,5 @@ fn variables(
 pub fn print_environment(options: &EnvOptions) -> Result<(), Failure> {
     let inherited = std::env::var_os(PRELOAD_VARIABLE).filter(|_| options.format.is_shell());
     let variables = variables(&options.preload, &options.behaviour, inherited)?;
-    print(&options.format.text(&variables))
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    let written = io::stdout().write_all(text.as_bytes());
-    written.map_err(|e| Failure::own(format!("cannot write to stdout: {e}")))
+    print(&options.format.text(&variables), OWN_FAILURE).map(drop)
 }

@@ -117,6 +117,8 @@ fn everything_goes_and_nothing_else() {
         "include/wakeset.h",
         "include/wakeset/epoll.h",
         "share/man/man1/wakeset.1.gz",
+        "share/wakeset/metrics/wakeset-dashboard.json",
+        "share/wakeset/metrics/wakeset-rules.yml",
         "share/man/man1/wakeset-run.1.gz",
         "share/man/man3/ws_epoll_wait.3.gz",
         "share/man/man7/wakeset.7.gz",

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::instructions::{self, Instructions};
 use object::read::elf::{ElfFile64, FileHeader};
 use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, elf};
 
@@ -16,6 +17,8 @@ pub struct File {
     pub exports: BTreeSet<String>,
     /// Whether Go's compiler made it.
     pub is_go: bool,
+    /// What calls the kernel past libc.
+    pub instructions: Instructions,
 }
 
 /// A file that is larger is not read.
@@ -43,6 +46,7 @@ impl File {
         file.is_go = read
             .sections()
             .any(|section| matches!(section.name(), Ok(".go.buildinfo" | ".note.go.buildid")));
+        file.instructions = instructions::find(&read);
         Some(file)
     }
 }

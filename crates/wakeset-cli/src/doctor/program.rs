@@ -66,6 +66,7 @@ pub fn look(program: &OsStr) -> Result<Found, String> {
         );
     }
     checks.extend(runtimes(&files));
+    checks.extend(by_instruction(&files));
     let helps = calls(&files, &mut checks);
     Ok(Found { checks, helps })
 }
@@ -117,6 +118,31 @@ fn runtimes(files: &[(PathBuf, File)]) -> Vec<Check> {
         );
     }
     checks
+}
+
+/// Names of functions that are listed of one file.
+const MOST_NAMES: usize = 5;
+
+/// Says which files make system calls past libc. The Go runtime is not told twice.
+fn by_instruction(files: &[(PathBuf, File)]) -> Vec<Check> {
+    let caught = files.iter().filter(|(_, file)| file.instructions.count > 0 && !file.is_go);
+    let check = |(path, file): &(PathBuf, File)| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let functions = &file.instructions.functions;
+        let mut names: Vec<_> = functions.iter().take(MOST_NAMES).cloned().collect();
+        if functions.len() > MOST_NAMES {
+            names.push(format!("{} more functions", functions.len() - MOST_NAMES));
+        }
+        let places =
+            if names.is_empty() { "functions without names".into() } else { names.join(", ") };
+        let what = format!("{name}: {} in {places}", file.instructions.count);
+        Check::new(Level::Note, "by instruction", what).means(
+            "These system calls pass libc. Where the kernel can report them they are answered all \
+             the same, each some 4 µs later, and every other call some 40 ns; else, and with \
+             `--instructions kernel`, the program's objects are the kernel's.",
+        )
+    };
+    caught.map(check).collect()
 }
 
 /// Says what is called by which file. Returns whether something of it is answered.

@@ -60,6 +60,15 @@ fn inet(protocol: &'static str, line: &str) -> Option<(u64, Socket)> {
     Some((inode.parse().ok()?, socket))
 }
 
+/// The own addresses of the connections of `net/tcp` and its like that have been accepted or made.
+pub fn connected(text: &str) -> impl Iterator<Item = SocketAddr> {
+    text.lines().skip(1).filter_map(|line| {
+        let (inode, socket) = inet("tcp", line)?;
+        // What nobody has accepted yet, or has closed, has no inode.
+        (inode != 0 && socket.peer.is_some()).then(|| socket.local.parse().ok())?
+    })
+}
+
 /// `0100007F:8F27`, or the same with 32 digits: words as the processor has them in memory.
 fn address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
@@ -102,6 +111,19 @@ pub fn add_unix(sockets: &mut Sockets, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_are_told_from_listeners() {
+        let line = |state: &str, inode: u32| {
+            format!(
+                "0: 0100007F:1F90 {} {state} 00000000:00000000 00:00000000 00000000 0 0 {inode} 1",
+                if state == "0A" { "00000000:0000" } else { "0100007F:8F27" }
+            )
+        };
+        let text = ["head".to_string(), line("0A", 7), line("01", 8), line("06", 0)].join("\n");
+        let own: Vec<_> = connected(&text).map(|it| it.to_string()).collect();
+        assert_eq!(own, ["127.0.0.1:8080"]);
+    }
 
     #[test]
     fn tcp_is_read() {

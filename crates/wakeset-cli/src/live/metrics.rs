@@ -5,16 +5,18 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use wakeset_fd::stats::{ListenerStat, NAMES, Stat, Summary};
+use wakeset_fd::stats::{NAMES, Stat, Summary};
 
-use super::{target, trouble};
+use super::{TROUBLE, target, trouble};
 use crate::failure::Failure;
-use crate::run::{Snapshot, listener_name};
+use crate::output::print;
+use crate::run::{Listener, Listeners, Snapshot};
 
 /// What `wakeset metrics` takes.
 #[derive(clap::Args)]
@@ -43,8 +45,7 @@ pub fn metrics(options: &MetricsOptions) -> Result<i32, Failure> {
     } else if let Some(address) = &options.listen {
         serve(address)?;
     } else {
-        let written = io::stdout().write_all(text().as_bytes());
-        written.map_err(fail("standard output".into()))?;
+        print(&text(), TROUBLE)?;
     }
     Ok(0)
 }
@@ -66,7 +67,7 @@ fn serve(address: &str) -> Result<(), Failure> {
     if address.contains('/') {
         let listener = UnixListener::bind(address).map_err(fail)?;
         loop {
-            attend(listener.accept().map(|(stream, _)| stream)).map_err(fail)?;
+            attend(listener.accept().map(|(stream, _)| stream.into())).map_err(fail)?;
         }
     }
     let parsed: SocketAddr = address
@@ -82,7 +83,7 @@ fn serve(address: &str) -> Result<(), Failure> {
         eprintln!("wakeset: http://{bound}/metrics");
     }
     loop {
-        attend(listener.accept().map(|(stream, _)| stream)).map_err(fail)?;
+        attend(listener.accept().map(|(stream, _)| stream.into())).map_err(fail)?;
     }
 }
 
@@ -90,30 +91,12 @@ fn serve(address: &str) -> Result<(), Failure> {
 const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_REQUEST: usize = 8192;
 
-/// A connection on which a read or write fails when time is up.
-trait Timed: Read + Write {
-    fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()>;
-}
-
-impl Timed for TcpStream {
-    fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(read))?;
-        self.set_write_timeout(Some(write))
-    }
-}
-
-impl Timed for UnixStream {
-    fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(read))?;
-        self.set_write_timeout(Some(write))
-    }
-}
-
-/// Answers an accepted connection, whatever comes of it.
-fn attend(accepted: io::Result<impl Timed>) -> io::Result<()> {
+/// Answers an accepted connection, of either family, whatever comes of it.
+fn attend(accepted: io::Result<OwnedFd>) -> io::Result<()> {
     match accepted {
-        Ok(mut stream) => {
-            let _ = answer(&mut stream);
+        Ok(connection) => {
+            // The calls are those of any socket: the time limits are its options.
+            let _ = answer(&mut TcpStream::from(connection));
             Ok(())
         }
         // The client has gone already.
@@ -122,7 +105,8 @@ fn attend(accepted: io::Result<impl Timed>) -> io::Result<()> {
     }
 }
 
-fn answer(stream: &mut impl Timed) -> io::Result<()> {
+fn answer(stream: &mut TcpStream) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
     let begun = Instant::now();
     let mut request = Vec::new();
     let mut bytes = [0; 1024];
@@ -131,7 +115,7 @@ fn answer(stream: &mut impl Timed) -> io::Result<()> {
         if left.is_zero() {
             return Ok(());
         }
-        stream.set_timeouts(left, PATIENCE)?;
+        stream.set_read_timeout(Some(left))?;
         match stream.read(&mut bytes)? {
             0 => return Ok(()),
             read => request.extend(&bytes[..read]),
@@ -170,16 +154,18 @@ struct Program {
     ended: u64,
     in_process: u64,
     total: Summary,
-    listeners: BTreeMap<String, [u64; 3]>,
-    /// Connections by address, slot of the process, and thread.
-    workers: BTreeMap<(String, usize, usize), u64>,
+    /// Their processes go by the slot.
+    listeners: Listeners,
 }
 
-const LISTENER: [(ListenerStat, &str, &str); 3] = [
-    (ListenerStat::Connections, "connections", "Connections accepted from a listening socket."),
-    (ListenerStat::Wakes, "wakes", "Sleeps that a listening socket ended."),
+/// Counts of a listener that become a metric each: name, help.
+type ListenerCount = (fn(&Listener) -> u64, &'static str, &'static str);
+
+const LISTENER: [ListenerCount; 3] = [
+    (|it| it.connections, "connections", "Connections accepted from a listening socket."),
+    (|it| it.wakes, "wakes", "Sleeps that a listening socket ended."),
     (
-        ListenerStat::SpuriousWakes,
+        |it| it.spurious,
         "spurious_wakes",
         "Such sleeps after which another worker had the connection, or got it.",
     ),
@@ -190,24 +176,9 @@ impl Program {
         self.processes += run.images.len() as u64;
         self.ended += run.ended_images;
         self.total.add(&run.ended);
-        let ended = run.ended_listeners.iter().map(|listener| (None, listener));
-        let alive = run
-            .images
-            .iter()
-            .flat_map(|image| image.listeners.iter().map(|listener| (Some(image.slot), listener)));
-        for (slot, listener) in ended.chain(alive) {
-            let name = listener_name(listener.address());
-            let counts = self.listeners.entry(name.clone()).or_default();
-            for (count, (stat, ..)) in counts.iter_mut().zip(LISTENER) {
-                *count = count.saturating_add(listener.get(stat));
-            }
-            for (slot, (thread, count)) in
-                slot.iter().flat_map(|slot| listener.threads().map(move |thread| (*slot, thread)))
-            {
-                *self.workers.entry((name.clone(), slot, thread)).or_default() += count;
-            }
-        }
+        self.listeners.add(None, &run.ended_listeners);
         for image in &run.images {
+            self.listeners.add(Some(image.slot as u32), &image.listeners);
             self.total.add(&image.summary);
             self.in_process += image.summary.open();
         }
@@ -246,19 +217,21 @@ fn text() -> String {
     });
     let help = "Objects that migrated into the kernel.";
     metric(&mut text, "objects_migrated_total", "counter", help, migrated);
-    for (i, (_, name, help)) in LISTENER.iter().enumerate() {
+    for (count, name, help) in LISTENER {
         let values = programs.iter().flat_map(|(program, it)| {
             it.listeners.iter().map(move |(address, counts)| {
-                (labels(&[("program", program), ("address", address)]), counts[i])
+                (labels(&[("program", program), ("address", address)]), count(counts))
             })
         });
         metric(&mut text, &format!("listener_{name}_total"), "counter", help, values);
     }
     let workers = programs.iter().flat_map(|(program, it)| {
-        it.workers.iter().map(move |((address, slot, thread), count)| {
-            let (slot, thread) = (slot.to_string(), thread.to_string());
-            let own = [("program", program.as_str()), ("address", address)];
-            (labels(&[own[0], own[1], ("slot", &slot), ("thread", &thread)]), *count)
+        it.listeners.iter().flat_map(move |(address, listener)| {
+            listener.workers.iter().map(move |((slot, thread), count)| {
+                let (slot, thread) = (slot.to_string(), thread.to_string());
+                let own = [("program", program.as_str()), ("address", address)];
+                (labels(&[own[0], own[1], ("slot", &slot), ("thread", &thread)]), *count)
+            })
         })
     });
     let help = "Connections by worker; a slot is used again when its process has ended.";

@@ -3,23 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use wakeset_fd::stats::{ListenerStat, ListenerSummary, NAMES, Stat, Summary};
+use wakeset_fd::stats::{NAMES, SetStat, SetSummary, Stat, Summary, area};
 
-use crate::run::{Snapshot, listener_name, printable};
+use super::details::{MigrationLine, migrations};
+use crate::run::{Listener, Listeners, Snapshot, printable};
 
 /// What had been counted at one moment.
 pub struct Look {
     at: Instant,
     processes: BTreeMap<u32, Summary>,
     total: Summary,
-    listeners: BTreeMap<String, Listener>,
-}
-
-#[derive(Default)]
-struct Listener {
-    counts: [u64; 3],
-    /// The connections of each worker that is alive.
-    workers: BTreeMap<(u32, usize), u64>,
+    listeners: Listeners,
+    /// By process, and what tells its sets apart.
+    sets: BTreeMap<(u32, (usize, u32)), SetSummary>,
+    migrations: Vec<MigrationLine>,
 }
 
 /// What happened per second between two looks.
@@ -28,6 +25,10 @@ pub struct Rates {
     /// The busiest first.
     pub processes: Vec<Line>,
     pub listeners: Vec<ListenerLine>,
+    /// The busiest first; such as were waited on.
+    pub sets: Vec<SetLine>,
+    /// The latest first.
+    pub migrations: Vec<MigrationLine>,
     /// How many objects have migrated for which reason, since the run began.
     pub reasons: Vec<(&'static str, u64)>,
 }
@@ -48,6 +49,20 @@ pub struct Line {
     pub migrated: u64,
 }
 
+/// One set.
+#[derive(Clone, Debug)]
+pub struct SetLine {
+    pub name: String,
+    pub pid: u32,
+    pub fd: u32,
+    pub waits: f64,
+    pub events: f64,
+    /// Events that a wait found on average, which is how many were ready; `None` without waits.
+    pub depth: Option<f64>,
+    pub wakes: f64,
+    pub spurious: Option<f64>,
+}
+
 /// One listening socket.
 #[derive(Clone, Debug)]
 pub struct ListenerLine {
@@ -65,30 +80,19 @@ impl Look {
             at: Instant::now(),
             processes: BTreeMap::new(),
             total: run.ended.clone(),
-            listeners: BTreeMap::new(),
+            listeners: Listeners::default(),
+            sets: BTreeMap::new(),
+            migrations: migrations(run, area::now()),
         };
         for image in &run.images {
             look.total.add(&image.summary);
             look.processes.insert(image.summary.pid, image.summary.clone());
-            look.add_listeners(image.summary.pid, &image.listeners);
+            let pid = image.summary.pid;
+            look.sets.extend(image.sets.iter().map(|set| ((pid, set.life), *set)));
+            look.listeners.add(Some(image.summary.pid), &image.listeners);
         }
-        look.add_listeners(0, &run.ended_listeners);
+        look.listeners.add(None, &run.ended_listeners);
         look
-    }
-
-    fn add_listeners(&mut self, pid: u32, summaries: &[ListenerSummary]) {
-        const COUNTED: [ListenerStat; 3] =
-            [ListenerStat::Connections, ListenerStat::Wakes, ListenerStat::SpuriousWakes];
-        for summary in summaries {
-            let listener = self.listeners.entry(listener_name(summary.address())).or_default();
-            for (count, stat) in listener.counts.iter_mut().zip(COUNTED) {
-                *count = count.saturating_add(summary.get(stat));
-            }
-            // Those of a process that has ended are not workers any more.
-            for (thread, connections) in summary.threads().filter(|_| pid != 0) {
-                *listener.workers.entry((pid, thread)).or_default() += connections;
-            }
-        }
     }
 
     /// What happened since an earlier look.
@@ -107,6 +111,13 @@ impl Look {
             let before = earlier.listeners.get(name).unwrap_or(&no_listener);
             listener_line(name, now, before, seconds)
         });
+        let mut sets: Vec<_> = self
+            .sets
+            .iter()
+            .map(|(key, now)| self.set_line(key.0, now, earlier.sets.get(key), seconds))
+            .filter(|line| line.waits > 0.0)
+            .collect();
+        sets.sort_by(|a, b| (b.waits + b.events).total_cmp(&(a.waits + a.events)));
         let reasons = Stat::ALL[Stat::MOVED].iter();
         let reasons = reasons.map(|&it| (NAMES[it as usize], self.total.get(it)));
         // What has ended has no objects any more.
@@ -115,7 +126,33 @@ impl Look {
             total: Line { here, ..line(&self.total, &earlier.total) },
             processes,
             listeners: listeners.collect(),
+            sets,
+            migrations: self.migrations.clone(),
             reasons: reasons.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}
+
+impl Look {
+    fn set_line(
+        &self,
+        pid: u32,
+        now: &SetSummary,
+        before: Option<&SetSummary>,
+        seconds: f64,
+    ) -> SetLine {
+        let more = |stat| now.get(stat).saturating_sub(before.map_or(0, |before| before.get(stat)));
+        let (waits, events) = (more(SetStat::Waits), more(SetStat::Events));
+        let wakes = more(SetStat::Wakes);
+        SetLine {
+            name: self.processes.get(&pid).map_or(String::new(), |it| printable(it.name())),
+            pid,
+            fd: now.fd,
+            waits: waits as f64 / seconds,
+            events: events as f64 / seconds,
+            depth: (waits > 0).then(|| events as f64 / waits as f64),
+            wakes: wakes as f64 / seconds,
+            spurious: share(more(SetStat::SpuriousWakes), wakes),
         }
     }
 }
@@ -144,8 +181,9 @@ fn line(now: &Summary, before: &Summary, seconds: f64) -> Line {
 }
 
 fn listener_line(name: &str, now: &Listener, before: &Listener, seconds: f64) -> ListenerLine {
+    let more = |count: fn(&Listener) -> u64| count(now).saturating_sub(count(before));
     let [connections, wakes, spurious] =
-        [0, 1, 2].map(|i| now.counts[i].saturating_sub(before.counts[i]));
+        [more(|it| it.connections), more(|it| it.wakes), more(|it| it.spurious)];
     let workers = now.workers.iter().map(|(worker, connections)| {
         connections.saturating_sub(before.workers.get(worker).copied().unwrap_or(0))
     });

@@ -1,7 +1,7 @@
 //! The view of `wakeset top`, as lines of text.
 
-use super::rates::{Line, ListenerLine, Rates};
-use crate::format::short;
+use super::rates::{Line, ListenerLine, Rates, SetLine};
+use crate::format::{percent, short};
 
 /// How the lines are to look.
 #[derive(Clone, Copy)]
@@ -14,9 +14,29 @@ pub struct Style {
     /// Whether bars may be made of block elements.
     pub blocks: bool,
     pub help: bool,
+    /// Which parts beside the processes are shown.
+    pub sets: bool,
+    pub listeners: bool,
+    pub migrations: bool,
 }
 
-pub const HELP: &str = "q quit   space look now   h this line";
+impl Default for Style {
+    fn default() -> Self {
+        Style {
+            width: 80,
+            height: 24,
+            color: false,
+            blocks: false,
+            help: false,
+            sets: true,
+            listeners: true,
+            migrations: true,
+        }
+    }
+}
+
+pub const HELP: &str =
+    "q quit  space look now  h keys  hide or show: s sets  l listeners  m migrations";
 
 /// A column: its heading, its width with the gap before it, and what it says of a process.
 type Column = (&'static str, usize, fn(&Line) -> String);
@@ -34,20 +54,53 @@ const COLUMNS: [Column; 8] = [
 ];
 const NAME_WIDTH: usize = 16;
 
+/// Migrations that are shown where there is room.
+const MOST_MIGRATIONS: usize = 3;
+/// Lines of a screen with room for migrations.
+const ROOMY: usize = 20;
+
 /// The whole view. `heading` says which run it is.
 pub fn lines(heading: &str, rates: &Rates, style: Style) -> Vec<String> {
-    let mut lines = vec![cut(heading, style.width)];
+    let mut lines = summary(heading, rates, style);
+    let listeners = listeners(rates, style);
+    let migrations = migrations(rates, style);
+    // What is left after a heading for each part; sets have a third of it, or what processes leave.
+    let fixed = lines.len() + 2 + listeners.len() + migrations.len();
+    let room = style.height.saturating_sub(fixed);
+    let for_sets = (room / 3).max(room.saturating_sub(rates.processes.len()));
+    let sets = sets(rates, for_sets, style);
+    lines.push(String::new());
+    lines.push(process_heading(style));
+    let room = room.saturating_sub(sets.len()).max(1);
+    lines.extend(fitting(&rates.processes, room, style, |line| process(line, style)));
+    lines.extend(sets);
+    lines.extend(listeners);
+    lines.extend(migrations);
+    lines.truncate(style.height);
+    lines
+}
+
+/// As many lines as there is room for, and how many more there are.
+fn fitting<T>(all: &[T], room: usize, style: Style, line: impl Fn(&T) -> String) -> Vec<String> {
+    let fits = all.len() <= room;
+    let shown = if fits { all.len() } else { room.saturating_sub(1) };
+    let mut lines: Vec<_> = all.iter().take(shown).map(line).collect();
+    if !fits {
+        lines.push(cut(&format!("({} more)", all.len() - shown), style.width));
+    }
+    lines
+}
+
+/// What holds for all processes together, and the keys if they are asked for.
+fn summary(heading: &str, rates: &Rates, style: Style) -> Vec<String> {
     let total = &rates.total;
-    lines.push(cut(
-        &format!(
-            "per second: {} events, {} wakes ({} spurious), {} system calls avoided",
-            short(total.events),
-            short(total.wakes),
-            percent(total.spurious),
-            short(total.avoided)
-        ),
-        style.width,
-    ));
+    let per_second = format!(
+        "per second: {} events, {} wakes ({} spurious), {} syscalls avoided",
+        short(total.events),
+        short(total.wakes),
+        percent(total.spurious),
+        short(total.avoided)
+    );
     let reasons: Vec<_> =
         rates.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
     let reasons = match reasons.is_empty() {
@@ -56,33 +109,72 @@ pub fn lines(heading: &str, rates: &Rates, style: Style) -> Vec<String> {
     };
     let objects =
         format!("objects: {} in process, {} migrated{reasons}", total.here, total.migrated);
-    lines.push(cut(&objects, style.width));
+    let mut lines = vec![heading.to_string(), per_second, objects];
     if style.help {
-        lines.push(cut(HELP, style.width));
+        lines.push(HELP.to_string());
     }
+    lines.iter().map(|line| cut(line, style.width)).collect()
+}
 
-    let mut listeners = Vec::new();
-    if !rates.listeners.is_empty() {
-        listeners.push(String::new());
-        listeners.push(heading_of(
-            "listener",
-            &["conn/s", "wakes/s", "spurious", "workers"],
-            style,
-        ));
-        listeners.extend(rates.listeners.iter().map(|line| listener(line, style)));
+/// A part with its heading, after an empty line; nothing if it has no lines.
+fn part(heading: String, lines: Vec<String>) -> Vec<String> {
+    match lines.is_empty() {
+        true => lines,
+        false => [String::new(), heading].into_iter().chain(lines).collect(),
     }
-    lines.push(String::new());
-    lines.push(process_heading(style));
-    let room = style.height.saturating_sub(lines.len() + listeners.len()).max(1);
-    let fits = rates.processes.len() <= room;
-    let shown = if fits { rates.processes.len() } else { room - 1 };
-    lines.extend(rates.processes.iter().take(shown).map(|line| process(line, style)));
-    if !fits {
-        lines.push(cut(&format!("({} more)", rates.processes.len() - shown), style.width));
+}
+
+const SET_HEADINGS: [(&str, usize); 6] =
+    [("fd", 6), ("events/s", 9), ("wakes/s", 8), ("spurious", 9), ("waits/s", 9), ("depth", 7)];
+
+/// The busiest sets, in so many lines with their heading.
+fn sets(rates: &Rates, room: usize, style: Style) -> Vec<String> {
+    // The heading and the empty line before it, a set, and how many more there are.
+    if !style.sets || room < 2 + rates.sets.len().min(2) {
+        return Vec::new();
     }
-    lines.extend(listeners);
-    lines.truncate(style.height);
-    lines
+    let first = |name: &str, pid: &str| format!("{:16}{pid:>8}", cut(name, 16));
+    let mut heading = first("set of", "pid");
+    for (name, width) in SET_HEADINGS {
+        heading += &format!("{name:>width$}");
+    }
+    let line = |line: &SetLine| {
+        let mut text = first(&line.name, &line.pid.to_string());
+        let depth = line.depth.map_or("-".to_string(), |depth| format!("{depth:.1}"));
+        let cells = [
+            line.fd.to_string(),
+            short(line.events),
+            short(line.wakes),
+            percent(line.spurious),
+            short(line.waits),
+            depth,
+        ];
+        for (cell, (_, width)) in cells.iter().zip(SET_HEADINGS) {
+            text += &format!("{cell:>width$}");
+        }
+        cut(&text, style.width)
+    };
+    let shown = fitting(&rates.sets, room - 2, style, line);
+    part(stand_out(&cut(&heading, style.width), style), shown)
+}
+
+fn listeners(rates: &Rates, style: Style) -> Vec<String> {
+    if !style.listeners {
+        return Vec::new();
+    }
+    let headings = ["conn/s", "wakes/s", "spurious", "workers"];
+    let heading = heading_of("listener", &headings, style);
+    part(heading, rates.listeners.iter().map(|line| listener(line, style)).collect())
+}
+
+/// The last ones, where there is room for them.
+fn migrations(rates: &Rates, style: Style) -> Vec<String> {
+    if !style.migrations || style.height < ROOMY {
+        return Vec::new();
+    }
+    let last = rates.migrations.iter().take(MOST_MIGRATIONS);
+    let lines = last.map(|line| cut(&line.text(), style.width)).collect();
+    part(stand_out(&cut("last migrations", style.width), style), lines)
 }
 
 /// The columns that there is room for.
@@ -147,10 +239,6 @@ fn bars(workers: &[u64], room: usize, blocks: bool) -> String {
     workers.iter().take(room).map(bar).collect()
 }
 
-fn percent(share: Option<f64>) -> String {
-    share.map_or("-".to_string(), |share| format!("{:.1}%", share * 100.0))
-}
-
 fn stand_out(text: &str, style: Style) -> String {
     match style.color {
         true => format!("\x1b[1m{text}\x1b[0m"),
@@ -165,6 +253,7 @@ fn cut(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::details::MigrationLine;
     use super::*;
 
     fn rates(processes: u32) -> Rates {
@@ -186,47 +275,85 @@ mod tests {
             spurious: None,
             workers: vec![0, 50, 100],
         };
+        let set = |pid: u32| SetLine {
+            name: format!("worker{pid}"),
+            pid,
+            fd: 5,
+            waits: 100.0,
+            events: 1234.0,
+            depth: Some(12.34),
+            wakes: 50.0,
+            spurious: Some(0.125),
+        };
+        let migration = |ago: f64, call: &str| MigrationLine {
+            process: "worker1".into(),
+            pid: 1,
+            object: "eventfd",
+            fd: 7,
+            reason: "unmodelled_call",
+            call: call.into(),
+            ago,
+        };
         Rates {
             total: line(0),
             processes: (1..=processes).map(line).collect(),
             listeners: vec![listener],
-            reasons: vec![("fork", 1)],
+            sets: (1..=processes).map(set).collect(),
+            migrations: vec![migration(3.0, "dup"), migration(240.0, "")],
+            reasons: vec![("unmodelled_call", 1)],
         }
     }
 
     fn style(width: usize, height: usize) -> Style {
-        Style { width, height, color: false, blocks: false, help: false }
+        Style { width, height, ..Style::default() }
+    }
+
+    /// A screen as text, each size with what there is room for. What it shows is in the files.
+    fn expect(processes: u32, style: Style, expected: &str) {
+        let screen = lines("run 7 (server): 2 processes, 0 ended", &rates(processes), style);
+        assert!(screen.len() <= style.height);
+        assert!(screen.iter().all(|line| line.chars().count() <= style.width), "{screen:#?}");
+        assert_eq!(screen.join("\n") + "\n", expected);
     }
 
     #[test]
     fn an_ordinary_terminal_has_it_all() {
-        let screen = lines("run 7 (server): 2 processes, 0 ended", &rates(2), style(80, 24));
-        let expected = "\
-run 7 (server): 2 processes, 0 ended
-per second: 1.23k events, 50.0 wakes (12.5% spurious), 2.50M system calls avoide
-objects: 9 in process, 1 migrated (fork 1)
+        expect(2, style(80, 24), include_str!("screens/80x24"));
+    }
 
-process              pid events/s wakes/s spurious avoided/s  here migrated
-worker1                1    1.23k    50.0    12.5%     2.50M     9        1
-worker2                2    1.23k    50.0    12.5%     2.50M     9        1
-
-listener                   conn/s  wakes/s spurious  workers
-127.0.0.1:8080                500      510        -  3 _=#";
-        assert_eq!(screen.join("\n"), expected);
+    #[test]
+    fn a_wide_terminal_has_more_columns_and_lines() {
+        let style = Style { blocks: true, help: true, ..style(200, 50) };
+        expect(30, style, include_str!("screens/200x50"));
     }
 
     #[test]
     fn a_small_terminal_says_what_is_left_out() {
-        let screen = lines("run", &rates(30), style(60, 15));
-        assert_eq!(screen.len(), 15);
-        assert!(screen.iter().all(|line| line.chars().count() <= 60));
-        assert!(screen.iter().any(|line| line == "(24 more)"), "{screen:#?}");
-        assert!(screen.last().is_some_and(|line| line.starts_with("127.0.0.1")));
-        for (width, height) in [(1, 1), (5, 2), (16, 3), (300, 100)] {
+        expect(30, style(60, 15), include_str!("screens/60x15"));
+        for (width, height) in [(1, 1), (5, 2), (16, 3), (40, 8), (300, 100)] {
             let screen = lines("run", &rates(30), style(width, height));
             assert!(screen.len() <= height);
             assert!(screen.iter().all(|line| line.chars().count() <= width), "{width}");
         }
+    }
+
+    #[test]
+    fn parts_are_hidden() {
+        let hidden = Style { sets: false, listeners: false, migrations: false, ..style(80, 24) };
+        let screen = lines("run", &rates(30), hidden).join("\n");
+        let shown = |word: &str| screen.lines().any(|line| line.starts_with(word));
+        assert!(!shown("set of") && !shown("listener") && !shown("last migrations"), "{screen}");
+        assert!(shown("worker18") && shown("(12 more)"), "{screen}");
+    }
+
+    /// With NO_COLOR there is no escape sequence, and without it the headings alone stand out.
+    #[test]
+    fn headings_stand_out_in_colour_only() {
+        let plain = lines("run", &rates(2), style(80, 24));
+        assert!(plain.iter().all(|line| !line.contains('\x1b')));
+        let bold = lines("run", &rates(2), Style { color: true, ..style(80, 24) });
+        let headings = bold.iter().filter(|line| line.contains("\x1b[1m"));
+        assert_eq!(headings.count(), 4, "{bold:#?}");
     }
 
     #[test]

@@ -7,7 +7,8 @@ use super::trouble;
 use crate::failure::Failure;
 use crate::run::{Directory, Snapshot, own_user, printable};
 
-/// The run that a process id or a name means; without either, the only one there is.
+/// The run that a process id or a name means; without either, the only one there is. Of a process
+/// that is not the run's first it is that process with its descendants.
 pub fn find(target: Option<&str>) -> Result<Snapshot, Failure> {
     let pid = target.and_then(|text| text.parse::<u32>().ok());
     // Only root can look into the directory of another user.
@@ -26,7 +27,10 @@ pub fn find(target: Option<&str>) -> Result<Snapshot, Failure> {
     if let Some(pid) = pid
         && let Some(inner) = found.iter().position(|run| counts(run, pid))
     {
-        return Ok(found.swap_remove(inner));
+        let mut run = found.swap_remove(inner);
+        run.root = (run.pid != pid).then_some(pid);
+        run.refresh().map_err(|error| trouble(format!("the counts of {}: {error}", run.pid)))?;
+        return Ok(run);
     }
     let which = || found.iter().map(|run| run.pid.to_string()).collect::<Vec<_>>().join(", ");
     match (found.len(), target) {

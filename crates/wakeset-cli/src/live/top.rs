@@ -1,14 +1,14 @@
 //! `wakeset top`: looks at a run again and again.
 
-use std::io::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::rates::Look;
 use super::screen::{self, Style};
 use super::terminal::{Input, Terminal};
-use super::{heading, refresh, seconds, target, trouble};
+use super::{TROUBLE, heading, refresh, seconds, target, trouble};
 use crate::failure::Failure;
+use crate::output::print;
 use crate::run::Snapshot;
 
 /// What `wakeset top` takes.
@@ -17,14 +17,16 @@ use crate::run::Snapshot;
 Exit status: 0; 2 if no such program shares its counts.
 
 The program must run by `wakeset run --share`, as the same user, or this must run as root. Keys: q \
-quits, space looks at once, h shows the keys. Where standard output is no terminal, each look is \
+quits, space looks at once, h shows the keys, s, l and m hide or show \
+sets, listeners and migrations. Where standard output is no terminal, each look is \
 printed below the one before. It ends when the program does.
 
 Environment: with NO_COLOR set, nothing stands out.
 
 Example: wakeset top -d 0.5 nginx")]
 pub struct TopOptions {
-    /// A process of the run, or its name; may be left out if there is one run only
+    /// A process of the run, or its name; may be left out if there is one run only. Of a process
+    /// that is not the first one it is that process and its descendants
     #[arg(value_name = "PID|NAME")]
     target: Option<String>,
     /// The time from one look to the next
@@ -65,12 +67,12 @@ fn as_text(run: &mut Snapshot, options: &TopOptions) -> Result<(), Failure> {
         }
         let now = Look::at(run);
         let height = usize::MAX;
-        let style = Style { width: WIDTH, height, color: false, blocks: blocks(), help: false };
+        let plain = Style { width: WIDTH, height, ..Style::default() };
+        let style = Style { blocks: blocks(), ..plain };
         let mut text = if look > 0 { "\n".to_string() } else { String::new() };
         text += &screen::lines(&heading(run), &now.since(&before), style).join("\n");
         text.push('\n');
-        let mut stdout = std::io::stdout().lock();
-        if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        if !print(&text, TROUBLE)? {
             break;
         }
         before = now;
@@ -85,21 +87,24 @@ fn on_terminal(
 ) -> Result<(), Failure> {
     let pause = Duration::from_secs_f64(options.every);
     let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut help = false;
+    let mut style = Style { color, blocks: blocks(), ..Style::default() };
     let mut before = Look::at(run);
     let mut now = Look::at(run);
     let mut looks = 0;
     let mut due = Instant::now() + FIRST.min(pause);
     loop {
         let (width, height) = terminal.size();
-        let style = Style { width, height, color, blocks: blocks(), help };
+        style = Style { width, height, ..style };
         terminal.show(&screen::lines(&heading(run), &now.since(&before), style));
         if options.count.is_some_and(|count| looks >= count) {
             return Ok(());
         }
         match terminal.wait(due.saturating_duration_since(Instant::now())) {
             Input::Quit | Input::Key(b'q' | b'Q') => return Ok(()),
-            Input::Key(b'h' | b'H' | b'?') => help = !help,
+            Input::Key(b'h' | b'H' | b'?') => style.help = !style.help,
+            Input::Key(b's') => style.sets = !style.sets,
+            Input::Key(b'l') => style.listeners = !style.listeners,
+            Input::Key(b'm') => style.migrations = !style.migrations,
             Input::Key(b' ') | Input::Time => {
                 refresh(run)?;
                 if run.has_ended() {

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use wakeset_fd::stats::area::{Area, Refusal};
-use wakeset_fd::stats::{ListenerSummary, PAGE_BYTES, Summary};
+use wakeset_fd::stats::{ListenerSummary, Migration, PAGE_BYTES, Summary};
 
 use super::area::Memory;
 use super::report::Report;
@@ -104,5 +104,6 @@ fn take(area: &Area<'_>, slot: usize, report: &mut Report) {
     area.copy(slot, &mut bytes);
     if let Some(summary) = Summary::parse(&bytes) {
         report.add(summary, &ListenerSummary::parse(&bytes).collect::<Vec<_>>());
+        report.note_calls(Migration::parse(&bytes));
     }
 }

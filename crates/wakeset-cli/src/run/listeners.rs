@@ -1,5 +1,5 @@
-//! `wakeset run --stats`, the part about listening sockets: the counts of all processes for the
-//! same address are added up.
+//! What processes have counted for listening sockets, added up by address: for the report of
+//! `wakeset run --stats`, and for whoever looks at a run that goes on.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,22 +20,23 @@ const HEADINGS: [&str; 8] = [
     "busiest/least",
 ];
 
-/// The listening sockets of a run, by address.
+/// The listening sockets of a run, or of several, by address.
 #[derive(Default)]
 pub struct Listeners(BTreeMap<String, Listener>);
 
+/// The counts of one address.
 #[derive(Default)]
-struct Listener {
-    connections: u64,
-    wakes: u64,
-    spurious: u64,
+pub struct Listener {
+    pub connections: u64,
+    pub wakes: u64,
+    pub spurious: u64,
     /// Connections of each thread that waited on it or accepted from it, by process.
-    workers: BTreeMap<(u32, usize), u64>,
+    pub workers: BTreeMap<(u32, usize), u64>,
 }
 
 impl Listener {
     /// The connections of the least busy worker and of the busiest.
-    fn extremes(&self) -> (u64, u64) {
+    pub fn extremes(&self) -> (u64, u64) {
         let counts = || self.workers.values().copied();
         (counts().min().unwrap_or(0), counts().max().unwrap_or(0))
     }
@@ -49,17 +50,30 @@ impl Listener {
 }
 
 impl Listeners {
-    /// Adds what one process counted.
-    pub fn add(&mut self, pid: u32, counted: &[ListenerSummary]) {
+    /// Adds what one process counted. `worker` is the number that its threads go by; without one
+    /// they are no workers any more.
+    pub fn add(&mut self, worker: Option<u32>, counted: &[ListenerSummary]) {
         for summary in counted {
             let listener = self.0.entry(name(summary.address())).or_default();
-            listener.connections += summary.get(ListenerStat::Connections);
-            listener.wakes += summary.get(ListenerStat::Wakes);
-            listener.spurious += summary.get(ListenerStat::SpuriousWakes);
+            let more = |count: &mut u64, stat| *count = count.saturating_add(summary.get(stat));
+            more(&mut listener.connections, ListenerStat::Connections);
+            more(&mut listener.wakes, ListenerStat::Wakes);
+            more(&mut listener.spurious, ListenerStat::SpuriousWakes);
+            let Some(process) = worker else { continue };
             for (thread, connections) in summary.threads() {
-                *listener.workers.entry((pid, thread)).or_default() += connections;
+                let count = listener.workers.entry((process, thread)).or_default();
+                *count = count.saturating_add(connections);
             }
         }
+    }
+
+    /// Each address with its counts.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Listener)> {
+        self.0.iter()
+    }
+
+    pub fn get(&self, address: &str) -> Option<&Listener> {
+        self.0.get(address)
     }
 
     /// A table; empty if no thread waited on a listening socket.
@@ -111,7 +125,7 @@ impl Listeners {
 }
 
 /// An address of getsockname(2) as people write it.
-pub fn name(address: &[u8]) -> String {
+fn name(address: &[u8]) -> String {
     let bytes = |at: usize| address.get(at..).unwrap_or_default();
     let family = bytes(0).first_chunk().map_or(0, |family| i32::from(u16::from_ne_bytes(*family)));
     let port = bytes(2).first_chunk().map_or(0, |port| u16::from_be_bytes(*port));

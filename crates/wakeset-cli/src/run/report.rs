@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 use wakeset_fd::stats::area::Refusal;
-use wakeset_fd::stats::{ListenerSummary, NAMES, Stat, Summary};
+use wakeset_fd::stats::{ListenerSummary, Migration, NAMES, Stat, Summary};
 
 use super::listeners::Listeners;
 use super::snapshot::Snapshot;
@@ -41,6 +41,8 @@ pub struct Report {
     is_live: bool,
     total: Summary,
     listeners: Listeners,
+    /// By which calls objects have migrated, of the last of each process, by reason.
+    calls: BTreeMap<(usize, String), u64>,
     /// Process images that were not counted, by reason.
     refused: [u64; Refusal::ALL.len()],
     /// Why no process was counted.
@@ -57,7 +59,7 @@ impl Report {
     /// it became them: it goes by its last name, as a shell that execs becomes the program.
     pub fn add(&mut self, mut image: Summary, listeners: &[ListenerSummary]) {
         self.total.add(&image);
-        self.listeners.add(image.pid, listeners);
+        self.listeners.add(Some(image.pid), listeners);
         if let Some(earlier) = self.processes.get(&image.pid) {
             image.add(earlier);
         }
@@ -65,6 +67,20 @@ impl Report {
         if self.processes.len() >= 2 * MOST_KEPT {
             self.keep_the_busiest();
         }
+    }
+
+    /// Notes by which calls objects have migrated.
+    pub fn note_calls(&mut self, migrations: impl Iterator<Item = Migration>) {
+        for migration in migrations.filter(|it| !it.call().is_empty()) {
+            let key = (migration.reason as usize, printable(migration.call()));
+            *self.calls.entry(key).or_default() += 1;
+        }
+    }
+
+    /// By which calls objects have migrated for this reason, as far as that was noted.
+    pub fn calls(&self, reason: Stat) -> impl Iterator<Item = (&str, u64)> {
+        let of_reason = self.calls.iter().filter(move |((of, _), _)| *of == reason as usize);
+        of_reason.map(|((_, call), count)| (call.as_str(), *count))
     }
 
     /// The report of a run that goes on.
@@ -75,12 +91,25 @@ impl Report {
         }
         report.others = (run.ended_images as usize, run.ended.clone());
         report.total.add(&run.ended);
-        // Process 0 is none: these sockets' workers are gone.
-        report.listeners.add(0, &run.ended_listeners);
+        report.listeners.add(None, &run.ended_listeners);
         for why in Refusal::ALL {
             report.refuse(why, run.not_counted(why));
         }
         report
+    }
+
+    /// The sums over all processes.
+    pub fn total(&self) -> &Summary {
+        &self.total
+    }
+
+    pub fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    /// Whether no process was counted, so that the interposer got into none.
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty() && self.others.0 == 0 && self.not_counted().is_empty()
     }
 
     /// Notes that so many process images were not counted.
@@ -180,7 +209,7 @@ impl Report {
     }
 
     /// A line that says how many processes were not counted, and why; empty if there are none.
-    fn not_counted(&self) -> String {
+    pub fn not_counted(&self) -> String {
         if let Some(why) = &self.nothing {
             return format!("No process was counted: {why}.\n");
         }
@@ -249,7 +278,7 @@ fn counts(summary: &Summary) -> Map<String, Value> {
     }
     object.insert("made".to_string(), json!(summary.made()));
     object.insert("kept".to_string(), json!(summary.kept()));
-    object.insert("open_at_end".to_string(), json!(summary.open()));
+    object.insert("objects_in_process".to_string(), json!(summary.open()));
     object.insert("migrated".to_string(), json!(summary.migrated()));
     object.insert("migrated_by_reason".to_string(), Value::Object(migrated));
     object

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
 use wakeset_fd::stats::area::{Area, CONTROL_BYTES, Refusal, SLOT_BYTES, SLOTS};
-use wakeset_fd::stats::{ListenerSummary, PAGE_BYTES, Summary};
+use wakeset_fd::stats::{ListenerSummary, Migration, PAGE_BYTES, SetSummary, Summary};
 
 /// How often a look is begun again because a process was adding up meanwhile.
 const TRIES: usize = 5;
@@ -23,12 +23,18 @@ pub struct Image {
     pub slot: usize,
     pub summary: Summary,
     pub listeners: Vec<ListenerSummary>,
+    /// The sets that it waits on.
+    pub sets: Vec<SetSummary>,
+    /// The last ones, in no order.
+    pub migrations: Vec<Migration>,
 }
 
 /// A run, and what it had counted at the last look.
 pub struct Snapshot {
     /// The process that `wakeset run` became.
     pub pid: u32,
+    /// Of which only this process and its descendants are looked at, if it is not all of it.
+    pub root: Option<u32>,
     file: File,
     /// Memory of our own, as large as the file, for what has been read of it.
     area: Area<'static>,
@@ -68,6 +74,7 @@ impl Snapshot {
         let (images, ended_listeners) = (Vec::new(), Vec::new());
         let mut run = Snapshot {
             pid,
+            root: None,
             file,
             area,
             start,
@@ -128,6 +135,13 @@ impl Snapshot {
                 break;
             }
         }
+        if let Some(root) = self.root {
+            // What has ended is known for the whole run only.
+            self.images.retain(|image| descends(image.summary.pid, root));
+            self.ended = Summary::default();
+            self.ended_listeners.clear();
+            self.ended_images = 0;
+        }
         Ok(())
     }
 
@@ -156,7 +170,9 @@ impl Snapshot {
                 self.ended_listeners.extend(listeners);
                 self.ended_images += 1;
             } else {
-                images.push(Image { slot, summary, listeners });
+                let (sets, migrations) =
+                    (SetSummary::parse(&bytes).collect(), Migration::parse(&bytes).collect());
+                images.push(Image { slot, summary, listeners, sets, migrations });
             }
         }
         images
@@ -169,7 +185,8 @@ impl Snapshot {
 
     /// Whether no process of the run is alive.
     pub fn has_ended(&self) -> bool {
-        self.images.is_empty() && !(self.knows_processes && is_process(self.pid))
+        let first = self.root.unwrap_or(self.pid);
+        self.images.is_empty() && !(self.knows_processes && is_process(first))
     }
 }
 
@@ -186,6 +203,30 @@ pub fn is_process(pid: u32) -> bool {
     // SAFETY: signal 0 only asks.
     let there = unsafe { libc::kill(pid, 0) } == 0;
     there || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// Generations that are looked through at most.
+const MOST_GENERATIONS: usize = 64;
+
+/// Whether a process is `root` or comes from it. One whose parent has ended does not any more.
+fn descends(pid: u32, root: u32) -> bool {
+    let mut pid = pid;
+    for _ in 0..MOST_GENERATIONS {
+        if pid == root {
+            return true;
+        }
+        match parent(pid) {
+            Some(above) if above > 1 => pid = above,
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after) = text.rsplit_once(')')?;
+    after.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Whether there is a process of this number, and was at that time: one that has got the number

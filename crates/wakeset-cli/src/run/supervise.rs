@@ -6,6 +6,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::time::Instant;
 
 use super::command::Command;
 use crate::failure::Failure;
@@ -29,13 +30,13 @@ const OUR_OWN: [libc::c_int; 10] = [
 /// signal N killed it.
 pub fn run_to_end(command: &Command, started: impl FnOnce()) -> Result<i32, Failure> {
     let signals = Signals::block()?;
-    let child = spawn(command, &signals)?;
+    let child = spawn(command, &signals, || {})?;
     started();
     signals.pass_on_until_exit(child)
 }
 
 /// The signals that are blocked here, to be taken with sigwaitinfo(2).
-struct Signals {
+pub struct Signals {
     blocked: libc::sigset_t,
     /// The mask that this process was started with.
     before: libc::sigset_t,
@@ -55,7 +56,7 @@ impl Signals {
 }
 
 impl Signals {
-    fn block() -> Result<Self, Failure> {
+    pub fn block() -> Result<Self, Failure> {
         let mut blocked = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
         // SAFETY: sigfillset initialises the one set, sigprocmask the other; a set that
@@ -82,6 +83,18 @@ impl Signals {
             child_before.assume_init()
         };
         Ok(Signals { blocked, before, child_before })
+    }
+
+    /// Waits for one of them until `deadline`; `None` if none has come.
+    pub fn wait_until(&self, deadline: Instant) -> Option<libc::c_int> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let time = libc::timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        // SAFETY: an initialised set, no answer, and a time.
+        let signal = unsafe { libc::sigtimedwait(&self.blocked, std::ptr::null_mut(), &time) };
+        (signal > 0).then_some(signal)
     }
 
     fn pass_on_until_exit(&self, child: libc::pid_t) -> Result<i32, Failure> {
@@ -134,8 +147,13 @@ fn reap(child: libc::pid_t) -> Result<Option<i32>, Failure> {
 }
 
 /// Forks and execs. The child starts with the signal mask and dispositions that this process
-/// started with. It is killed if this process is, as if this process had become the program.
-fn spawn(command: &Command, signals: &Signals) -> Result<libc::pid_t, Failure> {
+/// started with, after `prepare`. It is killed if this process is, as if this process had become
+/// the program.
+pub fn spawn(
+    command: &Command,
+    signals: &Signals,
+    prepare: impl FnOnce(),
+) -> Result<libc::pid_t, Failure> {
     let mut pipe = [0; 2];
     // SAFETY: room for both ends.
     if unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
@@ -159,6 +177,7 @@ fn spawn(command: &Command, signals: &Signals) -> Result<libc::pid_t, Failure> {
         }
         signals.restore();
         address_to_child(ourselves);
+        prepare();
         let errno = command.exec().raw_os_error().unwrap_or(libc::EIO);
         let bytes = errno.to_ne_bytes();
         // SAFETY: four initialised bytes; _exit so that nothing of the parent's is flushed twice.
@@ -195,6 +214,6 @@ fn address_to_child(parent: u32) {
     }
 }
 
-fn os_failure(what: &str) -> Failure {
+pub fn os_failure(what: &str) -> Failure {
     Failure::own(format!("{what}: {}", io::Error::last_os_error()))
 }

@@ -6,8 +6,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{expressible, find_library, print};
-use crate::failure::Failure;
+use super::{expressible, find_library};
+use crate::failure::{Failure, OWN_FAILURE};
+use crate::output::print;
 
 /// How many names for the unfinished copy are tried.
 const TRIES: u32 = 16;
@@ -38,11 +39,12 @@ pub fn copy_library(options: &CopyOptions) -> Result<(), Failure> {
     expressible(&to)?;
     replace(&library, &to).map_err(fail)?;
     let to = to.display();
-    print(&format!(
+    let said = format!(
         "{to}\n\
          Programs that find it there, and are started with LD_PRELOAD={to}, run on Wakeset.\n\
          `wakeset env --library {to}` prints this for shells, containers and pods.\n"
-    ))
+    );
+    print(&said, OWN_FAILURE).map(drop)
 }
 
 /// Puts a copy in the place of a file that may be in use.

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::formats::escaped;
-use super::{Preload, Variable, print, variables};
-use crate::failure::Failure;
+use super::{Preload, Variable, variables};
+use crate::failure::{Failure, OWN_FAILURE};
+use crate::output::print;
 use crate::run::Behaviour;
 
 /// The drop-in's name. Later names overrule it.
@@ -48,7 +49,7 @@ pub fn systemd(options: &Options) -> Result<(), Failure> {
     let unit = service(&options.unit)?;
     let text = drop_in(&unit, &variables(&options.preload, &options.behaviour, None)?);
     if !options.write {
-        return print(&text);
+        return print(&text, OWN_FAILURE).map(drop);
     }
     let folder = units(options)?.join(format!("{unit}.d"));
     install(&folder, &text)

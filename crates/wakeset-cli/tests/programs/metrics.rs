@@ -1,10 +1,14 @@
 //! `wakeset metrics`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::compile::{Build, compile};
 use crate::sharing::Runtime;
@@ -13,6 +17,61 @@ use crate::sharing::Runtime;
 fn value(text: &str, metric: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {metric} in\n{text}")).parse().expect("a number")
+}
+
+/// Where the dashboard and the alert rules are.
+fn files() -> [PathBuf; 2] {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/metrics");
+    ["wakeset-dashboard.json", "wakeset-rules.yml"].map(|name| folder.join(name))
+}
+
+/// The names of metrics in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+    text.split(|c| !is_part(c)).filter(|word| word.starts_with("wakeset_")).collect()
+}
+
+/// All that the dashboard and the rules ask for is there, and all that is there is shown. A program
+/// without a listener has none of that part.
+fn check_files(printed: &str) {
+    let of_listeners = ["connections", "wakes", "spurious_wakes"];
+    let of_listeners = of_listeners.map(|it| format!("wakeset_listener_{it}_total"));
+    let mut known = names(printed);
+    known.extend(of_listeners.iter().map(String::as_str));
+    known.insert("wakeset_worker_connections_total");
+    let [dashboard, rules] = files().map(|path| fs::read_to_string(path).expect("a file"));
+    for text in [&dashboard, &rules] {
+        let unknown: Vec<_> = names(text).into_iter().filter(|it| !known.contains(it)).collect();
+        assert!(unknown.is_empty(), "not printed: {unknown:?}");
+    }
+    let shown = names(&dashboard);
+    let hidden: Vec<_> = known.iter().filter(|it| !shown.contains(*it)).collect();
+    assert!(hidden.is_empty(), "not in the dashboard: {hidden:?}");
+    let dashboard: Value = serde_json::from_str(&dashboard).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let queries = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("queries"));
+    assert!(queries.clone().count() >= panels.len() && panels.len() >= 8);
+    assert!(queries.into_iter().all(|query| query["expr"].is_string()));
+}
+
+/// As Prometheus' own tool has it, where that is installed.
+fn check_by_promtool(printed: &str) {
+    let [_, rules] = files();
+    let mut check = Command::new("promtool");
+    match check.args(["check", "rules"]).arg(rules).output() {
+        Err(_) => return eprintln!("skipped: promtool is missing"),
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+    }
+    let mut check = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    check.stdin.take().expect("its input").write_all(printed.as_bytes()).expect("it reads");
+    let output = check.wait_with_output().expect("its end");
+    assert!(output.status.success(), "{output:?}");
 }
 
 fn request(socket: &Path, request: &str) -> String {
@@ -44,6 +103,8 @@ fn the_counts_are_prometheus_metrics() {
     assert!(value(&text, "wakeset_objects_made_total{program=\"sh\"}") >= 4);
     assert!(value(&text, "wakeset_syscalls_avoided_total{program=\"sh\"}") >= 4000);
     assert_eq!(value(&text, "wakeset_objects_migrated_total{program=\"sh\",reason=\"fork\"}"), 0);
+    check_files(&text);
+    check_by_promtool(&text);
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split('{').next().expect("a name");
         assert!(text.contains(&format!("# TYPE {name} ")), "{line}");

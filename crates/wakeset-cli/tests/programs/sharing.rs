@@ -133,6 +133,42 @@ fn counts_are_read_while_the_program_runs() {
     assert!(text(&output.stderr).contains("shares no counts"), "{}", text(&output.stderr));
 }
 
+/// Single sets, the last migrations with their calls, and a child by its own process id.
+#[test]
+fn sets_and_migrations_are_told_apart() {
+    let Some(program) = compile("looked_at", Build::Plain, "looked_at") else { return };
+    let runtime = Runtime::new("sets");
+    // Another command after it, so that the shell stays its parent.
+    let running = runtime.start(r#""$2" "$1"; true"#, &[program.to_str().expect("a path")]);
+    let counts = runtime.counts(&running);
+    let sets = counts["sets"].as_array().expect("sets");
+    assert_eq!(sets.len(), 1, "{counts:#}");
+    assert_eq!((count(&sets[0], "/waits"), count(&sets[0], "/events")), (3, 6), "{counts:#}");
+    let migrations = counts["migrations"].as_array().expect("migrations");
+    assert_eq!(migrations.len(), 1, "{counts:#}");
+    let [object, reason, call] = ["object", "reason", "call"].map(|it| &migrations[0][it]);
+    assert!(object == "eventfd" && reason == "unmodelled_call" && call == "dup", "{counts:#}");
+
+    let pids = |counts: &Value| -> Vec<u64> {
+        let processes = counts["processes"].as_array().expect("processes");
+        processes.iter().map(|process| count(process, "/pid")).collect()
+    };
+    let child = count(&sets[0], "/pid");
+    assert_eq!(pids(&counts).len(), 2, "{counts:#}");
+    assert!(counts["run"]["below"].is_null());
+    let output = runtime.output(&["stats", "--json", &child.to_string()]);
+    let below: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(pids(&below), [child], "{below:#}");
+    assert_eq!(count(&below, "/run/below"), child);
+    let output = runtime.output(&["stats", &child.to_string()]);
+    let said = text(&output.stdout);
+    assert!(
+        said.starts_with(&format!("process {child} (looked_at) and its descendants")),
+        "{said}"
+    );
+    assert!(said.contains("unmodelled_call by dup"), "{said}");
+}
+
 /// What ends is added up by those that come after it.
 #[test]
 fn generations_of_workers_take_the_memory_of_few() {

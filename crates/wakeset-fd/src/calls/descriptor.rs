@@ -149,7 +149,7 @@ pub fn before_dup(fd: c_int) -> Verdict<c_int> {
         _ if is_foreign() => return Kernel,
         _ => {}
     }
-    migrate::fd(fd, Stat::MigratedUnmodelled);
+    migrate::fd_for(fd, Stat::MigratedUnmodelled, c"dup");
     Kernel
 }
 
@@ -174,7 +174,7 @@ pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
         // As for close(2).
         return Kernel;
     }
-    migrate::fd(old, Stat::MigratedUnmodelled);
+    migrate::fd_for(old, Stat::MigratedUnmodelled, c"dup2");
     if let Err(error) = doorbell::make_way(old, new) {
         return Done(Err(error));
     }
@@ -213,7 +213,9 @@ pub fn before_new_program(reason: Stat, given: impl Fn(c_int) -> bool) {
 /// `message` is null or as for sendmsg(2).
 pub unsafe fn before_sendmsg(message: *const msghdr) {
     // SAFETY: the caller's contract.
-    unsafe { each_passed(message, |fd| _ = migrate::fd(fd, Stat::MigratedPassedOver)) };
+    unsafe {
+        each_passed(message, |fd| _ = migrate::fd_for(fd, Stat::MigratedPassedOver, c"sendmsg"))
+    };
 }
 
 /// Calls `f` with each number that a message passes on or has brought (`SCM_RIGHTS`).

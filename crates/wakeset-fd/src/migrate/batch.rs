@@ -2,8 +2,8 @@
 //! steps.
 
 use crate::migrate::stale;
-use crate::stats::Stat;
-use crate::stats::count::count;
+use crate::stats::count::{count, count_migration};
+use crate::stats::{Migration, Stat, area};
 use crate::sys;
 use crate::sys::complaint;
 use crate::sys::signal_guard::Masked;
@@ -58,7 +58,7 @@ pub(super) fn close_unwatched<S: Slot>(fd: c_int, end: &'static S, reason: Stat)
         carry(end, true);
         step!(move_watches_handed);
         end.settle();
-        count(reason, 1);
+        note(end.head(), reason);
     }
     ends.into_iter().for_each(leave_table);
     true
@@ -231,7 +231,7 @@ impl Batch {
         for head in self.sets.iter() {
             if let Some(set) = host(head) {
                 set.arrive();
-                count(self.reason, 1);
+                note(head, self.reason);
                 leave_table(head.object());
                 step!(set_gone);
             }
@@ -274,10 +274,26 @@ fn migrate_sources(
     for head in sources.iter() {
         if head.links.carries() {
             head.object().settle();
-            count(reason, 1);
+            note(head, reason);
         }
         leave_table(head.object());
     }
+}
+
+/// Counts an object that is in the kernel now, or was closed on its way.
+fn note(head: &SlotHead, reason: Stat) {
+    if !Stat::MOVED.contains(&(reason as usize)) {
+        return count(reason, 1);
+    }
+    let kind = match head.kind() {
+        table::COUNTER => 0,
+        table::TIMER => 1,
+        table::SET => 2,
+        _ => 3,
+    };
+    count_migration(|| {
+        Migration::new(area::now(), head.fd() as u32, kind, reason, super::call_under_way())
+    });
 }
 
 /// Gives the state of a sealed object to the kernel. Where its number is about to be closed, those

@@ -44,7 +44,9 @@ use crate::table::gate::{self, Gate};
 pub(crate) use crate::table::gate::{hold_migrations, wait_for_migrations};
 use crate::table::object::Host;
 use crate::table::{self, Entry, Slot};
-use core::ffi::c_int;
+use core::ffi::{CStr, c_char, c_int};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
 pub(crate) use stale::mark_if_lost;
 pub use stale::number_is_new;
 use wakeset::mutated;
@@ -98,6 +100,30 @@ pub fn fd(fd: c_int, reason: Stat) -> bool {
     let _migrating = hold_migrations();
     fd_held(fd, reason);
     true
+}
+
+/// The name of the call for which objects migrate now, null if it is not told. The migrations lock
+/// guards it.
+static CALL: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// [`fd`] for a call whose name the statistics are to say.
+pub fn fd_for(fd: c_int, reason: Stat, call: &'static CStr) -> bool {
+    if !table::get(fd).is_object() {
+        return false;
+    }
+    let _guard = SignalGuard::enter();
+    let _migrating = hold_migrations();
+    CALL.store(call.as_ptr().cast_mut(), Ordering::Relaxed);
+    fd_held(fd, reason);
+    CALL.store(ptr::null_mut(), Ordering::Relaxed);
+    true
+}
+
+/// That name, empty if there is none. The caller holds the migrations lock.
+fn call_under_way() -> &'static [u8] {
+    let call = CALL.load(Ordering::Relaxed);
+    // SAFETY: `fd_for` stores C strings that are never freed.
+    if call.is_null() { b"" } else { unsafe { CStr::from_ptr(call) }.to_bytes() }
 }
 
 /// As [`fd`], for a number that is about to be closed, or to become another file's: calls that

@@ -5,7 +5,7 @@ use crate::migrate;
 use crate::set::wait::{Limit, Mask, Wait};
 use crate::set::{FdSet, doorbell};
 use crate::stats::Stat;
-use crate::stats::count::count;
+use crate::stats::count::{count, count_wait};
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno, SIGSET_BYTES};
@@ -89,7 +89,7 @@ pub(crate) unsafe fn epoll_wait_into(
             result => result,
         };
         if let Ok(n) = result {
-            count(Stat::Events, n as usize);
+            count_wait(&set.counted, epfd as u32, n as usize);
         }
         return Done(result);
     }

@@ -5,6 +5,7 @@ use crate::kernel_half::listeners::rotation::Rotation;
 use crate::set::doorbell;
 use crate::set::polls::{self, Polls};
 use crate::set::state::SetState;
+use crate::stats::count::SetPlace;
 use crate::sys::{self, memory};
 use crate::table::object::{Host, Lists, Object};
 use crate::table::{self, Slot, SlotHead, engine};
@@ -37,6 +38,8 @@ pub(crate) struct FdSet {
     pub(crate) polls: Polls,
     /// Counts the waits that had both halves to look at, each of which goes first in its turn.
     pub(crate) round_robin: AtomicU32,
+    /// Where its waiters count.
+    pub(crate) counted: SetPlace,
 }
 
 // SAFETY: `repr(C)` with the head first.
@@ -57,6 +60,7 @@ unsafe impl Slot for FdSet {
             rotation: Rotation::new(),
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
+            counted: SetPlace::none(),
         })?;
         slot.set.set_owner(ptr::from_ref(slot).addr());
         Some(slot)
@@ -90,6 +94,7 @@ impl Object for FdSet {
     }
 
     fn finalize(&self) {
+        self.counted.release();
         if !self.set.is_closed() {
             self.set.close();
         }

@@ -317,7 +317,7 @@ fn copy(words: &[AtomicU64; PAGE_BYTES / 8], to: &mut [u8; PAGE_BYTES]) {
 }
 
 /// Nanoseconds of `CLOCK_BOOTTIME`, in which Linux also says when a process began.
-fn now() -> u64 {
+pub fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }

@@ -7,6 +7,10 @@
 //! | stripes 0 … 61 | the one thread that claimed the stripe | relaxed load and store: no locked instruction |
 //! | stripe 62 | every thread that found no free stripe | relaxed fetch-add |
 //! | listeners | every thread: they count per connection, not per event | relaxed fetch-add; `len` last (release) |
+//! | sets: `number` | the thread that takes the entry; the one that ends the set | compare-exchange, release |
+//! | sets: `own` | the thread of the stripe that `stripe` names | relaxed load and store |
+//! | sets: `others` | every other thread that waits on the set | relaxed fetch-add |
+//! | migrations | the thread that holds the migrations lock | relaxed; `when` last (release) |
 //!
 //! Counting must cost next to nothing on the wake path, so a thread owns its stripe alone and the
 //! reader adds the stripes up. The price: when a signal handler counts between its thread's load
@@ -15,6 +19,8 @@
 //! Everything here is async-signal-safe and allocates nothing.
 
 use super::listener::{LISTENERS, Listener};
+use super::migration::Migrations;
+use super::set::{SETS, Set};
 use super::stat::Stat;
 use super::summary::Summary;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -24,7 +30,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WAKESET\0");
 
 /// The layout's version: a reader refuses any other.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Stripes in a page, the shared one included.
 pub const STRIPES: usize = 63;
@@ -40,7 +46,13 @@ pub const PAGE_BYTES: usize = size_of::<Page>();
 
 const _: () = assert!(Stat::COUNT <= WORDS);
 const _: () = assert!(size_of::<Header>() == size_of::<Stripe>());
-const _: () = assert!(PAGE_BYTES == 4 * 4096 + LISTENERS * size_of::<Listener>());
+const _: () = assert!(
+    PAGE_BYTES
+        == 4 * 4096
+            + LISTENERS * size_of::<Listener>()
+            + SETS * size_of::<Set>()
+            + size_of::<Migrations>()
+);
 
 /// The first 256 bytes of a page.
 #[repr(C, align(64))]
@@ -68,6 +80,8 @@ pub struct Page {
     pub(super) header: Header,
     pub(super) stripes: [Stripe; STRIPES],
     pub(super) listeners: [Listener; LISTENERS],
+    pub(super) sets: [Set; SETS],
+    pub(super) migrations: Migrations,
 }
 
 impl Page {
@@ -84,6 +98,8 @@ impl Page {
             },
             stripes: [const { Stripe { words: [const { AtomicU64::new(0) }; WORDS] } }; STRIPES],
             listeners: [const { Listener::zeroed() }; LISTENERS],
+            sets: [const { Set::zeroed() }; SETS],
+            migrations: Migrations::zeroed(),
         }
     }
 
@@ -178,6 +194,9 @@ impl Page {
         for listener in &other.listeners {
             self.absorb_listener(listener);
         }
+        // Its sets have ended with it.
+        other.sets.iter().for_each(Set::clear);
+        other.migrations.clear();
         let header = &other.header;
         header.magic.store(0, Relaxed);
         header.version.store(0, Relaxed);

@@ -81,7 +81,7 @@ pub(super) fn pidfd_getfd(
     flags: usize,
     call: impl FnOnce(usize, usize, usize) -> usize,
 ) -> usize {
-    migrate::fd(fd as c_int, Stat::MigratedUnmodelled);
+    migrate::fd_for(fd as c_int, Stat::MigratedUnmodelled, c"pidfd_getfd");
     let result = call(process, fd, flags);
     made(result as c_int);
     result
@@ -128,7 +128,7 @@ pub(super) fn fcntl(
         return fail(libc::EBADF) as c_int;
     }
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-        migrate::fd(fd, Stat::MigratedUnmodelled);
+        migrate::fd_for(fd, Stat::MigratedUnmodelled, c"fcntl");
         return made(room::number(|| call(fd, command, argument), |number| number));
     }
     if !fcntl_leaves_bytes_alone(command, argument) {
@@ -184,7 +184,7 @@ pub(super) unsafe fn ioctl(
     // The kernel looks at no more of it.
     let number = request as u32;
     if number == TFD_IOC_SET_TICKS {
-        migrate::fd(fd, Stat::MigratedUnmodelled);
+        migrate::fd_for(fd, Stat::MigratedUnmodelled, c"ioctl");
     }
     if !HARMLESS.contains(&((number >> 8) as u8)) {
         migrate::everything(Stat::MigratedUnmodelled);
@@ -228,7 +228,7 @@ unsafe fn ioctl_of_pair(fd: c_int, request: u32, argument: usize) -> Option<c_in
         let stored = unsafe { user::store_int(place, bytes) };
         return Some(if stored { 0 } else { fail(libc::EFAULT) as c_int });
     }
-    migrate::fd(fd, Stat::MigratedUnmodelled);
+    migrate::fd_for(fd, Stat::MigratedUnmodelled, c"ioctl");
     None
 }
 
@@ -244,7 +244,7 @@ pub(super) unsafe fn before_kcmp(kind: usize, argument: usize) {
     if kind as c_int == KCMP_EPOLL_TFD
         && let Some(set) = load()
     {
-        migrate::fd(set as c_int, Stat::MigratedUnmodelled);
+        migrate::fd_for(set as c_int, Stat::MigratedUnmodelled, c"kcmp");
     }
 }
 

@@ -5,7 +5,7 @@
 //! call: libc's function of that name for a hook, libc's `syscall` for the decoder. So the two
 //! roads cannot drift apart.
 
-use core::ffi::{c_int, c_long, c_uint};
+use core::ffi::{CStr, c_int, c_long, c_uint};
 use core::ptr;
 
 /// The argument registers of a system call.
@@ -64,32 +64,42 @@ pub(super) fn replaced<const N: usize>(mut registers: Registers, first: [usize; 
     registers
 }
 
-/// The code of a row's policy. `$call` makes the real call.
+/// The name of a row, which ends with a zero byte.
+pub(crate) const fn name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => c"",
+    }
+}
+
+/// The code of a row's policy. `$call` makes the real call, and `$name` is what statistics call it.
 macro_rules! road {
-    ([$($arg:ident)*] body [$body:path], $call:expr) => { $body($($arg,)* $call) };
-    ([$($arg:ident)*] migrates [$($fd:ident)+], $call:expr) => {{
-        $(wakeset_fd::migrate::fd($fd as c_int, wakeset_fd::stats::Stat::MigratedUnmodelled);)+
+    ($name:ident [$($arg:ident)*] body [$body:path], $call:expr) => { $body($($arg,)* $call) };
+    ($name:ident [$($arg:ident)*] migrates [$($fd:ident)+], $call:expr) => {{
+        use wakeset_fd::{migrate, stats::Stat};
+        const NAME: &core::ffi::CStr = crate::calls::row::name(concat!(stringify!($name), "\0"));
+        $(migrate::fd_for($fd as c_int, Stat::MigratedUnmodelled, NAME);)+
         ($call)($($arg),*)
     }};
-    ([$($arg:ident)*] opens [$path:ident], $call:expr) => {{
+    ($name:ident [$($arg:ident)*] opens [$path:ident], $call:expr) => {{
         crate::calls::path::before_open(core::ptr::with_exposed_provenance($path));
         let call = $call;
         let result = crate::calls::room::number(|| call($($arg),*), |result| result as c_int);
         wakeset_fd::migrate::number_is_new(result as c_int);
         result
     }};
-    ([$($arg:ident)*] opens_stream [$path:ident], $call:expr) => {{
+    ($name:ident [$($arg:ident)*] opens_stream [$path:ident], $call:expr) => {{
         crate::calls::path::before_open(core::ptr::with_exposed_provenance($path));
         let call = $call;
         crate::calls::path::after_open_stream(crate::calls::room::stream(|| call($($arg),*)))
     }};
-    ([$($arg:ident)*] makes [], $call:expr) => {{
+    ($name:ident [$($arg:ident)*] makes [], $call:expr) => {{
         let call = $call;
         let result = crate::calls::room::number(|| call($($arg),*), |result| result as c_int);
         wakeset_fd::migrate::number_is_new(result as c_int);
         result
     }};
-    ([$($arg:ident)*] makes_or_keeps [$fd:ident], $call:expr) => {{
+    ($name:ident [$($arg:ident)*] makes_or_keeps [$fd:ident], $call:expr) => {{
         let call = $call;
         let result = crate::calls::room::number(|| call($($arg),*), |result| result as c_int);
         if $fd as c_int == -1 {
@@ -97,19 +107,19 @@ macro_rules! road {
         }
         result
     }};
-    ([$($arg:ident)*] makes_stream [], $call:expr) => {{
+    ($name:ident [$($arg:ident)*] makes_stream [], $call:expr) => {{
         let call = $call;
         crate::calls::path::after_open_stream(crate::calls::room::stream(|| call($($arg),*)))
     }};
-    ([$($arg:ident)*] makes_directory [], $call:expr) => {{
+    ($name:ident [$($arg:ident)*] makes_directory [], $call:expr) => {{
         let call = $call;
         crate::calls::path::after_open_directory(crate::calls::room::stream(|| call($($arg),*)))
     }};
-    ([$($arg:ident)*] leaves [$reason:ident], $call:expr) => {{
+    ($name:ident [$($arg:ident)*] leaves [$reason:ident], $call:expr) => {{
         wakeset_fd::migrate::everything_for_good(wakeset_fd::stats::Stat::$reason);
         ($call)($($arg),*)
     }};
-    ([$($arg:ident)*] first [$($first:expr),+], $call:expr) => {{
+    ($name:ident [$($arg:ident)*] first [$($first:expr),+], $call:expr) => {{
         $($first;)+
         ($call)($($arg),*)
     }};
@@ -133,7 +143,7 @@ macro_rules! hook {
             type Function = unsafe extern $abi fn($($type),*) -> $ret;
             // SAFETY: the caller's contract is that of libc's function.
             unsafe {
-                road!([$($arg)*] $policy $what, |$($arg: $type),*| {
+                road!($name [$($arg)*] $policy $what, |$($arg: $type),*| {
                     crate::real::real!($name: Function)($($arg),*)
                 })
             }
@@ -188,12 +198,12 @@ macro_rules! acts_before {
 /// A case of the decoder: the row's policy around the same system call.
 macro_rules! decoded {
     (
-        $registers:ident $call:ident ($($arg:ident $(: $type:ty)?),*) -> $ret:tt
+        $name:ident $registers:ident $call:ident ($($arg:ident $(: $type:ty)?),*) -> $ret:tt
         $policy:ident $what:tt
     ) => {{
         let [$($arg,)* ..] = $registers;
         $(let $arg = <argument_type!($($type)?) as row::Argument>::of($arg);)*
-        road!([$($arg)*] $policy $what, |$($arg: argument_type!($($type)?)),*| {
+        road!($name [$($arg)*] $policy $what, |$($arg: argument_type!($($type)?)),*| {
             $call(row::replaced($registers, [$(row::Argument::register($arg)),*])) as $ret
         }) as c_long
     }};
@@ -289,7 +299,7 @@ macro_rules! calls {
                 match number {
                     $($($(
                         syscalls::Sysno::$number => {
-                            decoded!(registers call $args -> $ret $policy $what)
+                            decoded!($number registers call $args -> $ret $policy $what)
                         }
                     )+)?)+
                     $($($(

@@ -6,7 +6,7 @@ use crate::kernel_half::listeners;
 use crate::migrate;
 use crate::set::{doorbell, first_listener, polls};
 use crate::stats::Stat;
-use crate::stats::count::count;
+use crate::stats::count::count_wake;
 use crate::sys::Errno;
 use crate::sys::cancel;
 use crate::sys::steps::step;
@@ -70,8 +70,7 @@ impl Wait<'_> {
         }
         let total = self.kernel_and_here(result);
         if rung {
-            count(Stat::Wakes, 1);
-            count(Stat::SpuriousWakes, usize::from(total == Ok(0)));
+            count_wake(&self.set.counted, self.set.fd() as u32, total == Ok(0));
         }
         match total {
             // Only the doorbell, and another waiter was faster; or the end of a bounded sleep.

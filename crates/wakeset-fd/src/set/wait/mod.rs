@@ -18,7 +18,7 @@ use crate::kernel_half::listeners::baton;
 use crate::migrate;
 use crate::set::{FdSet, polls, ring};
 use crate::stats::Stat;
-use crate::stats::count::count;
+use crate::stats::count::{count, count_wake};
 use crate::sys::cancel;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
@@ -229,8 +229,7 @@ impl Wait<'_> {
         let woken = cancel::point(|| set.set.sleep_once(stay, deadline));
         let n = self.harvest(0);
         if woken == Woken::Kicked {
-            count(Stat::Wakes, 1);
-            count(Stat::SpuriousWakes, usize::from(n == 0));
+            count_wake(&set.counted, set.fd() as u32, n == 0);
         }
         match woken {
             _ if n > 0 || self.faulted.get() => Some(Ok(n)),

@@ -1,4 +1,7 @@
-//! `wakeset doctor` on programs of each kind.
+//! `wakeset doctor` on programs of each kind, and with `--try`.
+
+mod kinds;
+mod trial;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +18,11 @@ fn wakeset(arguments: &[&str]) -> Output {
 
 /// The report about a program, and whether the exit status says that it is served.
 fn report(program: &str) -> (Value, bool) {
-    let output = wakeset(&["doctor", "--json", "--", program]);
+    report_of(&["doctor", "--json", "--", program])
+}
+
+fn report_of(arguments: &[&str]) -> (Value, bool) {
+    let output = wakeset(arguments);
     let status = output.status.code();
     assert!(matches!(status, Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -36,10 +43,14 @@ const SOURCE: &str = "#include <sys/eventfd.h>\n#include <unistd.h>\n\
 
 /// Compiles a program; `None`, with a word about it, where that cannot be done.
 fn compile(name: &str, flags: &[&str]) -> Option<PathBuf> {
+    compile_text(name, SOURCE, flags)
+}
+
+fn compile_text(name: &str, text: &str, flags: &[&str]) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doctor");
     fs::create_dir_all(&folder).expect("a folder");
     let source = folder.join(format!("{name}.c"));
-    fs::write(&source, SOURCE).expect("a file");
+    fs::write(&source, text).expect("a file");
     let program = folder.join(name);
     let mut compiler = Command::new("gcc");
     compiler.arg("-o").arg(&program).arg(&source).args(flags);
@@ -112,6 +123,24 @@ fn a_go_program_is_not_served() {
     };
     let (report, is_served) = report(go);
     assert!(!is_served, "{report:#}");
+}
+
+/// One policy for whoever reads the report: it may have read enough, also where nobody dies of
+/// SIGPIPE.
+#[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let script = "trap '' PIPE; exec \"$0\" doctor";
+    let mut child = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_wakeset")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success(), "{:?}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
 #[test]
