@@ -124,7 +124,8 @@ static void handle(int number, siginfo_t *info, void *context)
 /*
  * Every second kind runs on the alternate stack, where the thread has one. Handlers of SIGALRM and
  * SIGUSR1 can be interrupted, and no others: the smallest stack has room for three, and not for
- * six.
+ * six. Nor has it room for the loader beside three, which saves all registers when it looks a
+ * function up: the program is linked with -z now.
  */
 static void register_handlers(void)
 {
