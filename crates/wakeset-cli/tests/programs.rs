@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `counting` | how `--stats` collects: scarce memory, hostile users, many processes |
 //! | `declining` | workers that do not accept what they are woken for |
+//! | `environment` | what the environment asks of the library without `wakeset run` |
 //! | `forks` | what a fork costs |
 //! | `keeping` | which worker is next, by what workers hold |
 //! | `memory` | programs with a heap that refuses |
@@ -34,6 +35,8 @@ mod compile;
 mod counting;
 #[path = "programs/declining.rs"]
 mod declining;
+#[path = "programs/environment.rs"]
+mod environment;
 #[path = "programs/forks.rs"]
 mod forks;
 #[path = "programs/instructions.rs"]

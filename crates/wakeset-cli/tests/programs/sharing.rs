@@ -62,7 +62,7 @@ impl Runtime {
     }
 
     /// The files of runs.
-    fn files(&self) -> Vec<PathBuf> {
+    pub fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.0.join("wakeset")).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()
     }
