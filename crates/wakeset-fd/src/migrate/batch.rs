@@ -2,8 +2,8 @@
 //! steps.
 
 use crate::migrate::stale;
-use crate::stats::Stat;
 use crate::stats::count::count;
+use crate::stats::{NAMES, Stat};
 use crate::sys;
 use crate::sys::complaint;
 use crate::sys::signal_guard::Masked;
@@ -16,7 +16,7 @@ use crate::table::slot::end_use_guarded;
 use crate::table::{self, Entry, Slot, SlotHead};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use wakeset::{WaitQueue, mutated};
+use wakeset::{WaitQueue, mutated, probe};
 
 /// The kinds of sources, in the order in which they migrate. Timers are last: one that has migrated
 /// may have an edge to report at any time, and none is taken out from then on.
@@ -58,7 +58,7 @@ pub(super) fn close_unwatched<S: Slot>(fd: c_int, end: &'static S, reason: Stat)
         carry(end, true);
         step!(move_watches_handed);
         end.settle();
-        count(reason, 1);
+        note(fd, reason);
     }
     ends.into_iter().for_each(leave_table);
     true
@@ -274,10 +274,17 @@ fn migrate_sources(
     for head in sources.iter() {
         if head.links.carries() {
             head.object().settle();
-            count(reason, 1);
+            note(head.fd(), reason);
         }
         leave_table(head.object());
     }
+}
+
+/// Counts an object that has migrated, for `--stats` and for probes.
+fn note(fd: c_int, reason: Stat) {
+    count(reason, 1);
+    let name = NAMES.get(reason as usize).copied().unwrap_or_default();
+    probe!(migrate, i32 fd, u64 name.as_ptr().addr(), u64 name.len());
 }
 
 /// Gives the state of a sealed object to the kernel. Where its number is about to be closed, those
