@@ -13,6 +13,7 @@
 //!
 //! | file | what is in it |
 //! |---|---|
+//! | `activation` | services that systemd starts with their listener |
 //! | `counting` | how `--stats` collects: scarce memory, hostile users, many processes |
 //! | `declining` | workers that do not accept what they are woken for |
 //! | `environment` | what the environment asks of the library without `wakeset run` |
@@ -27,6 +28,8 @@
 //! | `surroundings` | filters, limits, and what is not there |
 //! | `run`, `compile` | one run; the compiler |
 
+#[path = "programs/activation.rs"]
+mod activation;
 #[path = "programs/compare.rs"]
 mod compare;
 #[path = "programs/compile.rs"]
