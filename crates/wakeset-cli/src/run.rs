@@ -42,6 +42,8 @@ pub const INSTRUCTIONS_VARIABLE: &str = "WAKESET_INSTRUCTIONS";
 /// none of them on what it has made through libc.
 pub const OWN_INSTRUCTIONS: &str = "ignore";
 
+/// The variable that turns Wakeset off: with the value 1 the preload library does nothing.
+const DISABLE_VARIABLE: &str = "WAKESET_DISABLE";
 /// The variable that asks the preload library for notices.
 const VERBOSE_VARIABLE: &str = "WAKESET_VERBOSE";
 
@@ -52,6 +54,7 @@ pub use limited::End;
 pub use listeners::{Listener, Listeners};
 pub use report::{Report, printable};
 pub use snapshot::{Image, Snapshot};
+use stats::Counts;
 pub use trial::{Trial, try_out};
 use wakeset_fd::stats::area::AREA_VARIABLE;
 
@@ -68,15 +71,14 @@ program, 126 if it cannot be run, 125 if Wakeset itself failed.
 
 Environment: LD_PRELOAD is kept, with Wakeset's library behind what it has. The flags reach the
 library in WAKESET_ORDER, WAKESET_MAX_CONNECTIONS, WAKESET_INSTRUCTIONS, WAKESET_VERBOSE and
-WAKESET_STATS, see wakeset(7).
+WAKESET_STATS, see wakeset(7). With WAKESET_DISABLE=1 the program runs without Wakeset.
 
 Example: wakeset run --stats -- python3 server.py")]
 pub struct Options {
-    /// Print counts at exit, as a table and as JSON, on stderr; the JSON into FILE if given
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    stats: Option<Option<PathBuf>>,
+    #[command(flatten)]
+    counts: Counts,
     /// Count where `wakeset stats` and `wakeset top` can look while the program runs
-    #[arg(long, conflicts_with = "stats")]
+    #[arg(long, conflicts_with_all = ["stats", "stats_file"])]
     share: bool,
     #[command(flatten)]
     behaviour: Behaviour,
@@ -118,6 +120,11 @@ pub fn run(options: Options) -> Result<i32, Failure> {
         );
         preload = false;
     }
+    if preload && std::env::var_os(DISABLE_VARIABLE).is_some_and(|value| value == "1") {
+        let program = options.command[0].display();
+        eprintln!("wakeset: warning: {DISABLE_VARIABLE} is 1: {program} runs without Wakeset");
+        preload = false;
+    }
     if preload {
         let behaviour = &options.behaviour;
         let mut variables = behaviour.variables();
@@ -127,15 +134,15 @@ pub fn run(options: Options) -> Result<i32, Failure> {
         set_environment(&library, variables);
     }
     let shared = (options.share && preload).then(share).flatten();
-    match options.stats {
-        None => {
+    match options.counts.is_asked_for() {
+        false => {
             let error = command.exec();
             if let Some(path) = shared {
                 let _ = std::fs::remove_file(path);
             }
             Err(command.failure(error))
         }
-        Some(file) => stats::run_counted(&command, file.as_deref()),
+        true => stats::run_counted(&command, &options.counts),
     }
 }
 

@@ -3,6 +3,7 @@
 //! - SEMANTICS.md, in this file: whatever it names as a test exists, every body that runs on both
 //!   sides is named by it, every row has a test, and every known difference is shown or says that
 //!   it is not.
+//! - `environment`: the variables that are read are the ones that are documented.
 //! - `links`: local links of every page lead to a file and a heading; paths in backquotes exist.
 //! - `names`: what pages about the code call by a name is called so there.
 //! - `commands`: commands shown name subcommands, flags, packages and scripts that exist.
@@ -17,6 +18,8 @@ mod book;
 mod commands;
 #[path = "documents/containers.rs"]
 mod containers;
+#[path = "documents/environment.rs"]
+mod environment;
 #[path = "documents/links.rs"]
 mod links;
 #[path = "documents/markdown.rs"]

@@ -86,7 +86,7 @@ fn compile(source: &str, to: &Path, flags: &[String]) {
 fn counts(wakeset: &Path, program: &Path, arguments: &[&str]) -> serde_json::Value {
     let file = program.with_extension("json");
     let mut run = Command::new(wakeset);
-    run.arg("run").arg(format!("--stats={}", file.display())).arg("--").arg(program);
+    run.arg("run").arg(format!("--stats-file={}", file.display())).arg("--").arg(program);
     output(run.args(arguments).env_remove("LD_PRELOAD"));
     serde_json::from_str(&fs::read_to_string(file).expect("counts")).expect("JSON")
 }

@@ -13,8 +13,10 @@
 //!
 //! | file | what is in it |
 //! |---|---|
+//! | `activation` | services that systemd starts with their listener |
 //! | `counting` | how `--stats` collects: scarce memory, hostile users, many processes |
 //! | `declining` | workers that do not accept what they are woken for |
+//! | `environment` | what the environment asks of the library without `wakeset run` |
 //! | `forks` | what a fork costs |
 //! | `keeping` | which worker is next, by what workers hold |
 //! | `memory` | programs with a heap that refuses |
@@ -26,6 +28,8 @@
 //! | `surroundings` | filters, limits, and what is not there |
 //! | `run`, `compile` | one run; the compiler |
 
+#[path = "programs/activation.rs"]
+mod activation;
 #[path = "programs/compare.rs"]
 mod compare;
 #[path = "programs/compile.rs"]
@@ -34,6 +38,8 @@ mod compile;
 mod counting;
 #[path = "programs/declining.rs"]
 mod declining;
+#[path = "programs/environment.rs"]
+mod environment;
 #[path = "programs/forks.rs"]
 mod forks;
 #[path = "programs/instructions.rs"]

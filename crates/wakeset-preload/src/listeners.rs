@@ -72,20 +72,41 @@ use wakeset_fd::listeners::{self, Choice, Order};
 
 /// Before main: reads the order that `wakeset run` has put into the environment.
 pub(crate) fn start() {
-    let value = |name| environment::get(name).map(core::ffi::CStr::to_bytes);
-    let choice = match value(c"WAKESET_ORDER") {
-        Some(b"least") => Choice::Least,
-        Some(b"fifo") => Choice::Ordered(Order::Fifo),
-        Some(b"lifo") => Choice::Ordered(Order::Lifo),
-        Some(b"turns") => Choice::Ordered(Order::Turns),
-        Some(b"kernel") => Choice::Kernels,
-        _ => Choice::Automatic,
-    };
-    let most = value(c"WAKESET_MAX_CONNECTIONS").and_then(|most| str::from_utf8(most).ok());
-    listeners::choose(choice, most.and_then(|most| most.parse().ok()).filter(|most| *most > 0));
+    listeners::choose(chosen(), most_connections());
     // SAFETY: this thread's own.
     listeners::set_handled(|| unsafe { signals::handled().read_volatile() });
     listeners::set_telling(&told::TELLING);
+}
+
+/// What `WAKESET_ORDER` says.
+fn chosen() -> Choice {
+    let Some(value) = environment::setting(c"WAKESET_ORDER") else { return Choice::Automatic };
+    match value.to_bytes() {
+        b"auto" => Choice::Automatic,
+        b"least" => Choice::Least,
+        b"fifo" => Choice::Ordered(Order::Fifo),
+        b"lifo" => Choice::Ordered(Order::Lifo),
+        b"turns" => Choice::Ordered(Order::Turns),
+        b"kernel" => Choice::Kernels,
+        _ => {
+            environment::unknown(c"WAKESET_ORDER=", value, "the order is auto");
+            Choice::Automatic
+        }
+    }
+}
+
+/// What `WAKESET_MAX_CONNECTIONS` says.
+fn most_connections() -> Option<u32> {
+    let value = environment::setting(c"WAKESET_MAX_CONNECTIONS")?;
+    let most = value.to_str().ok().and_then(|most| most.parse().ok()).filter(|most| *most > 0);
+    if most.is_none() {
+        environment::unknown(
+            c"WAKESET_MAX_CONNECTIONS=",
+            value,
+            "there is no limit (a number from 1 is one)",
+        );
+    }
+    most
 }
 
 /// After a wait on a set that has reported something.

@@ -6,8 +6,8 @@
 //! > source changes (`sources/`) → its wait queue → watch → ready list → waiter woken (`wake/`) →
 //! > deliver → events out (`set/`)
 //!
-//! A room imports only from those before it: `testing`, `sync` (atomics, futex, locks, clock),
-//! `memory` (memory that stays in place), `wake`, `sources`, `set`.
+//! A room imports only from those before it: `probe`, `testing`, `sync` (atomics, futex, locks,
+//! clock), `memory` (memory that stays in place), `wake`, `sources`, `set`.
 //!
 //! The wake path takes no lock, allocates nothing, enters the kernel only to wake a sleeping
 //! thread, and is async-signal-safe. A thread stopped anywhere in it stops no other.
@@ -22,6 +22,8 @@
 extern crate alloc;
 
 // First: a macro is known from where it stands on.
+#[macro_use]
+mod probe;
 #[macro_use]
 mod testing;
 

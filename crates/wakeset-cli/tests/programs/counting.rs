@@ -14,11 +14,14 @@ use serde_json::Value;
 use crate::compile::{Build, compile, missing, scratch};
 use crate::stats::{count, read};
 
-/// A shell script that runs under `wakeset run --stats=FILE`, and FILE.
+/// A shell script that runs under `wakeset run --stats-file FILE`, and FILE.
 fn script(name: &str, script: &str, arguments: &[&str]) -> (Command, PathBuf) {
     let file = scratch(&format!("counting_{name}.json"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_wakeset"));
-    command.arg("run").arg(format!("--stats={}", file.display())).args(["--", "sh", "-c", script]);
+    command
+        .arg("run")
+        .arg(format!("--stats-file={}", file.display()))
+        .args(["--", "sh", "-c", script]);
     command.arg("sh").args(arguments).env_remove("LD_PRELOAD").stdin(Stdio::null());
     (command, file)
 }
@@ -56,6 +59,41 @@ fn counted(name: &str, source: &str, arguments: &[&str]) -> (String, Value) {
     (out, read(&file))
 }
 
+/// The table or the JSON, on stderr or in the file, and nothing that was not asked for.
+#[test]
+fn counts_go_where_they_are_asked_for() {
+    const TABLE: &str = "process  pid";
+    let run = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wakeset"));
+        command.arg("run").args(flags).args(["--", "true"]).env_remove("LD_PRELOAD");
+        let output = output(&mut command);
+        assert!(output.status.success(), "{flags:?}: {}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let is_json = |said: &str| serde_json::from_str::<Value>(said).is_ok();
+    let [json, table] = ["counts_in.json", "counts_in.txt"].map(scratch);
+    let [to_json, to_table] =
+        [&json, &table].map(|file| format!("--stats-file={}", file.display()));
+    let written = |file: &PathBuf| fs::read_to_string(file).expect("the counts");
+
+    let said = run(&["--stats"]);
+    assert!(said.contains(TABLE) && !said.contains('{'), "{said}");
+    for flags in [&["--stats-format=json"][..], &["--stats", "--stats-format=json"]] {
+        let said = run(flags);
+        assert!(is_json(&said) && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(run(&[&to_json]), "");
+    assert!(is_json(&written(&json)));
+    assert!(run(&["--stats", &to_json]).contains(TABLE));
+    assert!(is_json(&written(&json)));
+    assert_eq!(run(&[&to_table]), "");
+    assert!(written(&table).contains(TABLE));
+    assert_eq!(run(&[&to_table, "--stats-format=json"]), "");
+    assert!(is_json(&written(&table)));
+    assert_eq!(run(&[&to_json, "--stats-format=table"]), "");
+    assert!(written(&json).contains(TABLE));
+}
+
 /// Processes that were counted.
 fn processes(counts: &Value) -> u64 {
     let kept = counts["processes"].as_array().expect("processes").len() as u64;
@@ -90,7 +128,7 @@ fn a_full_shm_harms_no_process() {
     let file = scratch("counting_full.json");
     let script = r#"
         mount -t tmpfs -o size=64k none /dev/shm
-        exec "$1" run --stats="$2" -- sh -c '
+        exec "$1" run --stats-file "$2" -- sh -c '
             dd if=/dev/zero of=/dev/shm/full bs=4k 2>/dev/null
             (sh -c "exit 0"; exit $?) && sh -c "(exit 0)" && echo fine'"#;
     let Some(output) = with_own_mounts(script, &[file.to_str().expect("a path")]) else { return };

@@ -103,13 +103,13 @@ pub fn run(program: &Path, arguments: &[&str], runner: Runner, limit: Duration) 
                 command.env("WAKESET_INSTRUCTIONS", "ignore");
             }
             if let Runner::Ordered(order, file) = runner {
-                command.args(["--order", order, &format!("--stats={}", file.display())]);
+                command.args(["--order", order, &format!("--stats-file={}", file.display())]);
             }
             if let Runner::Limited(order, most) = runner {
                 command.args(["--order", order, "--max-connections", most]);
             }
             if let Runner::Counted(file) = runner {
-                command.arg(format!("--stats={}", file.display()));
+                command.arg(format!("--stats-file={}", file.display()));
             }
             if let Runner::Rationed(allocations) = runner {
                 command.env("WAKESET_ALLOCATIONS", allocations);

@@ -1,7 +1,9 @@
 //! `wakeset run --share`: counts that others read while the program runs.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink,
+};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -62,9 +64,19 @@ impl Runtime {
     }
 
     /// The files of runs.
-    fn files(&self) -> Vec<PathBuf> {
+    pub fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.0.join("wakeset")).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()
+    }
+}
+
+impl Runtime {
+    /// The file of this run.
+    fn file_of(&self, running: &Running) -> PathBuf {
+        let begin = format!("run-{}-", running.pid());
+        let mut files = self.files();
+        files.retain(|path| path.to_string_lossy().contains(&begin));
+        files.pop().expect("its file")
     }
 }
 
@@ -205,8 +217,24 @@ fn nobody_else_can_read_or_replace_the_counts() {
     // SAFETY: it cannot fail.
     if unsafe { libc::geteuid() } == 0 {
         fs::set_permissions(&runtime.0, fs::Permissions::from_mode(0o755)).expect("ours");
-        let other = Command::new("cat").arg(file).uid(65534).gid(65534).output().expect("cat");
-        assert!(!other.status.success() && other.stdout.is_empty());
+        // To read, to alter, to make shorter, to block by a lock, to remove, to put one beside it.
+        for attempt in [
+            r#"cat "$1""#,
+            r#"printf x >>"$1""#,
+            r#": >"$1""#,
+            r#"flock -n "$1" true"#,
+            r#"rm -f "$1""#,
+            r#"ln "$1" "$2/mine""#,
+            r#": >"$(dirname "$1")/run-1-other""#,
+            r#"mv "$(dirname "$1")" "$2/elsewhere""#,
+        ] {
+            let mut other = Command::new("sh");
+            other.args(["-c", attempt, "sh"]).arg(file).arg(&runtime.0).uid(65534).gid(65534);
+            let output = other.output().expect("sh");
+            assert!(!output.status.success() && output.stdout.is_empty(), "{attempt}");
+        }
+        assert_eq!(runtime.files(), files);
+        runtime.counts(&running);
     } else {
         missing("root, to be another user");
     }
@@ -263,8 +291,45 @@ fn hostile_files_are_refused() {
         let told = said.lines().any(|line| line.contains(&format!("-{name} is refused: {why}")));
         assert!(told, "{name}:\n{said}");
     }
+    refuse_what_belongs_to_another(&runtime, &running);
+    survive_garbage(&runtime, &running);
     assert!(runtime.output(&["run", "--share", "--", "true"]).status.success());
     assert_eq!(fs::read(&victim).expect("the file"), b"untouched");
+}
+
+/// A file that another user has made, and that came here by a rename of root's.
+fn refuse_what_belongs_to_another(runtime: &Runtime, running: &Running) {
+    // SAFETY: it cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        missing("root, to give a file to another user");
+        return;
+    }
+    let file = runtime.0.join("wakeset/run-1-others");
+    fs::copy(runtime.file_of(running), &file).expect("a copy");
+    chown(&file, Some(65534), Some(65534)).expect("root may");
+    let said = text(&runtime.output(&["stats", &running.pid()]).stderr);
+    assert!(said.contains("-others is refused: it belongs to user 65534"), "{said}");
+    fs::remove_file(file).expect("ours");
+}
+
+/// Files that begin as one of a run does, and hold random bytes after that, whatever these say.
+fn survive_garbage(runtime: &Runtime, running: &Running) {
+    let good = fs::read(runtime.file_of(running)).expect("the counts");
+    let garbage = runtime.0.join("wakeset/run-1-garbage");
+    let mut random = fastrand::Rng::with_seed(17);
+    // The first words say what it is; the next ones are about folds and slots.
+    for begin in [0, 16, 64, 4096, 64 << 10] {
+        let mut bytes = good[..1 << 20].to_vec();
+        bytes[begin..].fill_with(|| random.u8(..));
+        fs::write(&garbage, bytes).expect("a file");
+        fs::set_permissions(&garbage, fs::Permissions::from_mode(0o600)).expect("ours");
+        let output = runtime.output(&["stats", "--json", &running.pid()]);
+        assert!(output.status.code().is_some(), "{begin}: {:?}", output.status);
+        let counts: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(counts["run"]["pid"].to_string(), running.pid(), "{begin}");
+        assert!(runtime.output(&["metrics"]).status.code().is_some(), "{begin}");
+    }
+    fs::remove_file(garbage).expect("ours");
 }
 
 /// A directory that others could look into is not used, and the program runs.

@@ -39,18 +39,22 @@ struct Run {
     stderr: String,
 }
 
+/// The library that `wakeset run` takes: the newer of cargo's two copies.
+pub fn library() -> PathBuf {
+    let beside = Path::new(env!("CARGO_BIN_EXE_wakeset")).with_file_name("");
+    let name = "libwakeset_preload.so";
+    [beside.join(name), beside.join("deps").join(name)]
+        .into_iter()
+        .filter(|path| path.exists())
+        .max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok())
+        .expect("the library")
+}
+
 impl Programs {
     fn compile(name: &str) -> Option<Self> {
         let confine = compile("confine", Build::Plain, &format!("confine_{name}"))?;
         let program = compile("surroundings", Build::Plain, &format!("surroundings_{name}"))?;
-        let beside = Path::new(env!("CARGO_BIN_EXE_wakeset")).with_file_name("");
-        let name = "libwakeset_preload.so";
-        let library = [beside.join(name), beside.join("deps").join(name)]
-            .into_iter()
-            .filter(|path| path.exists())
-            .max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok())
-            .expect("the library");
-        Some(Self { confine, program, library })
+        Some(Self { confine, program, library: library() })
     }
 
     /// The program in these surroundings.

@@ -3,7 +3,7 @@
 
 use crate::migrate::stale;
 use crate::stats::count::{count, count_migration};
-use crate::stats::{Migration, Stat, area};
+use crate::stats::{Migration, NAMES, Stat, area};
 use crate::sys;
 use crate::sys::complaint;
 use crate::sys::signal_guard::Masked;
@@ -16,7 +16,7 @@ use crate::table::slot::end_use_guarded;
 use crate::table::{self, Entry, Slot, SlotHead};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use wakeset::{WaitQueue, mutated};
+use wakeset::{WaitQueue, mutated, probe};
 
 /// The kinds of sources, in the order in which they migrate. Timers are last: one that has migrated
 /// may have an edge to report at any time, and none is taken out from then on.
@@ -280,8 +280,10 @@ fn migrate_sources(
     }
 }
 
-/// Counts an object that is in the kernel now, or was closed on its way.
+/// Counts an object that is in the kernel now, or was closed on its way, and tells tracers.
 fn note(head: &SlotHead, reason: Stat) {
+    let name = NAMES.get(reason as usize).copied().unwrap_or_default();
+    probe!(migrate, i32 head.fd(), u64 name.as_ptr().addr(), u64 name.len());
     if !Stat::MOVED.contains(&(reason as usize)) {
         return count(reason, 1);
     }

@@ -23,7 +23,7 @@
 
 mod fold;
 
-pub use fold::LOOKS;
+pub use fold::{LOOKS, is_alive};
 
 use super::page::{PAGE_BYTES, Page};
 use crate::sys;

@@ -1,4 +1,5 @@
-//! What is said of a program that cannot be served in process, to those who have asked for it.
+//! What is said of a program that cannot be served in process, to those who have asked for it, and
+//! of what a user has asked for in vain.
 
 use super::complaint;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -16,4 +17,11 @@ pub fn say(what: core::fmt::Arguments<'_>) {
     if ON.load(Ordering::Relaxed) {
         complaint::say(format_args!("wakeset: {what}"));
     }
+}
+
+/// One line that nobody has to ask for: something that the user has said cannot be done. The
+/// caller says each thing once.
+#[cold]
+pub fn warn(what: core::fmt::Arguments<'_>) {
+    complaint::say(format_args!("wakeset: {what}"));
 }

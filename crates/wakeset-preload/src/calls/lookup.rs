@@ -16,7 +16,7 @@
 //!   libc's functions by another road than through it: libc's symbol of that name has to stay, for
 //!   the preload, and would lead past our hook.
 
-use super::instruction::{before_load, look_if_loading};
+use super::instruction::{before_load, look_if_loading, read_wish};
 use super::leave::leave_to_kernel;
 use super::table;
 use super::variadic::jumps;
@@ -107,7 +107,7 @@ static LEFT: AtomicBool = AtomicBool::new(false);
 
 /// Whether there is nothing more to do.
 fn is_seen_to() -> bool {
-    loader::is_redirected() || LEFT.load(Ordering::Relaxed)
+    loader::is_redirected() || environment::is_disabled() || LEFT.load(Ordering::Relaxed)
 }
 
 /// Migrates everything for good, and says for whose sake.
@@ -125,6 +125,10 @@ static START: extern "C" fn() = start;
 
 /// Before main: looks at what was loaded with us.
 extern "C" fn start() {
+    if environment::is_disabled() {
+        return;
+    }
+    read_wish();
     look_behind();
     if loader::audited() {
         leave_for(c"a library of LD_AUDIT", "has a libc of its own, which we do not see");

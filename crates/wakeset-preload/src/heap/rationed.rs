@@ -27,13 +27,14 @@ static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
 /// Before main: reads `WAKESET_ALLOCATIONS`.
 pub(crate) fn start() {
-    let Some(value) = environment::get(c"WAKESET_ALLOCATIONS") else { return };
-    let Ok(value) = value.to_str() else { return };
-    let (number, one) = value.strip_suffix('!').map_or((value, false), |number| (number, true));
-    if let Ok(number) = number.parse() {
-        ONE_REFUSAL.store(one, Ordering::Relaxed);
-        LEFT.store(number, Ordering::Relaxed);
-    }
+    let Some(value) = environment::setting(c"WAKESET_ALLOCATIONS") else { return };
+    let text = value.to_str().unwrap_or_default();
+    let (number, one) = text.strip_suffix('!').map_or((text, false), |number| (number, true));
+    let Ok(number) = number.parse() else {
+        return environment::unknown(c"WAKESET_ALLOCATIONS=", value, "no allocation is refused");
+    };
+    ONE_REFUSAL.store(one, Ordering::Relaxed);
+    LEFT.store(number, Ordering::Relaxed);
 }
 
 fn is_refused() -> bool {

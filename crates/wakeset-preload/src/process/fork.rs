@@ -1,8 +1,8 @@
 //! What happens around every fork. fork, daemon and forkpty run pthread_atfork(3) handlers, and
 //! these are ours.
 
-use crate::dispatch;
 use crate::real::real;
+use crate::{dispatch, environment};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
@@ -97,7 +97,7 @@ fn under_way() -> Option<Forking> {
 /// Before a fork: everything migrates, and what the child will copy is locked.
 pub(crate) unsafe extern "C" fn prepare() {
     baton::before_fork();
-    if is_nothing_to_us() {
+    if is_nothing_to_us() || environment::is_disabled() {
         return;
     }
     let forking = fork::prepare();

@@ -9,8 +9,9 @@
 use super::{end, fork, statistics};
 use crate::{environment, heap, listeners, signals, uffd};
 use core::sync::atomic::{AtomicBool, Ordering};
-use wakeset_fd::cancel;
 use wakeset_fd::fork::see_children;
+use wakeset_fd::stats::Stat;
+use wakeset_fd::{cancel, migrate};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -32,6 +33,9 @@ pub(crate) extern "C" fn ensure() {
 /// is read by the first.
 #[cold]
 fn start() {
+    if environment::is_disabled() {
+        return stand_aside();
+    }
     static BEGUN: AtomicBool = AtomicBool::new(false);
     signals::arm();
     cancel::set_hooks(allow_cancellation, restore_cancellation);
@@ -47,6 +51,13 @@ fn start() {
         listeners::start();
         READY.store(true, Ordering::Release);
     }
+}
+
+/// With `WAKESET_DISABLE`: whatever the program makes is the kernel's, and nothing is set up.
+fn stand_aside() {
+    uffd::leave_to_kernel();
+    migrate::everything_for_good(Stat::MigratedUnmodelled);
+    READY.store(true, Ordering::Release);
 }
 
 unsafe extern "C-unwind" {

@@ -2,14 +2,23 @@
 //! `docs/design/statistics.md`.
 //!
 //! A new program finds the area through the environment and maps its beginning; a forked child has
-//! that mapping, and takes a slot. Nothing here creates a file, and no descriptor stays open. Where
-//! something is not to be had, the process runs on without being counted.
+//! that mapping, and takes a slot. No descriptor stays open. Where something is not to be had, the
+//! process runs on without being counted.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `place` | where the area is, as the environment says it |
+//! | `making` | a new area, for a program that was started without `wakeset run` |
+
+mod making;
+mod place;
 
 use crate::environment;
-use core::fmt::{self, Write};
+use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::{ptr, str};
+use place::Place;
 use syscalls::{Errno, Sysno, syscall};
 use wakeset_fd::stats::area::{
     AREA_VARIABLE, Area, CONTROL_BYTES, Claim, Holder, LOOKS, Nonce, Refusal, SLOT_BYTES, SLOTS,
@@ -28,62 +37,20 @@ static IS_KNOWN: AtomicBool = AtomicBool::new(false);
 /// Slots that a new program maps. A process that finds all of them taken maps twice as many.
 const FIRST_SLOTS: usize = 16;
 
-/// A string on the stack: no hook may allocate with libc, and this runs before anything else does.
-struct Text {
-    bytes: [u8; 128],
-    len: usize,
-}
-
-impl Text {
-    const EMPTY: Text = Text { bytes: [0; 128], len: 0 };
-
-    /// The string with a zero byte at its end.
-    fn as_ptr(&self) -> *const u8 {
-        self.bytes.as_ptr()
-    }
-}
-
-impl Write for Text {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        // The last byte stays 0, to end the C string.
-        let end = self.len + text.len();
-        let to = self.bytes.get_mut(self.len..end).filter(|_| end < 128).ok_or(fmt::Error)?;
-        to.copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
-    }
-}
-
-/// Where the area is, as [`AREA_VARIABLE`] has it.
-struct Place {
-    path: Text,
-    owner: u32,
-    nonce: Nonce,
-}
-
-impl Place {
-    fn parse(value: &str) -> Option<Place> {
-        let (owner, rest) = value.split_once(' ')?;
-        let (nonce, path) = rest.split_once(' ')?;
-        let half = |range| u64::from_str_radix(nonce.get(range)?, 16).ok();
-        let mut text = Text::EMPTY;
-        text.write_str(path).ok()?;
-        Some(Place { path: text, owner: owner.parse().ok()?, nonce: [half(0..16)?, half(16..32)?] })
-    }
-}
-
 /// Whether this process has to do with statistics, so that a fork of it is something to us.
 pub(crate) fn is_on() -> bool {
     MAPPING.load(Ordering::Relaxed) != 0
 }
 
-/// Begins to count, if `wakeset run --stats` or `--share` asked for it. To be called before main.
-pub(crate) fn start() {
-    let mut variable = Text::EMPTY;
-    let _ = variable.write_str(AREA_VARIABLE);
-    let Ok(variable) = core::ffi::CStr::from_bytes_until_nul(&variable.bytes) else { return };
-    let Some(value) = environment::get(variable) else { return };
-    let Some(place) = value.to_str().ok().and_then(Place::parse) else { return };
+/// The variable that says where to count, which is [`AREA_VARIABLE`], and the same without a value.
+const VARIABLE: &CStr = c"WAKESET_STATS";
+const EMPTY: &CStr = c"WAKESET_STATS=";
+const _: () = assert!(VARIABLE.count_bytes() == AREA_VARIABLE.len());
+
+/// Begins to count, if `wakeset run --stats` or `--share` asked for it, or `WAKESET_STATS=shared`.
+/// To be called before main.
+pub(super) fn start() {
+    let Some(place) = place() else { return };
     let (start, slots) = match map_beginning(&place) {
         Ok(mapped) => mapped,
         Err(errno) => {
@@ -103,6 +70,28 @@ pub(crate) fn start() {
     fork::may_make_objects();
     count::set_restart(restart);
     take_slot(holder, &name);
+}
+
+/// Where this process is to count. With `shared` the place is made here.
+fn place() -> Option<Place> {
+    let value = environment::setting(VARIABLE)?;
+    if value.to_bytes() == b"shared" {
+        let (holder, _) = own_identity();
+        return match making::make(holder) {
+            Ok(place) => Some(place),
+            Err(why) => {
+                notice::warn(format_args!("nothing is shared: {why}"));
+                // What this program starts would be refused, too.
+                environment::replace(EMPTY);
+                None
+            }
+        };
+    }
+    let place = value.to_str().ok().and_then(Place::parse);
+    if place.is_none() {
+        environment::unknown(EMPTY, value, "nothing is counted (shared counts for others)");
+    }
+    place
 }
 
 /// In a forked child: takes a slot of its own.

@@ -8,8 +8,8 @@ use super::dispositions::{
 };
 use super::handler::{FAULT_NUMBERS, deliver_deferred, ours};
 use super::sigsys;
-use crate::dispatch;
 use crate::real::real;
+use crate::{dispatch, environment};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::{SIG_ERR, SIG_IGN, sigaction as Action};
@@ -24,15 +24,19 @@ static TAKEN: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 /// Makes signals ready: before the first handler, and before the first object. Nothing else has to
 /// have been done, and no constructor has to have run. It may be called again, also at the same
 /// time.
+///
+/// Returns whether handlers are to be ours; if not, they are the program's alone, and nothing is
+/// done.
 #[inline]
-pub(crate) fn arm() {
-    if !ARMED.load(Ordering::Acquire) {
-        arm_once();
-    }
+pub(crate) fn arm() -> bool {
+    ARMED.load(Ordering::Acquire) || arm_once()
 }
 
 #[cold]
-fn arm_once() {
+fn arm_once() -> bool {
+    if environment::is_disabled() {
+        return false;
+    }
     signal_guard::set_flush(deliver_deferred);
     for (signal, taken) in [libc::SIGSEGV, libc::SIGBUS].into_iter().zip(&TAKEN) {
         let call = libcs();
@@ -45,6 +49,7 @@ fn arm_once() {
         });
     }
     ARMED.store(true, Ordering::Release);
+    true
 }
 
 /// Registers our handler for a fault, in the way the program wants its own to run.
@@ -102,10 +107,11 @@ pub unsafe extern "C" fn sigaction(
     action: *const Action,
     old: *mut Action,
 ) -> c_int {
-    arm();
     // SAFETY: the same contract, whichever it is.
     unsafe {
-        if fork::is_foreign() {
+        if !arm() {
+            real!(sigaction: Sigaction)(signal, action, old)
+        } else if fork::is_foreign() {
             sigaction_of_child(signal, action, old)
         } else if chain::is_to_be_asked() && !is_sigsys_ours(signal) {
             chain::ask(signal, action, old)
@@ -275,7 +281,10 @@ const SIGSET: c_int = 0;
 
 /// signal(2) and its kin, by way of sigaction, so that the kernel passes a siginfo.
 unsafe fn register(signal: c_int, handler: usize, flags: c_int, call: Signal) -> usize {
-    arm();
+    if !arm() {
+        // SAFETY: the caller's contract.
+        return unsafe { call(signal, handler) };
+    }
     let index = signal as usize;
     // 2 is sigset's SIG_HOLD: a mask, not a handler.
     let plain = !is_handler(handler) || handler == 2 || fork::is_foreign();

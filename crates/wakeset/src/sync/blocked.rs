@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::sync::{AtomicU32, Futex, Ordering, Slept, after_publishing};
 use crate::testing::steps::step;
 use core::num::NonZeroU32;
+use core::ptr;
 
 /// The wake class of the threads that wait for something to take; of all, in a source that has one
 /// class only. The doubles of the model checkers know these two classes and no other.
@@ -62,6 +63,7 @@ impl Blocked {
     /// [`changed`](Self::changed).
     #[cold]
     pub(crate) fn wake(&self, n: u32, class: NonZeroU32) -> usize {
+        probe!(kick, u64 ptr::from_ref(self).addr(), u32 n);
         step!(blocked_before_turn);
         self.wake_seq.word().fetch_add(1, Ordering::SeqCst);
         step!(blocked_turned);
@@ -113,7 +115,10 @@ impl Blocked {
                 done => break done,
             }
             step!(block_before_sleep);
-            if sleep(&self.wake_seq, seen) == Slept::Interrupted {
+            probe!(sleep, u64 ptr::from_ref(self).addr());
+            let slept = sleep(&self.wake_seq, seen);
+            probe!(run, u64 ptr::from_ref(self).addr());
+            if slept == Slept::Interrupted {
                 break Err(Error::Interrupted);
             }
         };

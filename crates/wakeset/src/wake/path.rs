@@ -102,6 +102,7 @@ unsafe fn wake_watch_slow(handle: Handle, events: Events, mut state: State, at: 
                 // `set` is its set.
                 unsafe { set.incoming.push(pointer) };
                 step!(pushed);
+                probe!(wake, u64 set.waiters.addr(), u64 pointer.addr(), u32 events.bits());
                 let taken = told(set, state, events, at);
                 finish(watch, marked);
                 return taken;

@@ -24,6 +24,7 @@ use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Futex, Ordering, Slept, aft
 use crate::testing::steps::step;
 use crate::wake::timed::NEVER;
 use core::num::NonZeroU32;
+use core::ptr;
 
 const EVERY_CLASS: NonZeroU32 = NonZeroU32::MAX;
 /// One waiter that sleeps on the futex.
@@ -83,6 +84,12 @@ impl Waiters {
             deadline: AtomicU64::new(NEVER),
             left_exclusive: AtomicU32::new(0),
         }
+    }
+
+    /// What probes know the set by.
+    #[inline(always)]
+    pub(crate) fn addr(&self) -> usize {
+        ptr::from_ref(self).addr()
     }
 
     /// The earliest plan there was when the scan lock was last free.
@@ -155,6 +162,7 @@ impl Waiters {
     /// Wakes a waiter of the futex, or rings the doorbell; whether it was one of the futex.
     #[cold]
     fn kick_sleeping(&self, counts: u64) -> bool {
+        probe!(kick, u64 self.addr(), u32 1);
         let mut woken = 0;
         if !counts.is_multiple_of(SPINNING) {
             step!(kick_before_turn);
@@ -207,7 +215,14 @@ impl Waiters {
             seen = self.wake_seq.word().load(Ordering::SeqCst);
         }
         step!(sleep_before_futex);
-        let slept = if ready { Slept::Woken } else { sleep(&self.wake_seq, seen) };
+        let slept = if ready {
+            Slept::Woken
+        } else {
+            probe!(sleep, u64 self.addr());
+            let slept = sleep(&self.wake_seq, seen);
+            probe!(run, u64 self.addr());
+            slept
+        };
         step!(sleep_before_leave);
         self.counts.fetch_sub(ASLEEP, Ordering::SeqCst);
         step!(sleep_left);
@@ -238,6 +253,7 @@ impl Waiters {
         self.counts.fetch_add(REMOTE, Ordering::SeqCst);
         after_publishing(mutant!("remote_without_fence"));
         step!(elsewhere_counted);
+        probe!(sleep, u64 self.addr());
     }
 
     pub(crate) fn has_remote_waiter(&self) -> bool {
@@ -245,6 +261,7 @@ impl Waiters {
     }
 
     pub(crate) fn leave_remote(&self) {
+        probe!(run, u64 self.addr());
         step!(elsewhere_before_leave);
         self.counts.fetch_sub(REMOTE, Ordering::SeqCst);
         after_publishing(false);

@@ -10,6 +10,7 @@ use crate::sys;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use wakeset::probe;
 
 /// What each number is: one of the three constants, or a listener with an index in the page of
 /// counts.
@@ -114,6 +115,7 @@ pub fn note_connection(fd: c_int) {
 /// Counts for a listener, if the process counts. Other numbers are ignored.
 #[inline]
 pub fn count(fd: c_int, stat: ListenerStat) {
+    probe!(turn, i32 fd, u32 stat);
     if count::is_on() {
         count_for(fd, stat);
     }

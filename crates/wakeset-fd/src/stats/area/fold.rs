@@ -78,6 +78,13 @@ impl Area<'_> {
         true
     }
 
+    /// Whether a process has a slot and is alive, or may be: one whose number is not known here is
+    /// taken to be. The mapping may be of the control alone.
+    pub fn is_in_use(&self) -> bool {
+        let words = self.control.owners.iter().map(|owner| owner.holder.load(Relaxed));
+        words.filter(|word| *word != 0).any(|word| word & KNOWN == 0 || is_alive(word as u32))
+    }
+
     /// How many folds there have been, begun and done. They differ while one is under way, and for
     /// good if a folding process was killed.
     pub fn folds(&self) -> (u64, u64) {
@@ -95,7 +102,8 @@ impl Area<'_> {
 }
 
 /// Whether there is a process of this number; one that its parent has not waited for is there.
-fn is_alive(pid: u32) -> bool {
+/// Async-signal-safe.
+pub fn is_alive(pid: u32) -> bool {
     // Signal 0 only asks. A process wrote the number, and only one above 0 is a process.
     let Ok(pid @ 1..) = i32::try_from(pid) else { return false };
     sys::raw!(tgkill, pid, pid, 0) != Err(syscalls::Errno::ESRCH)

@@ -57,13 +57,32 @@ fn wish() -> u8 {
         return known;
     }
     environment::turn_on_notices();
-    let wish = match environment::get(c"WAKESET_INSTRUCTIONS").map(|value| value.to_bytes()) {
-        Some(b"kernel") => KERNEL,
-        Some(b"ignore") => IGNORE,
-        _ => CATCH,
-    };
+    let wish = if environment::is_disabled() { IGNORE } else { wished() };
     WISH.store(wish, Ordering::Relaxed);
     wish
+}
+
+/// Before main: reads what the environment says, and objects to what it must not say.
+pub(in super::super) fn read_wish() {
+    wish();
+}
+
+/// What `WAKESET_INSTRUCTIONS` says.
+fn wished() -> u8 {
+    let Some(value) = environment::setting(c"WAKESET_INSTRUCTIONS") else { return CATCH };
+    match value.to_bytes() {
+        b"catch" => CATCH,
+        b"kernel" => KERNEL,
+        b"ignore" => IGNORE,
+        _ => {
+            environment::unknown(
+                c"WAKESET_INSTRUCTIONS=",
+                value,
+                "such calls are caught, as with catch",
+            );
+            CATCH
+        }
+    }
 }
 
 /// Whether it does not matter what has such instructions: nothing is in process, and never will be.

@@ -76,6 +76,7 @@ impl SetCore {
             self.untracked.store(1, Ordering::Relaxed);
         }
         self.end_scan(scan, again);
+        probe!(harvest, u64 self.wake.waiters.addr(), u64 reported);
         reported
     }
 
