@@ -32,6 +32,8 @@ use command::Command;
 
 /// The variable in which the preload library finds the order.
 pub const ORDER_VARIABLE: &str = "WAKESET_ORDER";
+/// The variable in which it finds how long threads spin before they sleep.
+const SPIN_VARIABLE: &str = "WAKESET_SPIN";
 /// The variable in which it finds how many connections a worker is to hold.
 const MOST_VARIABLE: &str = "WAKESET_MAX_CONNECTIONS";
 /// The variable that says what happens to a program that makes system calls by instruction.
@@ -63,8 +65,8 @@ Exit status: that of the program; with --stats, 128+N if signal N killed it. 127
 program, 126 if it cannot be run, 125 if Wakeset itself failed.
 
 Environment: LD_PRELOAD is kept, with Wakeset's library behind what it has. The flags reach the
-library in WAKESET_ORDER, WAKESET_MAX_CONNECTIONS, WAKESET_INSTRUCTIONS, WAKESET_VERBOSE and
-WAKESET_STATS, see wakeset(7).
+library in WAKESET_ORDER, WAKESET_MAX_CONNECTIONS, WAKESET_SPIN, WAKESET_INSTRUCTIONS,
+WAKESET_VERBOSE and WAKESET_STATS, see wakeset(7).
 
 Example: wakeset run --stats -- python3 server.py")]
 pub struct Options {

@@ -10,6 +10,7 @@ use crate::stats::count::count;
 use crate::sys::Errno;
 use crate::sys::cancel;
 use crate::sys::steps::step;
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
@@ -52,6 +53,9 @@ impl Wait<'_> {
                 Ok(0) if !self.faulted.get() => self.set.rotation.note_nothing(),
                 found => return Some(found),
             }
+        }
+        if let ControlFlow::Break(round) = self.spin_mixed(until) {
+            return round;
         }
         let bounds = match self.prepare_sleep() {
             ControlFlow::Continue(bounds) => bounds,
@@ -126,6 +130,45 @@ impl Wait<'_> {
         }
     }
 
+    /// The adaptive spin before a sleep. Not in a set that has listeners, whose connections are
+    /// given to the workers in an order, nor with a signal mask, which only the sleep puts in
+    /// place.
+    fn spin_mixed(&self, until: Until) -> ControlFlow<Round> {
+        let set = self.set;
+        if set.rotation.any() || !self.mask.set.is_null() {
+            return ControlFlow::Continue(());
+        }
+        if set.set.is_empty() && !set.polls.are_active() {
+            return self.spin_in_kernel(until);
+        }
+        // What the look at the kernel half has found, or its error.
+        let outside = Cell::new(Ok(0));
+        let round = Cell::new(ControlFlow::Continue(()));
+        let handled = listeners::handled();
+        set.set.spin_mixed(
+            until.deadline.flatten(),
+            || polls::have_news(set) || set.state.is_in_kernel(),
+            &mut || {
+                outside.set(self.check_outside(0, None));
+                outside.get() != Ok(0) || self.faulted.get()
+            },
+            || {
+                round.set(match outside.replace(Ok(0)) {
+                    Ok(0) if !self.faulted.get() => self.check_both(),
+                    Ok(found) => ControlFlow::Break(Some(Ok(found + self.harvest(found)))),
+                    error => ControlFlow::Break(Some(error)),
+                });
+                usize::from(round.get().is_break() || set.state.is_in_kernel())
+            },
+        );
+        match round.get() {
+            ControlFlow::Continue(()) if listeners::handled() != handled => {
+                ControlFlow::Break(Some(Err(Errno::EINTR)))
+            }
+            round => round,
+        }
+    }
+
     /// Before a sleep in the kernel half: what is ready there ends it at once.
     fn prepare_sleep(&self) -> ControlFlow<Round, Bounds> {
         let set = self.set;
@@ -191,8 +234,12 @@ impl Wait<'_> {
             if let Some(led) = led {
                 end = end.at_most(short_of(led.remaining()));
             }
+            let exact = led.is_some() || bounds.listener_look.is_some();
             cancel::point(|| {
-                self.sleep_in_kernel(end, led.is_some() || bounds.listener_look.is_some())
+                if set.set.is_empty() {
+                    return self.sleep_in_kernel(end, exact);
+                }
+                set.set.asleep(|| self.sleep_in_kernel(end, exact))
             })
         });
         step!(elsewhere_slept);

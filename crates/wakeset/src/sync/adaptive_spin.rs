@@ -1,0 +1,329 @@
+//! The adaptive spin: whether a waiter that finds nothing should look again for a while before it
+//! sleeps.
+//!
+//! A sleep and its wake-up take 20 to 25 microseconds on an idle processor and several of processor
+//! time on both sides, where two threads that are awake need a fraction of one. When events arrive
+//! faster than that, a waiter that sleeps between them makes every waker pay for a wake-up. When
+//! they do not, spinning is waste.
+//!
+//! So each set, and each object that threads block in, remembers its last waits: for how long the
+//! waiter would have had to spin to be awake for its event. A waker that wakes a sleeping waiter
+//! leaves the time, so that this is known of waits that have slept too, and nothing has to be tried
+//! in order to learn it. From that follows what spinning gains on average in processor time
+//! ([`gain`](AdaptiveSpin::gain)), and a waiter spins while it gains something.
+//!
+//! | the last waker | before a sleep the waiter |
+//! |---|---|
+//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. On a busy machine a yield may give it to a thread that keeps it for milliseconds, so one that took long and found little costs many |
+//! | ran on another one | looks at the ready list, for 30 microseconds at most ([`spin`](crate::sync::spin)) |
+//!
+//! A spin that fails doubles, roughly, the number of waits that do not spin. It ends early where it
+//! can only do harm: with as many threads spinning as there are processors, and after the thread
+//! has lost its processor in it.
+//!
+//! The model checkers run without it: what it does depends on the clock, and a schedule must be
+//! repeatable. The handshake of a waiter that spins (`Waiters::while_spinning`) has models of its
+//! own.
+
+use crate::sync::spin::{self, Limit, Spinner, processor};
+use crate::sync::time::Deadline;
+use crate::sync::{Ordering, UnmodelledU32, UnmodelledU64};
+
+/// A sleep shorter than this (ns) would better have been a yield.
+const SHORT_SLEEP: u64 = 50_000;
+/// A yield longer than this (ns) gave the processor to a thread that used it.
+const LONG_YIELD: u64 = 200_000;
+/// What a long yield must have gathered to have been worth it.
+const BATCH: usize = 4;
+/// Yields before a sleep, at most.
+const YIELDS: u32 = 4;
+/// Short sleeps in a row before yielding begins.
+const THRESHOLD: u32 = 2;
+const MOST: u32 = 8;
+/// Sleeps that a long and useless yield costs.
+const PENALTY: u32 = 256;
+
+/// What a sleep and its wake-up cost waiter and waker in processor time (ns).
+const SLEEP_COST: i32 = 20_000;
+/// How many waits the average goes back, as a shift.
+const MEMORY: i32 = 3;
+/// The average at the start: a few short waits make it positive.
+const FIRST_GAIN: i32 = -5_000;
+/// What a failed spin adds to the failures, one that lost its processor, and the most of them. Each
+/// success takes one away, and four of them double the waits without a spin.
+const FAILED: u32 = 4;
+const PREEMPTED: u32 = 16;
+const MOST_FAILURES: u32 = 64;
+/// A waiter looks outside of the ready list this often (ns).
+const OUTSIDE_EVERY: u64 = 4_000;
+/// Time between two looks at the clock (ns) in which the thread must have lost its processor.
+const GAP: u64 = 20_000;
+/// How long (ns) as many threads may spin as there are processors.
+const CROWDED: u64 = 3_000;
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 8;
+
+/// The memory of one set or object about its last waits. All of it is a guess and none of it
+/// matters for correctness, so the accesses are relaxed and may lose updates.
+#[derive(Debug)]
+pub(crate) struct AdaptiveSpin {
+    /// Short sleeps in a row, up to `MOST`.
+    credit: UnmodelledU32,
+    /// How many sleeps to take without earning anything.
+    penalty: UnmodelledU32,
+    /// What a spin would have gained on average in processor time (ns), as a signed number.
+    gain: UnmodelledU32,
+    failures: UnmodelledU32,
+    /// How many waits do not spin.
+    skipped: UnmodelledU32,
+    /// Not 0: the wait that sleeps now has spun before, in vain.
+    spun: UnmodelledU32,
+    /// When a sleeping waiter was last woken, and on which processor its waker ran.
+    woken_at: UnmodelledU64,
+    woken_from: UnmodelledU32,
+}
+
+/// No waker so far.
+const NOWHERE: u32 = u32::MAX;
+
+/// The memories of objects, which have no room for one: several may share one.
+static OF_OBJECTS: [AdaptiveSpin; OBJECTS] = [const { AdaptiveSpin::new() }; OBJECTS];
+const OBJECTS: usize = 64;
+
+impl AdaptiveSpin {
+    /// The memory of the object at this address.
+    #[inline]
+    pub(crate) fn of(address: usize) -> &'static Self {
+        // Objects are in slots of 64 bytes or more.
+        &OF_OBJECTS[(address >> 6) % OBJECTS]
+    }
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            credit: UnmodelledU32::new(0),
+            penalty: UnmodelledU32::new(0),
+            gain: UnmodelledU32::new(FIRST_GAIN as u32),
+            failures: UnmodelledU32::new(0),
+            skipped: UnmodelledU32::new(0),
+            spun: UnmodelledU32::new(0),
+            woken_at: UnmodelledU64::new(0),
+            woken_from: UnmodelledU32::new(NOWHERE),
+        }
+    }
+
+    /// For a waker, before it wakes a sleeping waiter.
+    #[inline]
+    pub(crate) fn note_wake(&self) {
+        if cfg!(any(loom, shuttle)) || spin::limit() == Limit::Off {
+            return;
+        }
+        self.woken_from.store(processor(), Ordering::Relaxed);
+        self.woken_at.store(Deadline::now().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Calls `yielded()`, which yields and looks, a few times, if the sleeps before have been
+    /// short; then what `take()` gets. 0 means that there was nothing. A set that is not `pure`
+    /// yields only to a waker that was on this processor.
+    pub(crate) fn yield_for(
+        &self,
+        pure: bool,
+        yielded: impl Fn() -> bool,
+        mut take: impl FnMut() -> usize,
+    ) -> usize {
+        let credit = self.credit.load(Ordering::Relaxed);
+        if credit < THRESHOLD || !(pure || self.shares_processor()) {
+            return 0;
+        }
+        for _ in 0..YIELDS {
+            let before = Deadline::now();
+            if !yielded() {
+                continue;
+            }
+            let found = take();
+            if found == 0 {
+                continue;
+            }
+            let took = Deadline::now().as_nanos() - before.as_nanos();
+            if found < BATCH && took > LONG_YIELD {
+                self.credit.store(0, Ordering::Relaxed);
+                self.penalty.store(PENALTY, Ordering::Relaxed);
+            } else {
+                self.remember(Some(took), spin::AUTO_LIMIT);
+            }
+            return found;
+        }
+        self.credit.store(credit - 1, Ordering::Relaxed);
+        0
+    }
+
+    /// Whether the last waker ran where this thread runs.
+    fn shares_processor(&self) -> bool {
+        self.woken_from.load(Ordering::Relaxed) == processor()
+    }
+
+    /// A spin, if this wait is to spin, until `until` (ns) at most.
+    pub(crate) fn begin(&self, until: u64) -> Option<Spin<'_>> {
+        let (limit, adaptive) = match spin::limit() {
+            Limit::Off => return None,
+            Limit::Auto => (spin::AUTO_LIMIT, true),
+            Limit::Nanos(limit) => (limit, false),
+        };
+        if self.shares_processor() || adaptive && !self.is_worth_it() {
+            return None;
+        }
+        let spinner = Spinner::begin()?;
+        let start = Deadline::now().as_nanos();
+        let end = until.min(start + limit);
+        spinner.spins_until(end);
+        Some(Spin {
+            memory: self,
+            spinner,
+            start,
+            last: start,
+            last_outside: start,
+            outside_every: if adaptive { OUTSIDE_EVERY } else { 0 },
+            end,
+            cut_short: end < start + limit,
+            limit,
+            looks: 0,
+            preempted: false,
+            crowded: false,
+        })
+    }
+
+    fn is_worth_it(&self) -> bool {
+        let skipped = self.skipped.load(Ordering::Relaxed);
+        if skipped > 0 {
+            self.skipped.store(skipped - 1, Ordering::Relaxed);
+            return false;
+        }
+        self.gain() > 0
+    }
+
+    /// What a spin would have gained, on average over the last waits, in processor time (ns).
+    fn gain(&self) -> i32 {
+        self.gain.load(Ordering::Relaxed) as i32
+    }
+
+    /// Takes note of a wait: how long (ns) it would have had to spin for its event, if that is
+    /// known, and how long it may.
+    fn remember(&self, needed: Option<u64>, limit: u64) {
+        let gained = match needed {
+            Some(needed) if needed <= limit => SLEEP_COST - needed as i32,
+            _ => -(limit.min(spin::AUTO_LIMIT) as i32),
+        };
+        let before = self.gain();
+        self.gain.store((before + ((gained - before) >> MEMORY)) as u32, Ordering::Relaxed);
+    }
+
+    fn succeeded(&self, needed: u64, limit: u64) {
+        self.remember(Some(needed), limit);
+        let failures = self.failures.load(Ordering::Relaxed);
+        if failures > 0 {
+            self.failures.store(failures - 1, Ordering::Relaxed);
+        }
+    }
+
+    fn failed(&self, weight: u32, limit: u64) {
+        self.remember(None, limit);
+        self.spun.store(1, Ordering::Relaxed);
+        let failures = (self.failures.load(Ordering::Relaxed) + weight).min(MOST_FAILURES);
+        self.failures.store(failures, Ordering::Relaxed);
+        self.skipped.store(1 << (failures / FAILED), Ordering::Relaxed);
+        spin::look_around();
+    }
+
+    /// Times a sleep, and learns from it.
+    pub(crate) fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
+        if cfg!(any(loom, shuttle)) || spin::limit() == Limit::Off {
+            return sleep();
+        }
+        let before = Deadline::now().as_nanos();
+        let result = sleep();
+        let slept = Deadline::now().as_nanos() - before;
+        let penalty = self.penalty.load(Ordering::Relaxed);
+        if penalty > 0 {
+            self.penalty.store(penalty - 1, Ordering::Relaxed);
+        } else if slept < SHORT_SLEEP {
+            let credit = self.credit.load(Ordering::Relaxed);
+            self.credit.store((credit + 1).min(MOST), Ordering::Relaxed);
+        } else {
+            self.credit.store(0, Ordering::Relaxed);
+        }
+        if self.spun.load(Ordering::Relaxed) != 0 {
+            // Known already.
+            self.spun.store(0, Ordering::Relaxed);
+        } else {
+            let needed = self.woken_at.load(Ordering::Relaxed).checked_sub(before);
+            self.remember(needed, spin::AUTO_LIMIT);
+        }
+        result
+    }
+}
+
+/// One spin.
+#[derive(Debug)]
+pub(crate) struct Spin<'a> {
+    memory: &'a AdaptiveSpin,
+    spinner: Spinner,
+    start: u64,
+    /// When the clock was last looked at.
+    last: u64,
+    last_outside: u64,
+    outside_every: u64,
+    end: u64,
+    /// The spin ends before its limit, because the wait or a timer does.
+    cut_short: bool,
+    limit: u64,
+    looks: u32,
+    preempted: bool,
+    crowded: bool,
+}
+
+impl Spin<'_> {
+    /// Between two looks: pauses; whether the spin goes on.
+    #[inline]
+    pub(crate) fn goes_on(&mut self) -> bool {
+        spin::pause(2);
+        self.looks += 1;
+        if !self.looks.is_multiple_of(LOOKS) {
+            return true;
+        }
+        let now = Deadline::now().as_nanos();
+        self.preempted = now - self.last > GAP;
+        self.last = now;
+        self.crowded = now - self.start > CROWDED && self.spinner.is_one_too_many(now);
+        now < self.end && !self.preempted && !self.crowded
+    }
+
+    /// Whether it is time to look outside of the ready list: in the kernel half.
+    #[inline]
+    pub(crate) fn looks_outside(&mut self) -> bool {
+        if self.last - self.last_outside < self.outside_every {
+            return false;
+        }
+        self.last_outside = self.last;
+        true
+    }
+
+    /// The look outside is over, and was no loss of the processor.
+    #[inline]
+    pub(crate) fn looked_outside(&mut self) {
+        self.last = Deadline::now().as_nanos();
+    }
+
+    /// It found what the wait was for, on the ready list.
+    pub(crate) fn succeeded(self) {
+        let needed = Deadline::now().as_nanos() - self.start;
+        self.memory.succeeded(needed, self.limit);
+    }
+
+    /// It found nothing.
+    pub(crate) fn failed(self) {
+        if self.preempted {
+            self.memory.failed(PREEMPTED, self.limit);
+        } else if !self.cut_short && !self.crowded {
+            self.memory.failed(FAILED, self.limit);
+        }
+    }
+}
