@@ -10,7 +10,8 @@
 //! waiter would have had to spin to be awake for its event. A waker that wakes a sleeping waiter
 //! leaves the time, so that this is known of waits that have slept too, and nothing has to be tried
 //! in order to learn it. From that follows what spinning gains on average in processor time
-//! ([`gain`](AdaptiveSpin::gain)), and a waiter spins while it gains something.
+//! ([`gain`](AdaptiveSpin::gain)), and a waiter spins while it gains something. What a sleep costs
+//! is measured now and then.
 //!
 //! | the last waker | before a sleep the waiter |
 //! |---|---|
@@ -43,8 +44,12 @@ const MOST: u32 = 8;
 /// Sleeps that a long and useless yield costs.
 const PENALTY: u32 = 256;
 
-/// What a sleep and its wake-up cost waiter and waker in processor time (ns).
-const SLEEP_COST: i32 = 20_000;
+/// What a sleep and its wake-up cost waiter and waker in processor time (ns), by a measurement of
+/// one sleep in [`MEASURED`]: some 5,000 on a machine of one's own, 20,000 on a virtual one.
+static SLEEP_COST: UnmodelledU32 = UnmodelledU32::new(15_000);
+/// The most of it, should a handler have run in a sleep that was measured.
+const MOST_COST: u64 = 40_000;
+const MEASURED: u32 = 32;
 /// How many waits the average goes back, as a shift.
 const MEMORY: i32 = 3;
 /// The average at the start: a few short waits make it positive.
@@ -209,7 +214,9 @@ impl AdaptiveSpin {
     /// known, and how long it may.
     fn remember(&self, needed: Option<u64>, limit: u64) {
         let gained = match needed {
-            Some(needed) if needed <= limit => SLEEP_COST - needed as i32,
+            Some(needed) if needed <= limit => {
+                SLEEP_COST.load(Ordering::Relaxed) as i32 - needed as i32
+            }
             _ => -(limit.min(spin::AUTO_LIMIT) as i32),
         };
         let before = self.gain();
@@ -233,13 +240,30 @@ impl AdaptiveSpin {
         spin::look_around();
     }
 
+    /// Sleeps, and asks now and then what that has cost the thread. The waker pays about as much.
+    fn measured<T>(sleep: impl FnOnce() -> T) -> T {
+        static SLEEPS: UnmodelledU32 = UnmodelledU32::new(0);
+        let sleeps = SLEEPS.load(Ordering::Relaxed).wrapping_add(1);
+        SLEEPS.store(sleeps, Ordering::Relaxed);
+        if !sleeps.is_multiple_of(MEASURED) {
+            return sleep();
+        }
+        let before = spin::thread_time();
+        let result = sleep();
+        let (Some(before), Some(after)) = (before, spin::thread_time()) else { return result };
+        let cost = (2 * (after - before)).min(MOST_COST) as i32;
+        let average = SLEEP_COST.load(Ordering::Relaxed) as i32;
+        SLEEP_COST.store((average + ((cost - average) >> MEMORY)) as u32, Ordering::Relaxed);
+        result
+    }
+
     /// Times a sleep, and learns from it.
     pub(crate) fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
         if cfg!(any(loom, shuttle)) || spin::limit() == Limit::Off {
             return sleep();
         }
         let before = Deadline::now().as_nanos();
-        let result = sleep();
+        let result = Self::measured(sleep);
         let slept = Deadline::now().as_nanos() - before;
         let penalty = self.penalty.load(Ordering::Relaxed);
         if penalty > 0 {

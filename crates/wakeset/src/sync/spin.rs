@@ -5,6 +5,7 @@ use crate::sync::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::inheritance::is_real_time;
 use crate::sync::line::Line;
 use core::time::Duration;
+use syscalls::{Sysno, syscall};
 
 /// One yield: sched_yield(2).
 pub(crate) fn yield_now() {
@@ -66,6 +67,16 @@ pub(crate) fn limit() -> Limit {
         AUTO => Limit::Auto,
         micros => Limit::Nanos(u64::from(micros) * 1_000),
     }
+}
+
+/// How much processor time the calling thread has had (ns): clock_gettime(2), a system call.
+/// `None` where that is refused.
+pub(crate) fn thread_time() -> Option<u64> {
+    const THREAD_CPUTIME: usize = 3;
+    let mut time = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes a time there.
+    unsafe { syscall!(Sysno::clock_gettime, THREAD_CPUTIME, &raw mut time) }.ok()?;
+    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// The processor that the calling thread runs on.

@@ -31,6 +31,10 @@ pub(crate) fn limit() -> Limit {
     Limit::Off
 }
 
+pub(crate) fn thread_time() -> Option<u64> {
+    None
+}
+
 pub(crate) fn processor() -> u32 {
     0
 }
