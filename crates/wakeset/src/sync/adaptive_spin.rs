@@ -30,6 +30,8 @@ use crate::sync::spin::{self, Limit, Spinner, processor};
 use crate::sync::time::Deadline;
 use crate::sync::{Ordering, UnmodelledU32, UnmodelledU64};
 
+/// What takes less (ns) was no sleep.
+const SLEEP: u64 = 3_000;
 /// A sleep shorter than this (ns) would better have been a yield.
 const SHORT_SLEEP: u64 = 50_000;
 /// A yield longer than this (ns) gave the processor to a thread that used it.
@@ -240,21 +242,25 @@ impl AdaptiveSpin {
         spin::look_around();
     }
 
-    /// Sleeps, and asks now and then what that has cost the thread. The waker pays about as much.
-    fn measured<T>(sleep: impl FnOnce() -> T) -> T {
+    /// Sleeps, and asks now and then how much processor time that has taken the thread.
+    fn measured<T>(sleep: impl FnOnce() -> T) -> (T, Option<u64>) {
         static SLEEPS: UnmodelledU32 = UnmodelledU32::new(0);
         let sleeps = SLEEPS.load(Ordering::Relaxed).wrapping_add(1);
         SLEEPS.store(sleeps, Ordering::Relaxed);
         if !sleeps.is_multiple_of(MEASURED) {
-            return sleep();
+            return (sleep(), None);
         }
         let before = spin::thread_time();
         let result = sleep();
-        let (Some(before), Some(after)) = (before, spin::thread_time()) else { return result };
-        let cost = (2 * (after - before)).min(MOST_COST) as i32;
+        let after = spin::thread_time();
+        (result, after.zip(before).map(|(after, before)| after - before))
+    }
+
+    fn remember_cost(cost: u64) {
+        // The waker pays about as much.
+        let cost = (2 * cost).min(MOST_COST) as i32;
         let average = SLEEP_COST.load(Ordering::Relaxed) as i32;
         SLEEP_COST.store((average + ((cost - average) >> MEMORY)) as u32, Ordering::Relaxed);
-        result
     }
 
     /// Times a sleep, and learns from it.
@@ -263,8 +269,12 @@ impl AdaptiveSpin {
             return sleep();
         }
         let before = Deadline::now().as_nanos();
-        let result = Self::measured(sleep);
+        let (result, cost) = Self::measured(sleep);
         let slept = Deadline::now().as_nanos() - before;
+        // One that found something just before it was no sleep.
+        if let Some(cost) = cost.filter(|_| slept > SLEEP) {
+            Self::remember_cost(cost);
+        }
         let penalty = self.penalty.load(Ordering::Relaxed);
         if penalty > 0 {
             self.penalty.store(penalty - 1, Ordering::Relaxed);
@@ -349,5 +359,99 @@ impl Spin<'_> {
         } else if !self.cut_short && !self.crowded {
             self.memory.failed(FAILED, self.limit);
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn waits(memory: &AdaptiveSpin, waits: usize) -> usize {
+        (0..waits).filter(|_| memory.is_worth_it()).count()
+    }
+
+    #[test]
+    fn short_waits_are_spun_for_and_long_ones_are_not() {
+        let memory = AdaptiveSpin::new();
+        assert_eq!(waits(&memory, 1), 0, "nothing is known");
+        for _ in 0..16 {
+            memory.remember(Some(1_000), spin::AUTO_LIMIT);
+        }
+        assert_eq!(waits(&memory, 1), 1);
+        for _ in 0..16 {
+            memory.remember(None, spin::AUTO_LIMIT);
+        }
+        assert_eq!(waits(&memory, 1), 0);
+    }
+
+    /// As long as a sleep costs more than it would be spun.
+    #[test]
+    fn waits_longer_than_a_sleep_costs_are_not_spun_for() {
+        let memory = AdaptiveSpin::new();
+        for _ in 0..16 {
+            memory.remember(Some(MOST_COST), 2 * MOST_COST);
+        }
+        assert_eq!(waits(&memory, 1), 0);
+    }
+
+    #[test]
+    fn failures_back_off_and_successes_come_back() {
+        let memory = AdaptiveSpin::new();
+        let learn = || (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+        learn();
+        let mut before = 0;
+        for _ in 0..6 {
+            memory.failed(FAILED, spin::AUTO_LIMIT);
+            learn();
+            let skipped = (0..1 << 20).take_while(|_| !memory.is_worth_it()).count();
+            assert!(skipped > before, "{skipped} after {before}");
+            before = skipped;
+        }
+        for _ in 0..MOST_FAILURES {
+            memory.succeeded(500, spin::AUTO_LIMIT);
+        }
+        assert_eq!(waits(&memory, 10), 10);
+        assert_eq!(memory.failures.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_wake_up_tells_how_long_a_sleep_would_have_been_spun() {
+        let memory = AdaptiveSpin::new();
+        for _ in 0..64 {
+            memory.asleep(|| memory.note_wake());
+        }
+        assert!(memory.gain() > 0, "each was woken at once: {}", memory.gain());
+        for _ in 0..64 {
+            memory.asleep(|| ());
+        }
+        assert!(memory.gain() < 0, "none was woken by a waker: {}", memory.gain());
+    }
+
+    #[test]
+    fn a_spin_ends() {
+        let memory = AdaptiveSpin::new();
+        let Some(spinner) = Spinner::begin() else { return };
+        drop(spinner);
+        for _ in 0..64 {
+            memory.remember(Some(500), spin::AUTO_LIMIT);
+        }
+        let start = Deadline::now().as_nanos();
+        let mut spin = memory.begin(start + 1_000).expect("a spin");
+        while spin.goes_on() {}
+        spin.failed();
+        // The wait was over; or the thread lost its processor.
+        let failures = memory.failures.load(Ordering::Relaxed);
+        assert!(failures == 0 && memory.begin(u64::MAX).is_some() || failures == PREEMPTED);
+    }
+
+    /// A thread that has left a spin by a jump is not counted for ever.
+    #[test]
+    fn who_left_a_spin_by_a_jump_keeps_no_other_from_spinning() {
+        let Some(spinner) = Spinner::begin() else { return };
+        let now = Deadline::now().as_nanos();
+        spinner.spins_until(now + 1);
+        core::mem::forget(spinner);
+        let another = Spinner::begin().expect("two processors");
+        assert!(!another.is_one_too_many(now + 2));
     }
 }

@@ -284,7 +284,6 @@ impl Waiters {
                 spin.failed();
                 return 0;
             }
-            step!(spin_found);
             let taken = take();
             if taken != 0 {
                 if found == Looked::Ready {

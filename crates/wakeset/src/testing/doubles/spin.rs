@@ -23,6 +23,7 @@ pub(crate) enum Limit {
 /// Without effect.
 pub fn set_spin_limit(_micros: Option<u32>) {}
 
+/// None is set.
 pub fn spin_limit() -> Option<Duration> {
     None
 }
