@@ -28,7 +28,7 @@
 
 use crate::sync::spin::{self, Limit, Spinner, processor};
 use crate::sync::time::Deadline;
-use crate::sync::{Ordering, UnmodelledU32, UnmodelledU64};
+use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32, UnmodelledU64};
 
 /// What takes less (ns) was no sleep.
 const SLEEP: u64 = 3_000;
@@ -41,10 +41,10 @@ const BATCH: usize = 4;
 /// Yields before a sleep, at most.
 const YIELDS: u32 = 4;
 /// Short sleeps in a row before yielding begins.
-const THRESHOLD: u32 = 2;
-const MOST: u32 = 8;
+const THRESHOLD: u8 = 2;
+const MOST: u8 = 8;
 /// Sleeps that a long and useless yield costs.
-const PENALTY: u32 = 256;
+const PENALTY: u16 = 256;
 
 /// What a sleep and its wake-up cost waiter and waker in processor time (ns), by a measurement of
 /// one sleep in [`MEASURED`]: some 5,000 on a machine of one's own, 20,000 on a virtual one.
@@ -58,9 +58,9 @@ const MEMORY: i32 = 3;
 const FIRST_GAIN: i32 = -5_000;
 /// What a failed spin adds to the failures, one that lost its processor, and the most of them. Each
 /// success takes one away, and four of them double the waits without a spin.
-const FAILED: u32 = 4;
-const PREEMPTED: u32 = 16;
-const MOST_FAILURES: u32 = 64;
+const FAILED: u8 = 4;
+const PREEMPTED: u8 = 16;
+const MOST_FAILURES: u8 = 64;
 /// A waiter looks outside of the ready list this often (ns).
 const OUTSIDE_EVERY: u64 = 4_000;
 /// Time between two looks at the clock (ns) in which the thread must have lost its processor.
@@ -72,26 +72,29 @@ const LOOKS: u32 = 8;
 
 /// The memory of one set or object about its last waits. All of it is a guess and none of it
 /// matters for correctness, so the accesses are relaxed and may lose updates.
+///
+/// 24 bytes, which the cache line of a set's waiters has to spare.
 #[derive(Debug)]
 pub(crate) struct AdaptiveSpin {
-    /// Short sleeps in a row, up to `MOST`.
-    credit: UnmodelledU32,
-    /// How many sleeps to take without earning anything.
-    penalty: UnmodelledU32,
+    /// When a sleeping waiter was last woken (ns).
+    woken_at: UnmodelledU64,
     /// What a spin would have gained on average in processor time (ns), as a signed number.
     gain: UnmodelledU32,
-    failures: UnmodelledU32,
     /// How many waits do not spin.
     skipped: UnmodelledU32,
+    /// On which processor the last waker ran.
+    woken_from: UnmodelledU16,
+    /// How many sleeps to take without earning anything.
+    penalty: UnmodelledU16,
+    /// Short sleeps in a row, up to `MOST`.
+    credit: UnmodelledU8,
+    failures: UnmodelledU8,
     /// Not 0: the wait that sleeps now has spun before, in vain.
-    spun: UnmodelledU32,
-    /// When a sleeping waiter was last woken, and on which processor its waker ran.
-    woken_at: UnmodelledU64,
-    woken_from: UnmodelledU32,
+    spun: UnmodelledU8,
 }
 
 /// No waker so far.
-const NOWHERE: u32 = u32::MAX;
+const NOWHERE: u16 = u16::MAX;
 
 /// The memories of objects, which have no room for one: several may share one.
 static OF_OBJECTS: [AdaptiveSpin; OBJECTS] = [const { AdaptiveSpin::new() }; OBJECTS];
@@ -107,14 +110,14 @@ impl AdaptiveSpin {
 
     pub(crate) const fn new() -> Self {
         Self {
-            credit: UnmodelledU32::new(0),
-            penalty: UnmodelledU32::new(0),
-            gain: UnmodelledU32::new(FIRST_GAIN as u32),
-            failures: UnmodelledU32::new(0),
-            skipped: UnmodelledU32::new(0),
-            spun: UnmodelledU32::new(0),
             woken_at: UnmodelledU64::new(0),
-            woken_from: UnmodelledU32::new(NOWHERE),
+            gain: UnmodelledU32::new(FIRST_GAIN as u32),
+            skipped: UnmodelledU32::new(0),
+            woken_from: UnmodelledU16::new(NOWHERE),
+            penalty: UnmodelledU16::new(0),
+            credit: UnmodelledU8::new(0),
+            failures: UnmodelledU8::new(0),
+            spun: UnmodelledU8::new(0),
         }
     }
 
@@ -233,7 +236,7 @@ impl AdaptiveSpin {
         }
     }
 
-    fn failed(&self, weight: u32, limit: u64) {
+    fn failed(&self, weight: u8, limit: u64) {
         self.remember(None, limit);
         self.spun.store(1, Ordering::Relaxed);
         let failures = (self.failures.load(Ordering::Relaxed) + weight).min(MOST_FAILURES);

@@ -33,8 +33,8 @@ pub(crate) mod spin;
 pub(crate) mod thread_id;
 
 pub(crate) use atomics::{
-    AtomicPair, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnmodelledU32,
-    UnmodelledU64, UnmodelledUsize, fence,
+    AtomicPair, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnmodelledU8,
+    UnmodelledU16, UnmodelledU32, UnmodelledU64, UnmodelledUsize, fence,
 };
 pub(crate) use fence::{after_publishing, full_fence};
 pub(crate) use futex::{Futex, SharedFutex};

@@ -81,8 +81,8 @@ pub(crate) fn thread_time() -> Option<u64> {
 
 /// The processor that the calling thread runs on.
 #[inline]
-pub(crate) fn processor() -> u32 {
-    rustix::thread::sched_getcpu() as u32
+pub(crate) fn processor() -> u16 {
+    rustix::thread::sched_getcpu() as u16
 }
 
 /// How many processors the process may use; 0 before the first look.
@@ -121,7 +121,7 @@ impl Spinner {
             known => known,
         };
         let places = (processors as usize).min(PLACES);
-        (places > 1).then(|| Self { place: processor() as usize % places, places })
+        (places > 1).then(|| Self { place: usize::from(processor()) % places, places })
     }
 
     /// It spins until `end` at most.

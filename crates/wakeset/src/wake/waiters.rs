@@ -77,6 +77,8 @@ pub(crate) enum Published {
     Later,
 }
 
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Waiters>() <= 64, "a cache line");
+
 /// What a spin has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looked {

@@ -36,7 +36,7 @@ pub(crate) fn thread_time() -> Option<u64> {
     None
 }
 
-pub(crate) fn processor() -> u32 {
+pub(crate) fn processor() -> u16 {
     0
 }
 
