@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use wakeset::LONGEST_SPIN;
+
 use super::{
     INSTRUCTIONS_VARIABLE, MOST_VARIABLE, ORDER_VARIABLE, SPIN_VARIABLE, VERBOSE_VARIABLE,
 };
@@ -54,9 +56,6 @@ impl Behaviour {
         self.instructions == Instructions::Kernel
     }
 }
-
-/// The longest spin, in microseconds: a second.
-const LONGEST_SPIN: u32 = 1_000_000;
 
 /// What `--spin` takes.
 fn spin(value: &str) -> Result<String, String> {

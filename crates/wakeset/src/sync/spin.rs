@@ -38,8 +38,11 @@ pub(crate) enum Limit {
 static LIMIT: AtomicU32 = AtomicU32::new(AUTO);
 const AUTO: u32 = u32::MAX;
 
+/// The longest spin in microseconds: a second.
+pub const LONGEST_SPIN: u32 = 1_000_000;
+
 /// How long threads of this process look for what they wait for before they sleep: `Some`
-/// microseconds in each wait (0: not at all), or `None`, the default, for as long as it pays, and
+/// microseconds in each wait (0: not at all; [`LONGEST_SPIN`] at most), or `None`, the default, for as long as it pays, and
 /// 30 microseconds at most.
 ///
 /// It concerns [`EventPoll::wait`](crate::EventPoll::wait), waits on an
@@ -48,7 +51,7 @@ const AUTO: u32 = u32::MAX;
 /// time instead. Nothing spins in a process that may use one processor only. Any thread may call
 /// this at any time.
 pub fn set_spin_limit(micros: Option<u32>) {
-    LIMIT.store(micros.map_or(AUTO, |micros| micros.min(AUTO - 1)), Ordering::Relaxed);
+    LIMIT.store(micros.map_or(AUTO, |micros| micros.min(LONGEST_SPIN)), Ordering::Relaxed);
 }
 
 /// How long each wait spins, if [`set_spin_limit`] has set that.

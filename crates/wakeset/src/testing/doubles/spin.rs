@@ -20,6 +20,9 @@ pub(crate) enum Limit {
     Nanos(u64),
 }
 
+/// As in `sync/spin.rs`.
+pub const LONGEST_SPIN: u32 = 1_000_000;
+
 /// Without effect.
 pub fn set_spin_limit(_micros: Option<u32>) {}
 
