@@ -25,6 +25,10 @@ OBJCOPY = objcopy
 FROM =
 BUILT = $(or $(FROM),$(or $(CARGO_TARGET_DIR),target)/release)
 
+# No path of the machine that builds gets into the binaries, so that two machines build the same.
+REMAP = --remap-path-prefix=$(CURDIR)=/usr/src/wakeset \
+	--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/usr/src/cargo
+
 PACKAGES = -p wakeset-cli -p wakeset-preload -p wakeset-c
 DIRECTORIES = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' \
 	INCLUDEDIR='$(INCLUDEDIR)' DATADIR='$(DATADIR)' MANDIR='$(MANDIR)' DEBUGDIR='$(DEBUGDIR)' \
@@ -33,7 +37,7 @@ DIRECTORIES = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' BINDIR='$(BINDIR)' LIBDIR=
 .PHONY: all install install-debug uninstall
 all:
 ifeq ($(FROM),)
-	WAKESET_LIBDIR='$(LIBDIR)/wakeset' $(CARGO) build --release $(PACKAGES)
+	WAKESET_LIBDIR='$(LIBDIR)/wakeset' RUSTFLAGS='$(RUSTFLAGS) $(REMAP)' $(CARGO) build --release $(PACKAGES)
 endif
 
 install: all

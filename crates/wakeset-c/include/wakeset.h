@@ -19,7 +19,8 @@
  * <wakeset/epoll.h>, <wakeset/eventfd.h> and <wakeset/timerfd.h> give the old names to existing
  * source.
  *
- * Each function says below:
+ * The manual has a page for each function, ws_epoll_wait(3) for one, which is made from this file.
+ * Each function says below, after what it does:
  *   Threads: any      any number of threads may call it at a time
  *   Threads: one      any thread may call it, but one at a time for the same object
  *   Signals: safe     a signal handler may call it, and it is async-signal-safe unless it has to
@@ -66,64 +67,64 @@ extern "C" {
 
 /* ---- Sets ---- */
 
-/* Makes a set and returns its descriptor. `size` must be above 0 and is otherwise ignored.
- * Errors: EINVAL, EMFILE, ENFILE, ENOMEM. Threads: any. Signals: unsafe. See epoll_create(2). */
+/* Makes a set. `size` must be above 0 and is otherwise ignored. Returns: the descriptor. Errors:
+ * EINVAL, EMFILE, ENFILE, ENOMEM. Threads: any. Signals: unsafe. See epoll_create(2). */
 int ws_epoll_create(int size);
 
-/* Makes a set and returns its descriptor. `flags`: 0 or EPOLL_CLOEXEC.
- * Errors: EINVAL, EMFILE, ENFILE, ENOMEM. Threads: any. Signals: unsafe. See epoll_create1(2). */
+/* Makes a set. `flags`: 0 or EPOLL_CLOEXEC. Returns: the descriptor. Errors: EINVAL, EMFILE,
+ * ENFILE, ENOMEM. Threads: any. Signals: unsafe. See epoll_create1(2). */
 int ws_epoll_create1(int flags);
 
 /* Adds, changes or removes (EPOLL_CTL_ADD, _MOD, _DEL) the watch of a set on a descriptor: one of
  * Wakeset's, or of any file with a poll operation. EPOLL_CTL_DEL ignores `event`. When the function
  * returns, the change is in force.
- * Errors: EBADF, EEXIST, EINVAL, ELOOP, ENOENT, ENOMEM, ENOSPC, EPERM.
- * Threads: any. Signals: unsafe. See epoll_ctl(2). */
+ * Returns: 0. Errors: EBADF, EEXIST, EINVAL, ELOOP, ENOENT, ENOMEM, ENOSPC, EPERM. Threads: any.
+ * Signals: unsafe. See epoll_ctl(2). */
 int ws_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
 
-/* Waits for events and returns how many there are, at most `maxevents`. `timeout` is in
- * milliseconds: -1 sets no limit, 0 only checks. One event wakes one waiting thread.
- * Errors: EBADF, EINTR, EINVAL. Threads: any. Signals: unsafe. Cancels. See epoll_wait(2). */
+/* Waits for events. `timeout` is in milliseconds: -1 sets no limit, 0 only checks. One event wakes
+ * one waiting thread.
+ * Returns: how many events there are, at most `maxevents`; 0 if the time is up. Errors: EBADF,
+ * EINTR, EINVAL. Threads: any. Signals: unsafe. Cancels. See epoll_wait(2). */
 int ws_epoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
-/* As ws_epoll_wait(), with a signal mask for the length of the wait; NULL for none.
- * Errors: as ws_epoll_wait(). Threads: any. Signals: unsafe. Cancels. See epoll_pwait(2). */
+/* Waits for events as ws_epoll_wait() does, with a signal mask for the length of the wait; NULL for
+ * none.
+ * Returns: as ws_epoll_wait(). Errors: as ws_epoll_wait(). Threads: any. Signals: unsafe. Cancels.
+ * See epoll_pwait(2). */
 int ws_epoll_pwait(int epfd, struct epoll_event *events, int maxevents, int timeout,
                    const sigset_t *sigmask);
 
-/* As ws_epoll_pwait(), with a time limit in nanoseconds; NULL for none.
- * Errors: as ws_epoll_wait(); ENOSYS on kernels before 5.11 if the set has migrated.
- * Threads: any. Signals: unsafe. Cancels. See epoll_pwait2(2). */
+/* Waits for events as ws_epoll_pwait() does, with a time limit in nanoseconds; NULL for none.
+ * Returns: as ws_epoll_wait(). Errors: as ws_epoll_wait(); ENOSYS on kernels before 5.11 if the set
+ * has migrated. Threads: any. Signals: unsafe. Cancels. See epoll_pwait2(2). */
 int ws_epoll_pwait2(int epfd, struct epoll_event *events, int maxevents,
                     const struct timespec *timeout, const sigset_t *sigmask);
 
-/* Exports a set to another library's loop. Returns the descriptor for it, which is the set's own
- * number: from now on poll(2), select(2) and epoll(7) find it readable when ws_epoll_wait() would
- * find something. Edge-triggered watches on it see each new event (tokio's AsyncFd, GLib, asyncio's
- * add_reader).
+/* Exports a set to another library's loop. From now on poll(2), select(2) and epoll(7) find its
+ * number readable when ws_epoll_wait() would find something. Edge-triggered watches on it see each
+ * new event (tokio's AsyncFd, GLib, asyncio's add_reader).
  *
  * When the number is readable, the loop calls ws_epoll_wait() with timeout 0; if it watches edges,
  * until that returns 0. The number may be readable once more than there are events, never once
  * less. Each event that finds the set empty costs one write(2). Only ws_close() ends the export.
- * Errors: EBADF, EINVAL (not a set), EMFILE, ENFILE, ENOMEM, ENOSPC.
- * Threads: any. Signals: unsafe. See poll(2) and epoll(7). */
+ * Returns: the descriptor for it, which is the set's own number. Errors: EBADF, EINVAL (not a set),
+ * EMFILE, ENFILE, ENOMEM, ENOSPC. Threads: any. Signals: unsafe. See poll(2) and epoll(7). */
 int ws_epoll_pollfd(int epfd);
 
 /* ---- Eventfds ---- */
 
 /* Makes an eventfd with a counter at `initval`. `flags`: EFD_CLOEXEC, EFD_NONBLOCK, EFD_SEMAPHORE.
- * Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM.
- * Threads: any. Signals: unsafe. See eventfd(2). */
+ * Returns: the descriptor. Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM. Threads: any. Signals:
+ * unsafe. See eventfd(2). */
 int ws_eventfd(unsigned int initval, int flags);
 
-/* Takes the value (1 with EFD_SEMAPHORE) out of an eventfd; returns 0.
- * Errors: EAGAIN, EBADF, EINTR, EINVAL. Threads: any. Signals: safe. Cancels.
- * See eventfd_read(3). */
+/* Takes the value (1 with EFD_SEMAPHORE) out of an eventfd. Returns: 0. Errors: EAGAIN, EBADF,
+ * EINTR, EINVAL. Threads: any. Signals: safe. Cancels. See eventfd_read(3). */
 int ws_eventfd_read(int fd, eventfd_t *value);
 
-/* Adds to an eventfd; returns 0.
- * Errors: EAGAIN, EBADF, EINTR, EINVAL (2^64-1). Threads: any. Signals: safe. Cancels.
- * See eventfd_write(3). */
+/* Adds to an eventfd. Returns: 0. Errors: EAGAIN, EBADF, EINTR, EINVAL (2^64-1). Threads: any.
+ * Signals: safe. Cancels. See eventfd_write(3). */
 int ws_eventfd_write(int fd, eventfd_t value);
 
 /* ---- Timers ---- */
@@ -131,58 +132,64 @@ int ws_eventfd_write(int fd, eventfd_t value);
 /* Makes a timer that is not set. `flags`: TFD_CLOEXEC, TFD_NONBLOCK. It is in user space on
  * CLOCK_MONOTONIC, and on CLOCK_REALTIME while it is set once and relative to now; otherwise, and
  * from the first ws_epoll_pollfd() on, it is the kernel's.
- * Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM, EPERM.
- * Threads: any. Signals: unsafe. See timerfd_create(2). */
+ * Returns: the descriptor. Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM, EPERM. Threads: any.
+ * Signals: unsafe. See timerfd_create(2). */
 int ws_timerfd_create(int clockid, int flags);
 
-/* Sets a timer without a system call. `old_value`, if not NULL, gets what was left.
- * `flags`: 0, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET.
- * Errors: EBADF, ECANCELED, EINVAL. Threads: any. Signals: unsafe. See timerfd_settime(2). */
+/* Sets a timer without a system call. `old_value`, if not NULL, gets what was left. `flags`: 0,
+ * TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET.
+ * Returns: 0. Errors: EBADF, ECANCELED, EINVAL. Threads: any. Signals: unsafe. See
+ * timerfd_settime(2). */
 int ws_timerfd_settime(int fd, int flags, const struct itimerspec *new_value,
                        struct itimerspec *old_value);
 
 /* Gets the time that is left, and the interval.
- * Errors: EBADF, EINVAL. Threads: any. Signals: unsafe. See timerfd_gettime(2). */
+ * Returns: 0. Errors: EBADF, EINVAL. Threads: any. Signals: unsafe. See timerfd_gettime(2). */
 int ws_timerfd_gettime(int fd, struct itimerspec *curr_value);
 
 /* ---- Any descriptor ---- */
 
-/* read(2); of an eventfd or a timer 8 bytes. Errors: as read(2).
- * Threads: any. Signals: safe. Cancels. */
+/* Reads as read(2) does, of an eventfd or a timer 8 bytes.
+ * Returns: as read(2). Errors: as read(2). Threads: any. Signals: safe. Cancels. */
 ssize_t ws_read(int fd, void *buf, size_t count);
 
-/* write(2); to an eventfd 8 bytes. Errors: as write(2).
- * Threads: any. Signals: safe. Cancels. */
+/* Writes as write(2) does, to an eventfd 8 bytes.
+ * Returns: as write(2). Errors: as write(2). Threads: any. Signals: safe. Cancels. */
 ssize_t ws_write(int fd, const void *buf, size_t count);
 
-/* readv(2) and writev(2). With more than one buffer an eventfd migrates. Errors: as those.
- * Threads: any. Signals: unsafe. Cancels. */
+/* Reads and writes as readv(2) and writev(2) do. With more than one buffer an eventfd migrates.
+ * Returns: as readv(2) and writev(2). Errors: as readv(2) and writev(2). Threads: any. Signals:
+ * unsafe. Cancels. */
 ssize_t ws_readv(int fd, const struct iovec *iov, int iovcnt);
 ssize_t ws_writev(int fd, const struct iovec *iov, int iovcnt);
 
-/* close(2). Watches on the last descriptor of an object end with it. Errors: as close(2).
- * Threads: any. Signals: unsafe. Cancels. */
+/* Closes a descriptor as close(2) does. Watches on the last descriptor of an object end with it.
+ * Returns: 0. Errors: as close(2). Threads: any. Signals: unsafe. Cancels. */
 int ws_close(int fd);
 
-/* close_range(2). Errors: as close_range(2); ENOSYS before Linux 5.9.
- * Threads: any. Signals: unsafe. */
+/* Closes descriptors as close_range(2) does.
+ * Returns: 0. Errors: as close_range(2); ENOSYS before Linux 5.9. Threads: any. Signals: unsafe. */
 int ws_close_range(unsigned int first, unsigned int last, int flags);
 
-/* dup(2), dup2(2) and dup3(2). What they duplicate migrates.
- * Errors: as those; EBUSY for a set that has, or had, a source of the program's own.
- * Threads: any. Signals: unsafe. */
+/* Duplicates a descriptor as dup(2), dup2(2) and dup3(2) do. What is duplicated migrates.
+ * Returns: the new descriptor. Errors: as dup(2), dup2(2) and dup3(2); EBUSY for a set that has, or
+ * had, a source of the program's own. Threads: any. Signals: unsafe. */
 int ws_dup(int oldfd);
 int ws_dup2(int oldfd, int newfd);
 int ws_dup3(int oldfd, int newfd, int flags);
 
-/* fcntl(2) and ioctl(2): F_SETFL and FIONBIO with O_NONBLOCK; F_DUPFD as ws_dup().
- * Errors: as those. Threads: any. Signals: unsafe. Cancels (fcntl). */
+/* Controls a descriptor as fcntl(2) and ioctl(2) do: F_SETFL and FIONBIO with O_NONBLOCK; F_DUPFD
+ * as ws_dup().
+ * Returns: as fcntl(2) and ioctl(2). Errors: as fcntl(2) and ioctl(2). Threads: any. Signals:
+ * unsafe. Cancels (fcntl). */
 int ws_fcntl(int fd, int cmd, ...);
 int ws_ioctl(int fd, unsigned long request, ...);
 
-/* poll(2), ppoll(2), select(2) and pselect(2). The eventfds, timers and sets that they name
- * migrate, except a set with a source of the program's own, which is exported (ws_epoll_pollfd).
- * Errors: as those. Threads: any. Signals: unsafe. Cancels. */
+/* Waits as poll(2), ppoll(2), select(2) and pselect(2) do. The eventfds, timers and sets that they
+ * name migrate, except a set with a source of the program's own, which is exported
+ * (ws_epoll_pollfd()).
+ * Returns: as poll(2), ppoll(2), select(2) and pselect(2). Errors: as poll(2), ppoll(2), select(2)
+ * and pselect(2). Threads: any. Signals: unsafe. Cancels. */
 int ws_poll(struct pollfd *fds, nfds_t nfds, int timeout);
 int ws_ppoll(struct pollfd *fds, nfds_t nfds, const struct timespec *timeout,
              const sigset_t *sigmask);
@@ -191,18 +198,20 @@ int ws_select(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds,
 int ws_pselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds,
                const struct timespec *timeout, const sigset_t *sigmask);
 
-/* sendmsg(2). The descriptors that it passes on migrate (SCM_RIGHTS, unix(7)).
- * Errors: as sendmsg(2). Threads: any. Signals: unsafe. Cancels. */
+/* Sends a message as sendmsg(2) does. The descriptors that it passes on migrate (SCM_RIGHTS,
+ * unix(7)).
+ * Returns: as sendmsg(2). Errors: as sendmsg(2). Threads: any. Signals: unsafe. Cancels. */
 ssize_t ws_sendmsg(int sockfd, const struct msghdr *msg, int flags);
 
 /* Has an eventfd, a timer or a set migrate with its value and its watches: from now on it works
  * with any call of any library. Does nothing to other descriptors.
- * Errors: EBADF; EBUSY for a set that has, or had, a source of the program's own.
+ * Returns: 0. Errors: EBADF; EBUSY for a set that has, or had, a source of the program's own.
  * Threads: any. Signals: unsafe. */
 int ws_release(int fd);
 
 /* Has everything migrate that lacks the close-on-exec flag: call it before execve(2) or
- * posix_spawn(3). No errors. Threads: any. Signals: unsafe. */
+ * posix_spawn(3).
+ * No errors. Threads: any. Signals: unsafe. */
 void ws_release_inherited(void);
 
 /* ---- Sources of the program's own ---- */
@@ -221,8 +230,8 @@ struct ws_source_ops {
 
 /* Makes a source; `ops` is copied. The source belongs to the process: a forked child may only close
  * it.
- * Errors: EINVAL (no on_poll), ENOMEM. Threads: any. Signals: unsafe. Compare poll_wait() in the
- * kernel's drivers. */
+ * Returns: the source. Errors: EINVAL (no `on_poll`), ENOMEM. Threads: any. Signals: unsafe.
+ * Compare poll_wait() in the kernel's drivers. */
 ws_source *ws_source_create(const struct ws_source_ops *ops, void *context);
 
 /* Wakes the threads that wait for `events`. Call it after each change that may have made one of
@@ -235,12 +244,12 @@ void ws_source_wake(ws_source *source, uint32_t events);
  * No errors. Threads: one. Signals: unsafe. Compare close(2). */
 void ws_source_close(ws_source *source);
 
-/* ws_epoll_ctl() for a source, with all flags. A set that has had one stays in this process: after
- * a fork(2) the child must not use the set but close it, and ws_dup() and ws_release() refuse it
- * with EBUSY.
- * Errors: EBADF, EEXIST, EFAULT, EINVAL, ELOOP, ENOENT, ENOMEM; EMFILE, ENFILE and ENOSPC if the
- * set also has descriptors of the kernel's and no eventfd can be had to connect the two.
- * Threads: any. Signals: unsafe. See epoll_ctl(2). */
+/* Does what ws_epoll_ctl() does, for a source, with all flags. A set that has had one stays in this
+ * process: after a fork(2) the child must not use the set but close it, and ws_dup() and
+ * ws_release() refuse it with EBUSY.
+ * Returns: 0. Errors: EBADF, EEXIST, EFAULT, EINVAL, ELOOP, ENOENT, ENOMEM; EMFILE, ENFILE and
+ * ENOSPC if the set also has descriptors of the kernel's and no eventfd can be had to connect the
+ * two. Threads: any. Signals: unsafe. See epoll_ctl(2). */
 int ws_epoll_ctl_source(int epfd, int op, ws_source *source, struct epoll_event *event);
 
 /* ---- Several changes in one call ---- */
@@ -256,12 +265,12 @@ struct ws_epoll_ctl_cmd {
 #define WS_BATCH_STOP_AT_ERROR 1 /* make no further change after one that fails */
 #define WS_BATCH_SINGLE_CALLS 2  /* never use io_uring, for a seccomp(2) filter that kills for it */
 
-/* Makes `n` changes in order, each as ws_epoll_ctl() would, and returns how many succeeded. All are
- * in force when it returns: a descriptor that was removed may be closed and its number used again.
- * It is no transaction. `flags`: 0 or WS_BATCH_*. Many descriptors of the kernel's are passed to it
- * together, where io_uring is allowed (Linux 6.6).
- * Errors: EFAULT (cmds is NULL), EINVAL (flags); all others are results of the commands.
- * Threads: any. Signals: unsafe. See epoll_ctl(2). */
+/* Makes `n` changes in order, each as ws_epoll_ctl() would. All are in force when it returns: a
+ * descriptor that was removed may be closed and its number used again. It is no transaction.
+ * `flags`: 0 or WS_BATCH_*. Many descriptors of the kernel's are passed to it together, where
+ * io_uring is allowed (Linux 6.6).
+ * Returns: how many changes succeeded. Errors: EFAULT (`cmds` is NULL), EINVAL (flags); all others
+ * are results of the commands. Threads: any. Signals: unsafe. See epoll_ctl(2). */
 ssize_t ws_epoll_ctl_batch(int epfd, int flags, struct ws_epoll_ctl_cmd *cmds, size_t n);
 
 /* ---- Leases: removals that say whether an event is in use ---- */
@@ -274,26 +283,28 @@ typedef struct ws_lease ws_lease;
 /* The leases that have an event of a removed watch. */
 typedef struct ws_lease_holders ws_lease_holders;
 
-/* Makes a lease for the set `epfd`.
- * Errors: EBADF, ENOMEM, EOPNOTSUPP (no set, or one that lives in the kernel).
- * Threads: any. Signals: unsafe. */
+/* Makes a lease for the set `epfd`. Returns: the lease. Errors: EBADF, ENOMEM, EOPNOTSUPP (no set,
+ * or one that lives in the kernel). Threads: any. Signals: unsafe. */
 ws_lease *ws_lease_create(int epfd);
 
-/* ws_epoll_wait() that leases what it reports; what was leased before is released.
- * Errors: as ws_epoll_wait(); EBADF also if the number stands for another set by now.
- * Threads: one. Signals: unsafe. See epoll_wait(2). */
+/* Waits for events as ws_epoll_wait() does, and leases what it reports; what was leased before is
+ * released.
+ * Returns: as ws_epoll_wait(). Errors: as ws_epoll_wait(); EBADF also if the number stands for
+ * another set by now. Threads: one. Signals: unsafe. See epoll_wait(2). */
 int ws_lease_wait(ws_lease *lease, struct epoll_event *events, int maxevents, int timeout);
 
 /* Releases everything that is leased: the thread has finished with it.
  * No errors. Threads: one. Signals: unsafe. */
 void ws_lease_release(ws_lease *lease);
 
-/* EPOLL_CTL_MOD that releases the event of that watch.
- * Errors: EFAULT, and as ws_epoll_ctl(). Threads: one. Signals: unsafe. See epoll_ctl(2). */
+/* Makes the change EPOLL_CTL_MOD, and releases the event of that watch.
+ * Returns: 0. Errors: EFAULT, and as ws_epoll_ctl(). Threads: one. Signals: unsafe. See
+ * epoll_ctl(2). */
 int ws_lease_mod(ws_lease *lease, int fd, struct epoll_event *event);
 
 /* Releases everything that is leased and frees the lease; to be called before the set is closed.
- * NULL is allowed. No errors. Threads: one. Signals: unsafe. */
+ * NULL is allowed.
+ * No errors. Threads: one. Signals: unsafe. */
 void ws_lease_destroy(ws_lease *lease);
 
 /* What a removal says of the removed watch. */
@@ -306,18 +317,20 @@ void ws_lease_destroy(ws_lease *lease);
                                * were not always one-shot in sets that are waited in without
                                * leases */
 
-/* EPOLL_CTL_DEL that returns whether an event of the watch is in use: WS_REMOVAL_*. `holders` gets
+/* Makes the change EPOLL_CTL_DEL, and says whether an event of the watch is in use. `holders` gets
  * the leases for WS_REMOVAL_IN_USE, else NULL. With too little memory for them the function returns
  * WS_REMOVAL_UNKNOWN.
- * Errors: EFAULT (holders is NULL), and as ws_epoll_ctl(). Threads: any. Signals: unsafe. */
+ * Returns: one of WS_REMOVAL_*. Errors: EFAULT (`holders` is NULL), and as ws_epoll_ctl(). Threads:
+ * any. Signals: unsafe. */
 int ws_epoll_retire(int epfd, int fd, ws_lease_holders **holders);
 
-/* ws_epoll_retire() by a thread that may have leased an event of the watch: only other leases
- * count. Errors: as ws_epoll_retire(). Threads: one. Signals: unsafe. */
+/* Does what ws_epoll_retire() does, by a thread that may have leased an event of the watch: only
+ * other leases count.
+ * Returns: one of WS_REMOVAL_*. Errors: as ws_epoll_retire(). Threads: one. Signals: unsafe. */
 int ws_lease_retire(ws_lease *lease, int fd, ws_lease_holders **holders);
 
-/* Waits until no lease has the event any more: returns 1, or 0 if the time is up. NULL sets no time
- * limit. Errors: EINVAL. Threads: any. Signals: unsafe. */
+/* Waits until no lease has the event any more. NULL sets no time limit.
+ * Returns: 1, or 0 if the time is up. Errors: EINVAL. Threads: any. Signals: unsafe. */
 int ws_lease_holders_wait(ws_lease_holders *holders, const struct timespec *timeout);
 
 /* Frees the holders; NULL is allowed. Not after the set is closed.
@@ -355,13 +368,13 @@ int ws_spin_limit(int microseconds);
 #define WS_RING_HINTS 2
 
 /* Gives a set an event ring of `entries` slots, from 1 to 2^20, rounded up to a power of two,
- * unless it has one. Returns 1, or 0 if the number is the kernel's, whatever it stands for, where
- * nothing changes. From then on the waits of this set take in-process events from the ring, at most
- * as many as it has slots in one call: the same events, without a lock that the set's threads
+ * unless it has one. From then on the waits of this set take in-process events from the ring, at
+ * most as many as it has slots in one call: the same events, without a lock that the set's threads
  * share, and where there are any without a system call. Removals and closes wait for threads that
  * are taking at that moment. `flags`: 0, WS_RING_POLL, or WS_RING_POLL | WS_RING_HINTS.
- * Errors: EBADF, EINVAL (an in-process object that is no set; entries; flags), ENOMEM.
- * Threads: any. Signals: unsafe. See epoll_wait(2) and io_uring(7). */
+ * Returns: 1, or 0 if the number is the kernel's, whatever it stands for, where nothing changes.
+ * Errors: EBADF, EINVAL (an in-process object that is no set; entries; flags), ENOMEM. Threads:
+ * any. Signals: unsafe. See epoll_wait(2) and io_uring(7). */
 int ws_ring_setup(int epfd, size_t entries, int flags);
 
 /* A set's events, written into memory that another process reads. Neither side trusts the other: a
@@ -378,39 +391,40 @@ typedef struct ws_ring_reader ws_ring_reader;
  * of two. From now on only the writer takes events of that set. It belongs to the process: a forked
  * child may only destroy it. A fork leaves the set to the kernel, where the writer finds its events
  * too, with system calls.
- * Errors: EBADF, EINVAL, EMFILE, ENFILE, ENOMEM, EOPNOTSUPP (no set, or one that lives in the
- * kernel). Threads: any. Signals: unsafe. See memfd_create(2). */
+ * Returns: the writer. Errors: EBADF, EINVAL, EMFILE, ENFILE, ENOMEM, EOPNOTSUPP (no set, or one
+ * that lives in the kernel). Threads: any. Signals: unsafe. See memfd_create(2). */
 ws_ring_writer *ws_ring_writer_create(int epfd, unsigned int entries);
 
-/* Returns the descriptor to pass to the other process (SCM_RIGHTS, or inherited). It belongs to the
+/* Says which descriptor to pass to the other process (SCM_RIGHTS, or inherited). It belongs to the
  * writer and is close-on-exec.
- * Errors: EINVAL (NULL). Threads: any. Signals: unsafe. See unix(7). */
+ * Returns: the descriptor. Errors: EINVAL (NULL). Threads: any. Signals: unsafe. See unix(7). */
 int ws_ring_writer_fd(const ws_ring_writer *writer);
 
-/* Writes what is ready and fits, and returns how many events that is. If it is none, waits until
- * there is one, and a free slot for it: returns 0 if the time is up. NULL sets no time limit, and a
- * limit of 0 only checks.
- * Errors: EBADF (the set's number was closed, or this is a forked child), EINTR, EINVAL, ENOMEM;
- * EPROTO if the reader claims to have taken events that were never written, and as long as it does,
- * nothing is written. Threads: one. Signals: unsafe. See epoll_wait(2). */
+/* Writes what is ready and fits. If that is no event, waits until there is one, and a free slot for
+ * it. NULL sets no time limit, and a limit of 0 only checks.
+ * Returns: how many events were written; 0 if the time is up. Errors: EBADF (the set's number was
+ * closed, or this is a forked child), EINTR, EINVAL, ENOMEM; EPROTO if the reader claims to have
+ * taken events that were never written, and as long as it does, nothing is written. Threads: one.
+ * Signals: unsafe. See epoll_wait(2). */
 ssize_t ws_ring_writer_pump(ws_ring_writer *writer, const struct timespec *timeout);
 
 /* Ends the writer, before its set is closed; NULL is allowed. The reader can still take what is
- * there, and is not told. No errors. Threads: one. Signals: unsafe. */
+ * there, and is not told.
+ * No errors. Threads: one. Signals: unsafe. */
 void ws_ring_writer_destroy(ws_ring_writer *writer);
 
 /* Maps the memory of a descriptor that another process has passed on; the descriptor may be closed
  * afterwards. A ring has one reader; after fork(2) parent or child may go on with it, not both.
- * Errors: EACCES and EPERM (it may not be written to), EBADF, EINVAL (it is no such memory),
- * ENOMEM. Threads: any. Signals: unsafe. See mmap(2). */
+ * Returns: the reader. Errors: EACCES and EPERM (it may not be written to), EBADF, EINVAL (it is no
+ * such memory), ENOMEM. Threads: any. Signals: unsafe. See mmap(2). */
 ws_ring_reader *ws_ring_reader_open(int fd);
 
-/* Takes events and returns how many, at most `maxevents`. If there are none, waits for one: returns
- * 0 if the time is up. NULL sets no time limit, and a limit of 0 only checks. Makes no system call
- * unless it, or the writer, sleeps. A writer that is gone is not noticed: give a limit, or watch a
- * socket to it.
- * Errors: EINTR, EINVAL; EPROTO if the writer claims to have written what cannot be, and as long as
- * it does, nothing is taken. Threads: one. Signals: unsafe. See epoll_wait(2). */
+/* Takes events. If there are none, waits for one. NULL sets no time limit, and a limit of 0 only
+ * checks. Makes no system call unless it, or the writer, sleeps. A writer that is gone is not
+ * noticed: give a limit, or watch a socket to it.
+ * Returns: how many events were taken, at most `maxevents`; 0 if the time is up. Errors: EINTR,
+ * EINVAL; EPROTO if the writer claims to have written what cannot be, and as long as it does,
+ * nothing is taken. Threads: one. Signals: unsafe. See epoll_wait(2). */
 int ws_ring_reader_take(ws_ring_reader *reader, struct epoll_event *events, int maxevents,
                         const struct timespec *timeout);
 
@@ -435,20 +449,21 @@ typedef struct ws_listener_waiter ws_listener_waiter;
 /* Joins the waiters for connections to `listener`, which stays open meanwhile and should be
  * non-blocking. `order`: WS_ORDER_*, the same for all. After fork(2) the child may go on with what
  * it inherited.
- * Errors: EBADF, EINVAL (not listening; no such order), ENOMEM, ENOTSOCK.
+ * Returns: the waiter. Errors: EBADF, EINVAL (not listening; no such order), ENOMEM, ENOTSOCK.
  * Threads: any. Signals: unsafe. See listen(2). */
 ws_listener_waiter *ws_listener_join(int listener, int order);
 
-/* Sleeps until it is this waiter's turn with a connection (returns 1) or the time is up (0). NULL
- * sets no limit. Another waiter may be faster with accept(2), which then says EAGAIN: wait again.
- * Errors: EBADF, EINTR, EINVAL, EMFILE, ENFILE, ENOMEM, ENOSPC, ENOTSOCK.
- * Threads: one. Signals: unsafe. See epoll_wait(2), EPOLLEXCLUSIVE. */
+/* Sleeps until it is this waiter's turn with a connection, or the time is up. NULL sets no limit.
+ * Another waiter may be faster with accept(2), which then says EAGAIN: wait again.
+ * Returns: 1 if it is this waiter's turn; 0 if the time is up. Errors: EBADF, EINTR, EINVAL,
+ * EMFILE, ENFILE, ENOMEM, ENOSPC, ENOTSOCK. Threads: one. Signals: unsafe. See epoll_wait(2),
+ * EPOLLEXCLUSIVE. */
 int ws_listener_wait(ws_listener_waiter *waiter, const struct timespec *timeout);
 
-/* ws_listener_wait(), and accept4(2) with `addr`, `addrlen` and `flags`: returns the new
- * descriptor. Needs a non-blocking listener.
- * Errors: those of the two; EAGAIN if the time is up.
- * Threads: one. Signals: unsafe. Cancels (in accept4). */
+/* Waits as ws_listener_wait() does, and then accepts with accept4(2), `addr`, `addrlen` and
+ * `flags`. Needs a non-blocking listener.
+ * Returns: the new descriptor. Errors: as ws_listener_wait() and accept4(2); EAGAIN if the time is
+ * up. Threads: one. Signals: unsafe. Cancels (in accept4). */
 int ws_listener_accept(ws_listener_waiter *waiter, struct sockaddr *addr, socklen_t *addrlen,
                        int flags, const struct timespec *timeout);
 
@@ -464,15 +479,14 @@ struct uffd_msg; /* <linux/userfaultfd.h> */
 
 /* Makes a pool for a userfaultfd that has been through UFFDIO_API and stays open as long as the
  * pool. `order`: WS_ORDER_*.
- * Errors: EBADF, EINVAL, EMFILE, ENFILE, ENOMEM.
- * Threads: any. Signals: unsafe. See ioctl_userfaultfd(2). */
+ * Returns: the pool. Errors: EBADF, EINVAL, EMFILE, ENFILE, ENOMEM. Threads: any. Signals: unsafe.
+ * See ioctl_userfaultfd(2). */
 ws_fault_pool *ws_fault_pool_create(int uffd, int order);
 
-/* Waits for messages and returns how many there are, from 1 to `maxmsgs`. Ask for one at a time
- * unless several are served as fast together. NULL sets no time limit; a limit holds only with an
- * O_NONBLOCK userfaultfd.
- * Errors: ECANCELED (stopped), EINTR, EINVAL, ETIMEDOUT, and as read(2).
- * Threads: any. Signals: unsafe. See userfaultfd(2). */
+/* Waits for messages. Ask for one at a time unless several are served as fast together. NULL sets
+ * no time limit; a limit holds only with an O_NONBLOCK userfaultfd.
+ * Returns: how many messages there are, from 1 to `maxmsgs`. Errors: ECANCELED (stopped), EINTR,
+ * EINVAL, ETIMEDOUT, and as read(2). Threads: any. Signals: unsafe. See userfaultfd(2). */
 int ws_fault_pool_next(ws_fault_pool *pool, struct uffd_msg *msgs, int maxmsgs,
                        const struct timespec *timeout);
 
@@ -481,8 +495,8 @@ int ws_fault_pool_next(ws_fault_pool *pool, struct uffd_msg *msgs, int maxmsgs,
  * No errors. Threads: any. Signals: unsafe. */
 void ws_fault_pool_stop(ws_fault_pool *pool);
 
-/* Frees a pool in which no call is under way; NULL is allowed. No errors. Threads: one. Signals:
- * unsafe. */
+/* Frees a pool in which no call is under way; NULL is allowed.
+ * No errors. Threads: one. Signals: unsafe. */
 void ws_fault_pool_destroy(ws_fault_pool *pool);
 
 #ifdef __cplusplus

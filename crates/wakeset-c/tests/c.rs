@@ -5,6 +5,8 @@
 
 #[path = "c/agreement.rs"]
 mod agreement;
+#[path = "c/manual.rs"]
+mod manual;
 
 use std::fs;
 use std::io::ErrorKind;

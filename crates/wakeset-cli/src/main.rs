@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `main` | the arguments of all subcommands, and the exit status |
 //! | `bench`, `soak`, `demo` | measures; demands exactness under load; shows it in half a minute |
-//! | `start`, `pages` | the environment for programs that others start; manual and completions |
+//! | `start`, `pages` | what programs need that others start; manual and completions |
 //! | `doctor` | what this machine and a program allow |
 //! | `live` | what a running program counts: once, second by second, or for Prometheus |
 //! | `inspect` | what processes watch and wait for, seen from outside |
@@ -71,6 +71,8 @@ enum Command {
     Env(start::EnvOptions),
     /// Print a drop-in with which systemd starts a service on Wakeset, or install it
     Systemd(start::SystemdOptions),
+    /// Copy the preload library into a directory, for containers that share it
+    CopyLibrary(start::CopyOptions),
     /// Write the manual pages into a folder
     Man(pages::ManOptions),
     /// Print the completions of a shell
@@ -117,6 +119,7 @@ fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Demo => demo::demo().map(|()| 0),
         Command::Env(options) => start::print_environment(&options).map(|()| 0),
         Command::Systemd(options) => start::systemd(&options).map(|()| 0),
+        Command::CopyLibrary(options) => start::copy_library(&options).map(|()| 0),
         Command::Man(options) => {
             pages::write_man(&Arguments::command(), &options.directory).map(|()| 0)
         }

@@ -1,11 +1,13 @@
-//! `wakeset env` and `wakeset systemd`: what starts a program on Wakeset where `wakeset run` does
-//! not stand before it.
+//! `wakeset env`, `wakeset systemd` and `wakeset copy-library`: what starts a program on Wakeset
+//! where `wakeset run` does not stand before it.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `systemd` | a drop-in for a service, and where it goes |
+//! | `copy` | the library, put where another root directory has it |
 //! | `formats` | the variables as shells, containers and pods read them |
 
+mod copy;
 mod formats;
 mod systemd;
 
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::run::{Behaviour, PRELOAD_VARIABLE, expressible, find_library, with_ours};
+pub use copy::{CopyOptions, copy_library};
 use formats::Format;
 pub use systemd::{Options as SystemdOptions, systemd};
 

@@ -6,15 +6,29 @@
 //! - `links`: local links of every page lead to a file and a heading; paths in backquotes exist.
 //! - `names`: what pages about the code call by a name is called so there.
 //! - `commands`: commands shown name subcommands, flags, packages and scripts that exist.
+//! - `runs`: what a page shows to be typed runs, but for a list of exceptions.
+//! - `book`: the book has every page.
+//! - `published`: what a crate's package holds; one Rust version everywhere.
+//! - `containers`: the image's recipe and the pod's manifest say what the program says.
 
+#[path = "documents/book.rs"]
+mod book;
 #[path = "documents/commands.rs"]
 mod commands;
+#[path = "documents/containers.rs"]
+mod containers;
 #[path = "documents/links.rs"]
 mod links;
 #[path = "documents/markdown.rs"]
 mod markdown;
 #[path = "documents/names.rs"]
 mod names;
+#[path = "documents/published.rs"]
+mod published;
+#[path = "documents/runs.rs"]
+mod runs;
+
+mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

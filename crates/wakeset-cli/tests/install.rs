@@ -118,6 +118,7 @@ fn everything_goes_and_nothing_else() {
         "include/wakeset/epoll.h",
         "share/man/man1/wakeset.1.gz",
         "share/man/man1/wakeset-run.1.gz",
+        "share/man/man3/ws_epoll_wait.3.gz",
         "share/man/man7/wakeset.7.gz",
         "share/bash-completion/completions/wakeset",
         "share/zsh/site-functions/_wakeset",

@@ -1,9 +1,10 @@
-//! `wakeset env` and `wakeset systemd`: who reads what they print gets a program that has Wakeset's
-//! library.
+//! `wakeset env`, `wakeset systemd` and `wakeset copy-library`: who does what they print gets a
+//! program that has Wakeset's library.
 
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -168,4 +169,45 @@ fn verified(unit: &Path) -> String {
     let mut analyze = Command::new("systemd-analyze");
     let output = analyze.arg("verify").arg(unit).output().expect("systemd-analyze runs");
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The library in a directory that another container would have.
+#[test]
+fn a_copied_library_serves_a_program() {
+    let folder = scratch("copy-library");
+    let copy = folder.join(LIBRARY);
+    // Once more over a copy that is in use: a file of its own takes its place.
+    for round in 0..2 {
+        let umask = format!("umask 077; exec \"$0\" copy-library {}", folder.display());
+        let mut shell = Command::new("sh");
+        let said = output(shell.args(["-c", &umask, WAKESET]).env_remove("LD_PRELOAD"));
+        let variable = format!("LD_PRELOAD={}", copy.display());
+        assert!(said.contains(&variable), "{said}");
+        let mode = fs::metadata(&copy).expect("the copy").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755, "round {round}");
+        let left = fs::read_dir(&folder).expect("the folder").count();
+        assert_eq!(left, 1, "nothing is left beside it");
+    }
+    let printed = printed(&["env", "--format", "docker", "--library", &copy.to_string_lossy()]);
+    let pairs = printed.lines().map(|line| line.split_once('=').expect("a variable"));
+    let variables: Vec<_> = pairs.map(|(name, value)| (name.into(), value.into())).collect();
+    demand_preloaded(&variables, "auto");
+}
+
+#[test]
+fn what_cannot_be_copied_is_said() {
+    let folder = scratch("copy-library-wrong");
+    fs::create_dir(folder.join("with space")).expect("a folder");
+    fs::write(folder.join("file"), "").expect("a file");
+    for (place, reason) in
+        [("missing", "No such file"), ("file", "Not a directory"), ("with space", "a space")]
+    {
+        let mut copy = Command::new(WAKESET);
+        copy.arg("copy-library").arg(folder.join(place)).env_remove("LD_PRELOAD");
+        let said = copy.output().expect("wakeset runs");
+        let text = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(125), "{place}: {text}");
+        assert!(text.contains(reason) && text.contains(place), "{place}: {text}");
+    }
+    assert_eq!(fs::read_dir(folder.join("with space")).expect("a folder").count(), 0);
 }
