@@ -121,7 +121,7 @@ pub fn run(options: Options) -> Result<i32, Failure> {
         // SAFETY: this process has one thread.
         unsafe {
             std::env::set_var(PRELOAD_VARIABLE, list);
-            for (name, value) in options.behaviour.variables() {
+            for (name, value) in options.behaviour.variables_here() {
                 std::env::set_var(name, value);
             }
             if !options.behaviour.leaves_instructions() && is_ourselves(&options.command[0]) {

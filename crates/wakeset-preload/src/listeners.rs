@@ -68,6 +68,7 @@ pub(crate) use told::{after_change, around_close, before_wait, has_left};
 
 use crate::{environment, signals};
 use wakeset_fd::count;
+use wakeset_fd::handled;
 use wakeset_fd::listeners::{self, Choice, Order};
 
 /// Before main: reads the order that `wakeset run` has put into the environment.
@@ -83,8 +84,9 @@ pub(crate) fn start() {
     };
     let most = value(c"WAKESET_MAX_CONNECTIONS").and_then(|most| str::from_utf8(most).ok());
     listeners::choose(choice, most.and_then(|most| most.parse().ok()).filter(|most| *most > 0));
-    // SAFETY: this thread's own.
-    listeners::set_handled(|| unsafe { signals::handled().read_volatile() });
+    // SAFETY: this thread's own, here and below.
+    let any = || unsafe { signals::handled().read_volatile() };
+    handled::set_counts(any, || unsafe { signals::not_restarting().read_volatile() });
     listeners::set_telling(&told::TELLING);
 }
 

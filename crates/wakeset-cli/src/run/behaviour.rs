@@ -51,6 +51,18 @@ impl Behaviour {
         variables
     }
 
+    /// The same for a program that is started here: where a control group grants one processor or
+    /// less (`cpu.max`), a spin would take the time that its waker needs.
+    pub fn variables_here(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = self.variables();
+        let granted = std::thread::available_parallelism();
+        if self.spin == "auto" && granted.is_ok_and(|processors| processors.get() == 1) {
+            variables.retain(|(name, _)| *name != SPIN_VARIABLE);
+            variables.push((SPIN_VARIABLE, "off".into()));
+        }
+        variables
+    }
+
     /// Whether a program that makes system calls by instruction is left to the kernel.
     pub fn leaves_instructions(&self) -> bool {
         self.instructions == Instructions::Kernel

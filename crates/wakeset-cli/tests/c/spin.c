@@ -266,6 +266,50 @@ static void interrupted(int how)
 	close(other);
 }
 
+/* Sends a signal after a pause of random length, and again every few milliseconds until it is told
+ * that the read is over. */
+static void *knock_until_heard(void *argument)
+{
+	struct knock *knock = argument;
+	unsigned seed = 13;
+	int done = 0;
+	while (!knock->stop) {
+		if (knock->wanted == done) {
+			sched_yield();
+			continue;
+		}
+		pause_for(rand_r(&seed) % LONGEST_PAUSE);
+		for (done++; knock->sent != done && !knock->stop; sleep_ms(3))
+			must_be_zero(pthread_kill(knock->thread, SIGUSR1));
+	}
+	return NULL;
+}
+
+/* A handler without SA_RESTART ends a read that waits; `sent` says how many reads are over. */
+static void interrupted_reads(void)
+{
+	enum { READS = 300 };
+	struct knock knock = {.thread = pthread_self()};
+	struct sigaction action = {.sa_handler = count_signal};
+	int counter = must(eventfd(0, 0)), wrong = 0, often = 0;
+	pthread_t thread;
+	must(sigaction(SIGUSR1, &action, NULL));
+	must_be_zero(pthread_create(&thread, NULL, knock_until_heard, &knock));
+	for (int i = 0; i < READS; i++) {
+		uint64_t value;
+		handled = 0;
+		knock.wanted++;
+		wrong += read(counter, &value, sizeof value) != -1 || errno != EINTR;
+		knock.sent++;
+		often += handled > 1;
+	}
+	knock.stop = 1;
+	must_be_zero(pthread_join(thread, NULL));
+	yes("each read was interrupted", wrong == 0);
+	yes("most by the first signal", often <= READS / 2);
+	close(counter);
+}
+
 /* A handler leaves waits by a jump, at any moment; the set goes on. */
 static void jumped(void)
 {
@@ -373,6 +417,7 @@ int main(void)
 	heading("signals");
 	interrupted(0);
 	interrupted(1);
+	interrupted_reads();
 	jumped();
 	heading("time");
 	times();

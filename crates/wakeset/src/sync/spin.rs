@@ -42,8 +42,8 @@ const AUTO: u32 = u32::MAX;
 pub const LONGEST_SPIN: u32 = 1_000_000;
 
 /// How long threads of this process look for what they wait for before they sleep: `Some`
-/// microseconds in each wait (0: not at all; [`LONGEST_SPIN`] at most), or `None`, the default, for as long as it pays, and
-/// 30 microseconds at most.
+/// microseconds in each wait (0: not at all; [`LONGEST_SPIN`] at most), or `None`, the default, for
+/// as long as it pays, and 30 microseconds at most.
 ///
 /// It concerns [`EventPoll::wait`](crate::EventPoll::wait), waits on an
 /// [`EventRing`](crate::EventRing), and reads and writes that block. A thread that spins finds an

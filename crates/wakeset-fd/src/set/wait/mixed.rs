@@ -2,13 +2,13 @@
 
 use super::limits::{Until, short_of};
 use super::{STARVATION_BOUND, Wait};
-use crate::kernel_half::listeners;
 use crate::migrate;
 use crate::set::{doorbell, first_listener, polls};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::Errno;
 use crate::sys::cancel;
+use crate::sys::handled;
 use crate::sys::steps::step;
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -144,7 +144,7 @@ impl Wait<'_> {
         // What the look at the kernel half has found, or its error.
         let outside = Cell::new(Ok(0));
         let round = Cell::new(ControlFlow::Continue(()));
-        let handled = listeners::handled();
+        let before = handled::any();
         set.set.spin_mixed(
             until.deadline.flatten(),
             || polls::have_news(set) || set.state.is_in_kernel(),
@@ -162,7 +162,7 @@ impl Wait<'_> {
             },
         );
         match round.get() {
-            ControlFlow::Continue(()) if listeners::handled() != handled => {
+            ControlFlow::Continue(()) if handled::any() != before => {
                 ControlFlow::Break(Some(Err(Errno::EINTR)))
             }
             round => round,
@@ -185,7 +185,7 @@ impl Wait<'_> {
         };
         // A handler between two pieces of a sleep; one that comes in the next few instructions is
         // missed.
-        if self.handled.is_some_and(|before| listeners::handled() != before) {
+        if self.handled.is_some_and(|before| handled::any() != before) {
             return ControlFlow::Break(Some(Err(Errno::EINTR)));
         }
         ControlFlow::Continue(bounds)

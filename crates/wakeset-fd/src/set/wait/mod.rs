@@ -14,12 +14,13 @@ pub use self::limits::{Limit, Mask};
 pub(crate) use self::settled::Settled;
 
 use self::limits::{Until, timespec_of};
-use crate::kernel_half::listeners::{self, baton};
+use crate::kernel_half::listeners::baton;
 use crate::migrate;
 use crate::set::{FdSet, polls, ring};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::cancel;
+use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::user;
@@ -225,12 +226,12 @@ impl Wait<'_> {
             return Some(Ok(n));
         }
         let deadline = *deadline.get_or_insert_with(|| Deadline::of(self.timeout));
-        let handled = listeners::handled();
+        let before = handled::any();
         let n = set.set.spin(deadline, || self.harvest(0) as usize);
         if n > 0 || self.faulted.get() {
             return Some(Ok(n as c_int));
         }
-        if listeners::handled() != handled {
+        if handled::any() != before {
             return Some(Err(Errno::EINTR));
         }
         let stay = || set.state.is_pure() || mutant!("pure_without_look");
