@@ -337,6 +337,17 @@ int ws_lease_holders_wait(ws_lease_holders *holders, const struct timespec *time
  * No errors. Threads: one. Signals: unsafe. */
 void ws_lease_holders_free(ws_lease_holders *holders);
 
+/* ---- Spinning before a sleep ---- */
+
+/* How long threads of the process look for what they wait for, in waits on sets and in reads and
+ * writes that block, before they sleep: as many microseconds in each wait, 0 for not at all, or -1,
+ * as at the start, for as long as it saves processor time, and 30 at most. A thread that spins
+ * finds an event within a microsecond, where a sleep and its wake-up take 20 to 50. With a number
+ * above 0, waits on sockets alone spin too. Nothing spins in a process that may use one processor
+ * only. Returns 0.
+ * Errors: EINVAL (less than -1, or more than 1000000). Threads: any. Signals: safe. */
+int ws_spin_limit(int microseconds);
+
 /* ---- Event rings ---- */
 
 /* Watches sockets through an io_uring where that is allowed (Linux 6.1), from the call on: a wait

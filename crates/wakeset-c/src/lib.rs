@@ -13,6 +13,7 @@
 //! | `batch` | `ws_epoll_ctl_batch` |
 //! | `objects/lease` | `ws_lease_*`, `ws_epoll_retire`, `ws_lease_holders_*` |
 //! | `objects/ring` | `ws_ring_*` |
+//! | `objects/spin` | `ws_spin_limit` |
 //! | `objects/source` | `ws_source_*`, `ws_epoll_ctl_source` |
 //! | `objects/listener` | `ws_listener_*` |
 //! | `objects/fault` | `ws_fault_pool_*` |

@@ -34,6 +34,8 @@ use command::Command;
 
 /// The variable in which the preload library finds the order.
 pub const ORDER_VARIABLE: &str = "WAKESET_ORDER";
+/// The variable in which it finds how long threads spin before they sleep.
+const SPIN_VARIABLE: &str = "WAKESET_SPIN";
 /// The variable in which it finds how many connections a worker is to hold.
 const MOST_VARIABLE: &str = "WAKESET_MAX_CONNECTIONS";
 /// The variable that says what happens to a program that makes system calls by instruction.
@@ -70,8 +72,9 @@ Exit status: that of the program; with --stats, 128+N if signal N killed it. 127
 program, 126 if it cannot be run, 125 if Wakeset itself failed.
 
 Environment: LD_PRELOAD is kept, with Wakeset's library behind what it has. The flags reach the
-library in WAKESET_ORDER, WAKESET_MAX_CONNECTIONS, WAKESET_INSTRUCTIONS, WAKESET_VERBOSE and
-WAKESET_STATS, see wakeset(7). With WAKESET_DISABLE=1 the program runs without Wakeset.
+library in WAKESET_ORDER, WAKESET_MAX_CONNECTIONS, WAKESET_SPIN, WAKESET_INSTRUCTIONS,
+WAKESET_VERBOSE and WAKESET_STATS, see wakeset(7). With WAKESET_DISABLE=1 the program runs without
+Wakeset.
 
 Example: wakeset run --stats -- python3 server.py")]
 pub struct Options {
@@ -127,7 +130,7 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     }
     if preload {
         let behaviour = &options.behaviour;
-        let mut variables = behaviour.variables();
+        let mut variables = behaviour.variables_here();
         if !behaviour.leaves_instructions() && is_ourselves(&options.command[0]) {
             variables.push((INSTRUCTIONS_VARIABLE, OWN_INSTRUCTIONS.into()));
         }

@@ -24,6 +24,7 @@
 //! | `compare` | a program run both ways, and what differs |
 //! | `of_signals` | programs about signals |
 //! | `sharing`, `top`, `metrics` | counts that are read while the program runs |
+//! | `spinning` | the wait before a sleep |
 //! | `stats` | what `wakeset run --stats` counts |
 //! | `surroundings` | filters, limits, and what is not there |
 //! | `run`, `compile` | one run; the compiler |
@@ -56,6 +57,8 @@ mod of_signals;
 mod run;
 #[path = "programs/sharing.rs"]
 mod sharing;
+#[path = "programs/spinning.rs"]
+mod spinning;
 #[path = "programs/stats.rs"]
 mod stats;
 #[path = "programs/surroundings.rs"]

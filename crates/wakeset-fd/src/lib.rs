@@ -78,7 +78,8 @@ mod rooms {
     pub use sys::steps;
     pub use sys::verdict::Verdict;
     pub use sys::{
-        Errno, Sysno, cancel, notice, own_calls, refusable, reserved, signal_guard, user, waits,
+        Errno, Sysno, cancel, handled, notice, own_calls, refusable, reserved, signal_guard, user,
+        waits,
     };
 }
 

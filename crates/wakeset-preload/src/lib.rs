@@ -43,5 +43,6 @@ mod loader;
 mod process;
 mod real;
 mod signals;
+mod spin;
 mod uffd;
 mod unwind;

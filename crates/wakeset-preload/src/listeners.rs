@@ -68,13 +68,15 @@ pub(crate) use told::{after_change, around_close, before_wait, has_left};
 
 use crate::{environment, signals};
 use wakeset_fd::count;
+use wakeset_fd::handled;
 use wakeset_fd::listeners::{self, Choice, Order};
 
 /// Before main: reads the order that `wakeset run` has put into the environment.
 pub(crate) fn start() {
     listeners::choose(chosen(), most_connections());
-    // SAFETY: this thread's own.
-    listeners::set_handled(|| unsafe { signals::handled().read_volatile() });
+    // SAFETY: this thread's own, here and below.
+    let any = || unsafe { signals::handled().read_volatile() };
+    handled::set_counts(any, || unsafe { signals::not_restarting().read_volatile() });
     listeners::set_telling(&told::TELLING);
 }
 

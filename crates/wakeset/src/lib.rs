@@ -83,6 +83,9 @@ pub use sync::clock::set_model_clock;
 #[cfg(wakeset_steps)]
 #[doc(hidden)]
 pub use sync::inheritance::set_in_use as set_real_time;
+#[doc(hidden)]
+pub use sync::spin::spin_limit;
+pub use sync::spin::{LONGEST_SPIN, set_spin_limit};
 pub use sync::time::{Deadline, Timeout};
 #[cfg(any(loom, shuttle, wakeset_mutants))]
 #[doc(hidden)]

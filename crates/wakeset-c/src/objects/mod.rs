@@ -10,6 +10,7 @@ pub mod lease;
 pub mod listener;
 pub mod ring;
 pub mod source;
+pub mod spin;
 
 /// The object that C gets for what `made` has; null, and errno, if that is an error.
 fn created<T, U>(made: Result<T, Errno>, wrap: impl FnOnce(T) -> U) -> *mut U {

@@ -2,7 +2,11 @@
 
 use std::ffi::OsString;
 
-use super::{INSTRUCTIONS_VARIABLE, MOST_VARIABLE, ORDER_VARIABLE, VERBOSE_VARIABLE};
+use wakeset::LONGEST_SPIN;
+
+use super::{
+    INSTRUCTIONS_VARIABLE, MOST_VARIABLE, ORDER_VARIABLE, SPIN_VARIABLE, VERBOSE_VARIABLE,
+};
 
 /// The flags of `run`, and of whatever else prepares an environment for a program.
 #[derive(clap::Args)]
@@ -15,6 +19,11 @@ pub struct Behaviour {
     /// than N; if there is none, it takes them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     max_connections: Option<u32>,
+    /// How long a thread looks for what it waits for before it sleeps: `auto`, as long as that
+    /// saves processor time, and 30 microseconds at most; `off`; or so many microseconds in each
+    /// wait, on sockets too
+    #[arg(long, value_name = "SPIN", default_value = "auto", value_parser = spin)]
+    spin: String,
     /// Say on stderr which library or call made Wakeset leave objects to the kernel
     #[arg(long)]
     verbose: bool,
@@ -26,7 +35,10 @@ pub struct Behaviour {
 impl Behaviour {
     /// The variables that say so, and their values.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
-        let mut variables = vec![(ORDER_VARIABLE, self.order.name().into())];
+        let mut variables = vec![
+            (ORDER_VARIABLE, self.order.name().into()),
+            (SPIN_VARIABLE, self.spin.clone().into()),
+        ];
         if let Some(most) = self.max_connections {
             variables.push((MOST_VARIABLE, most.to_string().into()));
         }
@@ -39,9 +51,30 @@ impl Behaviour {
         variables
     }
 
+    /// The same for a program that is started here: where a control group grants one processor or
+    /// less (`cpu.max`), a spin would take the time that its waker needs.
+    pub fn variables_here(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = self.variables();
+        let granted = std::thread::available_parallelism();
+        if self.spin == "auto" && granted.is_ok_and(|processors| processors.get() == 1) {
+            variables.retain(|(name, _)| *name != SPIN_VARIABLE);
+            variables.push((SPIN_VARIABLE, "off".into()));
+        }
+        variables
+    }
+
     /// Whether a program that makes system calls by instruction is left to the kernel.
     pub fn leaves_instructions(&self) -> bool {
         self.instructions == Instructions::Kernel
+    }
+}
+
+/// What `--spin` takes.
+fn spin(value: &str) -> Result<String, String> {
+    match value.parse::<u32>() {
+        Ok(micros) if micros <= LONGEST_SPIN => Ok(micros.to_string()),
+        Err(_) if value == "auto" || value == "off" => Ok(value.to_string()),
+        _ => Err(format!("neither auto nor off nor microseconds up to {LONGEST_SPIN}")),
     }
 }
 

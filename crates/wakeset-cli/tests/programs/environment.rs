@@ -76,6 +76,7 @@ fn what_a_variable_must_not_say_is_said_once() {
             "0",
             "\"0\", which is unknown: there is no limit (a number from 1 is one)",
         ),
+        ("WAKESET_SPIN", "1000001", "\"1000001\", which is unknown: the spin is auto"),
         (
             "WAKESET_INSTRUCTIONS",
             "caught",
@@ -99,6 +100,7 @@ fn what_a_variable_must_not_say_is_said_once() {
     for (name, known) in [
         ("WAKESET_ORDER", &["auto", "least", "fifo", "turns", "lifo", "kernel", ""][..]),
         ("WAKESET_MAX_CONNECTIONS", &["1", "4000000000", ""]),
+        ("WAKESET_SPIN", &["auto", "off", "0", "1000000", ""]),
         ("WAKESET_INSTRUCTIONS", &["catch", "kernel", "ignore", ""]),
         ("WAKESET_VERBOSE", &["1", "0", ""]),
         ("WAKESET_DISABLE", &["1", "0", ""]),

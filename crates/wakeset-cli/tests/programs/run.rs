@@ -26,6 +26,8 @@ pub enum Runner<'a> {
     Ignored,
     /// With `--order`, and with `--stats` into this file.
     Ordered(&'a str, &'a Path),
+    /// With `--spin`.
+    Spinning(&'a str),
     /// With `--order` and `--max-connections`.
     Limited(&'a str, &'a str),
     /// With `--stats` into this file.
@@ -82,6 +84,7 @@ pub fn run(program: &Path, arguments: &[&str], runner: Runner, limit: Duration) 
         Runner::Ignored => "ignored",
         Runner::Ordered(order, _) => order,
         Runner::Limited(order, _) => order,
+        Runner::Spinning(spin) => spin,
         Runner::Counted(_) => "counted",
         Runner::Rationed(_) => "rationed",
     };
@@ -107,6 +110,9 @@ pub fn run(program: &Path, arguments: &[&str], runner: Runner, limit: Duration) 
             }
             if let Runner::Limited(order, most) = runner {
                 command.args(["--order", order, "--max-connections", most]);
+            }
+            if let Runner::Spinning(spin) = runner {
+                command.args(["--spin", spin]);
             }
             if let Runner::Counted(file) = runner {
                 command.arg(format!("--stats-file={}", file.display()));

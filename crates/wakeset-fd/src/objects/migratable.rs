@@ -9,6 +9,7 @@ use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::cancel;
+use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::{self, Errno};
@@ -253,7 +254,15 @@ pub(crate) fn carry_out<M: Migratable, T>(
         && let Some(block) = block
     {
         let Some(using) = Using::begin(fd, object) else { return Ok(Attempt::Again) };
-        result = block(&attempt);
+        let before = handled::not_restarting();
+        // A handler that runs in a spin ends the call as one that runs in the sleep does.
+        let again = || match attempt() {
+            Err(Error::WouldBlock) if handled::not_restarting() != before => {
+                Err(Error::Interrupted)
+            }
+            result => result,
+        };
+        result = block(&again);
         if matches!(result, Err(Error::Sealed)) {
             if let Some(residence) = object.residence() {
                 residence.wait_until_settled();

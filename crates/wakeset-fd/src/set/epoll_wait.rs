@@ -1,11 +1,11 @@
 //! epoll_wait(2) and its kin: each call checks its arguments and then runs one [`Wait`].
 
-use crate::kernel_half::listeners;
 use crate::migrate;
 use crate::set::wait::{Limit, Mask, Wait};
 use crate::set::{FdSet, doorbell};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_wait};
+use crate::sys::handled;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno, SIGSET_BYTES};
@@ -79,7 +79,7 @@ pub(crate) unsafe fn epoll_wait_into(
             limit,
             timeout,
             mask,
-            handled: set.rotation.any().then(listeners::handled),
+            handled: set.rotation.any().then(handled::any),
             faulted: Cell::new(false),
             rung: Cell::new(false),
             passes_on: Cell::new(false),

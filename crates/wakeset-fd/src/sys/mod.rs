@@ -6,6 +6,7 @@
 pub mod cancel;
 pub(crate) mod complaint;
 pub(crate) mod essential;
+pub mod handled;
 pub(crate) mod handler;
 pub(crate) mod memory;
 pub mod notice;

@@ -86,6 +86,7 @@ pub const OWN_CALLS: &[OwnCall] = &[
     useful(Sysno::rt_tgsigqueueinfo),
     useful(Sysno::rt_sigaction),
     useful(Sysno::sched_yield),
+    useful(Sysno::sched_getaffinity),
     useful(Sysno::sched_getscheduler),
     useful(Sysno::prlimit64),
     useful(Sysno::clock_gettime),

@@ -2,6 +2,8 @@
 
 #[path = "../../src/sys/cancel.rs"]
 pub mod cancel;
+#[path = "../../src/sys/handled.rs"]
+pub mod handled;
 pub(crate) mod signal_guard;
 #[path = "../../src/sys/steps.rs"]
 pub mod steps;

@@ -7,7 +7,7 @@
 //! by then. It needs no constructor, libc's neither.
 
 use super::{end, fork, statistics};
-use crate::{environment, heap, listeners, signals, uffd};
+use crate::{environment, heap, listeners, signals, spin, uffd};
 use core::sync::atomic::{AtomicBool, Ordering};
 use wakeset_fd::fork::see_children;
 use wakeset_fd::stats::Stat;
@@ -46,6 +46,7 @@ fn start() {
     if !BEGUN.swap(true, Ordering::AcqRel) {
         heap::start();
         environment::turn_on_notices();
+        spin::start();
         statistics::start();
         uffd::start();
         listeners::start();

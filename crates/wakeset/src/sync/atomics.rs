@@ -1,10 +1,13 @@
 //! The machine's atomics, and a pair of words that change together.
 
-/// For counts of handles, which the models take for granted, as they do `Arc`'s, and for plain
-/// notes that a lock guards.
-pub(crate) use core::sync::atomic::AtomicUsize as UnmodelledUsize;
 pub(crate) use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+/// For counts of handles, which the models take for granted, as they do `Arc`'s, for plain notes
+/// that a lock guards, and for guesses that nothing depends on.
+pub(crate) use core::sync::atomic::{
+    AtomicU8 as UnmodelledU8, AtomicU16 as UnmodelledU16, AtomicU32 as UnmodelledU32,
+    AtomicU64 as UnmodelledU64, AtomicUsize as UnmodelledUsize,
 };
 
 /// Two words that change together, for a state that one does not hold. Lock-free on every machine

@@ -11,8 +11,11 @@
 //! | would still block: sleeps on `wake_seq` as it was | some are counted: changes `wake_seq`, wakes |
 
 use crate::error::Error;
+use crate::sync::adaptive_spin::AdaptiveSpin;
+use crate::sync::spin::yield_now;
 use crate::sync::{AtomicU32, Futex, Ordering, Slept, after_publishing};
 use crate::testing::steps::step;
+use core::cell::Cell;
 use core::num::NonZeroU32;
 use core::ptr;
 
@@ -69,6 +72,10 @@ impl Blocked {
         step!(blocked_turned);
         let woken = self.wake_seq.wake(n, class);
         step!(blocked_woken);
+        // Not of a reader that looks for others.
+        if woken > 0 {
+            self.adaptive_spin().note_wake();
+        }
         woken
     }
 
@@ -100,6 +107,9 @@ impl Blocked {
         attempt: impl Fn() -> Result<T, Error>,
         sleep: impl Fn(&Futex, u32) -> Slept,
     ) -> Result<T, Error> {
+        if let Some(done) = self.spin(&attempt) {
+            return done;
+        }
         self.count.fetch_add(1, Ordering::SeqCst);
         step!(block_counted);
         let result = loop {
@@ -116,7 +126,7 @@ impl Blocked {
             }
             step!(block_before_sleep);
             probe!(sleep, u64 ptr::from_ref(self).addr());
-            let slept = sleep(&self.wake_seq, seen);
+            let slept = self.adaptive_spin().asleep(|| sleep(&self.wake_seq, seen));
             probe!(run, u64 ptr::from_ref(self).addr());
             if slept == Slept::Interrupted {
                 break Err(Error::Interrupted);
@@ -125,5 +135,43 @@ impl Blocked {
         step!(block_over);
         self.count.fetch_sub(1, Ordering::SeqCst);
         result
+    }
+
+    /// Whether they spin before they sleep.
+    fn adaptive_spin(&self) -> &'static AdaptiveSpin {
+        AdaptiveSpin::of(core::ptr::from_ref(self).addr())
+    }
+
+    /// Repeats `attempt` for a while, if that has paid lately. It is not counted in meanwhile, so
+    /// nobody wakes it; the caller counts itself in, and tries again, before it sleeps.
+    fn spin<T>(&self, attempt: &impl Fn() -> Result<T, Error>) -> Option<Result<T, Error>> {
+        // An event would wake one of those that sleep already.
+        if self.count.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let done = Cell::new(None);
+        let is_done = || match attempt() {
+            Err(Error::WouldBlock) => false,
+            result => {
+                done.set(Some(result));
+                true
+            }
+        };
+        let yielded = || {
+            yield_now();
+            is_done()
+        };
+        let memory = self.adaptive_spin();
+        if memory.yield_for(false, yielded, || 1) == 0 {
+            let mut spin = memory.begin(u64::MAX)?;
+            while !is_done() {
+                if !spin.goes_on() {
+                    spin.failed();
+                    return None;
+                }
+            }
+            spin.succeeded();
+        }
+        done.into_inner()
     }
 }

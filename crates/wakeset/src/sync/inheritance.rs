@@ -35,7 +35,7 @@ pub(crate) fn wanted() -> bool {
 
 /// sched_getscheduler(2): SCHED_FIFO, SCHED_RR or SCHED_DEADLINE, whatever a forked child would
 /// get.
-fn is_real_time() -> bool {
+pub(crate) fn is_real_time() -> bool {
     const RESET_ON_FORK: usize = 0x4000_0000;
     // SAFETY: asks for the calling thread's policy and takes no pointer.
     let policy = unsafe { syscall!(Sysno::sched_getscheduler, 0) };

@@ -7,8 +7,10 @@
 //! a large one. All other code is the same in every build.
 //!
 //! Within the room, `lock` uses `lock_word`, `inheritance` and `thread_id`; `futex` uses `time`;
-//! `blocked` uses `futex` and `fence`; all use `atomics`.
+//! `spin` uses `inheritance`, `adaptive_spin` uses `spin` and `time`; `blocked` uses `futex`,
+//! `fence` and `adaptive_spin`; all use `atomics`.
 
+pub(crate) mod adaptive_spin;
 pub(crate) mod blocked;
 pub(crate) mod fence;
 pub(crate) mod line;
@@ -31,7 +33,8 @@ pub(crate) mod spin;
 pub(crate) mod thread_id;
 
 pub(crate) use atomics::{
-    AtomicPair, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnmodelledUsize, fence,
+    AtomicPair, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnmodelledU8,
+    UnmodelledU16, UnmodelledU32, UnmodelledU64, UnmodelledUsize, fence,
 };
 pub(crate) use fence::{after_publishing, full_fence};
 pub(crate) use futex::{Futex, SharedFutex};

@@ -9,10 +9,9 @@
 //!
 //! Nine files import each other in a circle, because what they describe is one: a wait queue holds
 //! handles of watches, a watch knows the wake side of its set, and a wake side has a ready list of
-//! watches and, for the sets around it, a wait queue of its own. `waiters`, `adaptive_spin`,
+//! watches and, for the sets around it, a wait queue of its own. `waiters`,
 //! `state` and `timed` are outside of it.
 
-pub(crate) mod adaptive_spin;
 pub(crate) mod handle;
 #[cfg(feature = "bench-ready-lists")]
 pub(crate) mod locked_list;

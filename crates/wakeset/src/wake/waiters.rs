@@ -19,6 +19,8 @@
 //! wake may not rely on it, since it may leave with another event; see
 //! [`kick_exclusive`](Waiters::kick_exclusive).
 
+use crate::sync::adaptive_spin::{AdaptiveSpin, Spin};
+use crate::sync::spin::yield_now;
 use crate::sync::time::Deadline;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Futex, Ordering, Slept, after_publishing};
 use crate::testing::steps::step;
@@ -61,6 +63,8 @@ pub(crate) struct Waiters {
     /// Not 0: an exclusive wake has been left to a waiter that was not woken from the futex, and
     /// that passes it on if it leaves with other events.
     left_exclusive: AtomicU32,
+    /// Whether they spin before they sleep.
+    pub(crate) adaptive_spin: AdaptiveSpin,
 }
 
 /// What has become of the deadline when it was published.
@@ -74,6 +78,16 @@ pub(crate) enum Published {
     Later,
 }
 
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Waiters>() <= 64, "a cache line");
+
+/// What a spin has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    Ready,
+    Outside,
+    Nothing,
+}
+
 impl Waiters {
     pub(crate) fn new() -> Self {
         Self {
@@ -83,6 +97,7 @@ impl Waiters {
             argument: AtomicUsize::new(0),
             deadline: AtomicU64::new(NEVER),
             left_exclusive: AtomicU32::new(0),
+            adaptive_spin: AdaptiveSpin::new(),
         }
     }
 
@@ -164,6 +179,7 @@ impl Waiters {
     fn kick_sleeping(&self, counts: u64) -> bool {
         probe!(kick, u64 self.addr(), u32 1);
         let mut woken = 0;
+        self.adaptive_spin.note_wake();
         if !counts.is_multiple_of(SPINNING) {
             step!(kick_before_turn);
             self.wake_seq.word().fetch_add(1, Ordering::SeqCst);
@@ -244,6 +260,78 @@ impl Waiters {
         self.counts.fetch_add(SPINNING, Ordering::SeqCst);
         let _leave = Leave(&self.counts);
         spin()
+    }
+
+    /// Yields a few times, if the sleeps before have been short, until `ready()`, and then returns
+    /// what `take()` gets. `pure` says that the set has no kernel half.
+    pub(crate) fn yield_for(
+        &self,
+        pure: bool,
+        ready: impl Fn() -> bool,
+        take: impl FnMut() -> usize,
+    ) -> usize {
+        let yielded = || {
+            self.while_spinning(|| {
+                yield_now();
+                ready()
+            })
+        };
+        self.adaptive_spin.yield_for(pure, yielded, take)
+    }
+
+    /// Looks for up to 30 microseconds, or as the program has set it, until `ready()`, and then
+    /// returns what `take()` gets; 0 to sleep. In a set with a kernel half `outside()` says now
+    /// and then whether there is something; `take()` is to get it. Not where others sleep already:
+    /// an event would wake one of them.
+    pub(crate) fn spin(
+        &self,
+        until: Option<Deadline>,
+        ready: impl Fn() -> bool,
+        mut outside: Option<&mut dyn FnMut() -> bool>,
+        mut take: impl FnMut() -> usize,
+    ) -> usize {
+        if self.counts.load(Ordering::Relaxed) & TO_WAKE != 0 {
+            return 0;
+        }
+        let until = until.map_or(NEVER, Deadline::as_nanos).min(self.deadline());
+        let Some(mut spin) = self.adaptive_spin.begin(until) else { return 0 };
+        loop {
+            let found = self.while_spinning(|| Self::look(&mut spin, &ready, &mut outside));
+            if found == Looked::Nothing {
+                spin.failed();
+                return 0;
+            }
+            let taken = take();
+            if taken != 0 {
+                if found == Looked::Ready {
+                    spin.succeeded();
+                }
+                return taken;
+            }
+        }
+    }
+
+    fn look(
+        spin: &mut Spin<'_>,
+        ready: &impl Fn() -> bool,
+        outside: &mut Option<&mut dyn FnMut() -> bool>,
+    ) -> Looked {
+        loop {
+            if ready() {
+                return Looked::Ready;
+            }
+            if !spin.goes_on() {
+                return Looked::Nothing;
+            }
+            if let Some(outside) = outside
+                && spin.looks_outside()
+            {
+                if outside() {
+                    return Looked::Outside;
+                }
+                spin.looked_outside();
+            }
+        }
     }
 
     /// Counts in a waiter that will sleep in a kernel call of their own. It must look at the list

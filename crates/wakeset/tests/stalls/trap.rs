@@ -181,7 +181,11 @@ impl Thread {
     /// Runs `f`, stopping at `place`.
     pub fn start(place: Option<Place>, f: impl FnOnce() + Send + 'static) -> Self {
         static HOOK: Once = Once::new();
-        HOOK.call_once(|| steps::set_hook(reach));
+        HOOK.call_once(|| {
+            // Which steps a waiter comes to must not depend on the clock.
+            wakeset::set_spin_limit(Some(0));
+            steps::set_hook(reach);
+        });
         let trap = Arc::new(Trap {
             place,
             stat: OnceLock::new(),

@@ -46,7 +46,7 @@ pub use wakeset_group::listener::{
 };
 
 use crate::table::gate;
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 /// The order in which waiters are woken. 0 is the kernel's, for which nothing is done.
 static ORDER: AtomicU8 = AtomicU8::new(0);
@@ -106,24 +106,4 @@ pub fn order_of(holder: u8) -> Option<Order> {
     let order = order()?;
     let is_automatic = ORDER.load(Ordering::Relaxed) == AUTO;
     Some(if is_automatic && held::holds(holder) { Order::Fifo } else { order })
-}
-
-/// Returns how many signals the calling thread has handled: a `fn() -> u32` as an address, 0 for
-/// none.
-static HANDLED: AtomicUsize = AtomicUsize::new(0);
-
-/// Installs the function that returns how many signals the calling thread has handled.
-pub fn set_handled(handled: fn() -> u32) {
-    HANDLED.store(handled as *const () as usize, Ordering::Release);
-}
-
-/// How many signals the calling thread has handled. A wait that sleeps in pieces ends with EINTR if
-/// the number has grown between two of them.
-pub(crate) fn handled() -> u32 {
-    let handled = HANDLED.load(Ordering::Acquire);
-    if handled == 0 {
-        return 0;
-    }
-    // SAFETY: only `set_handled` stores here, and it stores a `fn() -> u32`.
-    unsafe { core::mem::transmute::<*const (), fn() -> u32>(handled as *const ())() }
 }

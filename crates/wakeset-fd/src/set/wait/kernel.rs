@@ -9,10 +9,11 @@ use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno};
 use core::cell::Cell;
 use core::ffi::c_int;
+use core::ops::ControlFlow;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use wakeset::mutated;
+use wakeset::{Deadline, Timeout, mutated};
 
 impl Wait<'_> {
     /// After a sleep in the kernel half: what that said, and behind it what has become ready here.
@@ -119,6 +120,20 @@ impl Wait<'_> {
             }
             // Nothing but the doorbell or the baton, in the place of an event.
         }
+    }
+
+    /// Looks at a set that is in the kernel alone until there is something, for as long as the
+    /// program has been told to spin; not where that is up to us.
+    pub(super) fn spin_in_kernel(&self, until: Until) -> ControlFlow<Option<Result<c_int, Errno>>> {
+        let Some(limit) = wakeset::spin_limit() else { return ControlFlow::Continue(()) };
+        let end = Deadline::of(Timeout::After(until.left().map_or(limit, |left| left.min(limit))));
+        while end.is_some_and(|end| !end.remaining().is_zero()) {
+            match self.check_outside(0, None) {
+                Ok(0) if !self.faulted.get() => core::hint::spin_loop(),
+                found => return ControlFlow::Break(Some(found)),
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// Sleeps in the kernel half, where the doorbell wakes us too; to the nanosecond if `exact`.

@@ -2,14 +2,15 @@
 
 use super::limits::{Until, short_of};
 use super::{STARVATION_BOUND, Wait};
-use crate::kernel_half::listeners;
 use crate::migrate;
 use crate::set::{doorbell, first_listener, polls};
 use crate::stats::Stat;
 use crate::stats::count::count_wake;
 use crate::sys::Errno;
 use crate::sys::cancel;
+use crate::sys::handled;
 use crate::sys::steps::step;
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
@@ -52,6 +53,9 @@ impl Wait<'_> {
                 Ok(0) if !self.faulted.get() => self.set.rotation.note_nothing(),
                 found => return Some(found),
             }
+        }
+        if let ControlFlow::Break(round) = self.spin_mixed(until) {
+            return round;
         }
         let bounds = match self.prepare_sleep() {
             ControlFlow::Continue(bounds) => bounds,
@@ -125,6 +129,45 @@ impl Wait<'_> {
         }
     }
 
+    /// The adaptive spin before a sleep. Not in a set that has listeners, whose connections are
+    /// given to the workers in an order, nor with a signal mask, which only the sleep puts in
+    /// place.
+    fn spin_mixed(&self, until: Until) -> ControlFlow<Round> {
+        let set = self.set;
+        if set.rotation.any() || !self.mask.set.is_null() {
+            return ControlFlow::Continue(());
+        }
+        if set.set.is_empty() && !set.polls.are_active() {
+            return self.spin_in_kernel(until);
+        }
+        // What the look at the kernel half has found, or its error.
+        let outside = Cell::new(Ok(0));
+        let round = Cell::new(ControlFlow::Continue(()));
+        let before = handled::any();
+        set.set.spin_mixed(
+            until.deadline.flatten(),
+            || polls::have_news(set) || set.state.is_in_kernel(),
+            &mut || {
+                outside.set(self.check_outside(0, None));
+                outside.get() != Ok(0) || self.faulted.get()
+            },
+            || {
+                round.set(match outside.replace(Ok(0)) {
+                    Ok(0) if !self.faulted.get() => self.check_both(),
+                    Ok(found) => ControlFlow::Break(Some(Ok(found + self.harvest(found)))),
+                    error => ControlFlow::Break(Some(error)),
+                });
+                usize::from(round.get().is_break() || set.state.is_in_kernel())
+            },
+        );
+        match round.get() {
+            ControlFlow::Continue(()) if handled::any() != before => {
+                ControlFlow::Break(Some(Err(Errno::EINTR)))
+            }
+            round => round,
+        }
+    }
+
     /// Before a sleep in the kernel half: what is ready there ends it at once.
     fn prepare_sleep(&self) -> ControlFlow<Round, Bounds> {
         let set = self.set;
@@ -141,7 +184,7 @@ impl Wait<'_> {
         };
         // A handler between two pieces of a sleep; one that comes in the next few instructions is
         // missed.
-        if self.handled.is_some_and(|before| listeners::handled() != before) {
+        if self.handled.is_some_and(|before| handled::any() != before) {
             return ControlFlow::Break(Some(Err(Errno::EINTR)));
         }
         ControlFlow::Continue(bounds)
@@ -190,8 +233,12 @@ impl Wait<'_> {
             if let Some(led) = led {
                 end = end.at_most(short_of(led.remaining()));
             }
+            let exact = led.is_some() || bounds.listener_look.is_some();
             cancel::point(|| {
-                self.sleep_in_kernel(end, led.is_some() || bounds.listener_look.is_some())
+                if set.set.is_empty() {
+                    return self.sleep_in_kernel(end, exact);
+                }
+                set.set.asleep(|| self.sleep_in_kernel(end, exact))
             })
         });
         step!(elsewhere_slept);

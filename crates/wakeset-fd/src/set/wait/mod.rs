@@ -20,12 +20,14 @@ use crate::set::{FdSet, polls, ring};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_wake};
 use crate::sys::cancel;
+use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::user;
 use crate::sys::{self, Errno};
 use core::cell::Cell;
 use core::ffi::c_int;
+use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use libc::epoll_event;
 use wakeset::{Deadline, Event, Timeout, Woken, mutant};
@@ -172,6 +174,9 @@ impl Wait<'_> {
     /// moment.
     fn step_in_kernel(&self, until: Until) -> Option<Result<c_int, Errno>> {
         migrate::wait_for_migrations();
+        if let ControlFlow::Break(round) = self.spin_in_kernel(until) {
+            return round;
+        }
         step!(kernel_before_sleep);
         let slept = cancel::point(|| self.sleep_in_kernel(until, false));
         let found = match slept {
@@ -220,11 +225,15 @@ impl Wait<'_> {
         if n > 0 || self.faulted.get() {
             return Some(Ok(n));
         }
-        let n = set.set.spin(|| self.harvest(0) as usize);
-        if n > 0 {
+        let deadline = *deadline.get_or_insert_with(|| Deadline::of(self.timeout));
+        let before = handled::any();
+        let n = set.set.spin(deadline, || self.harvest(0) as usize);
+        if n > 0 || self.faulted.get() {
             return Some(Ok(n as c_int));
         }
-        let deadline = *deadline.get_or_insert_with(|| Deadline::of(self.timeout));
+        if handled::any() != before {
+            return Some(Err(Errno::EINTR));
+        }
         let stay = || set.state.is_pure() || mutant!("pure_without_look");
         let woken = cancel::point(|| set.set.sleep_once(stay, deadline));
         let n = self.harvest(0);

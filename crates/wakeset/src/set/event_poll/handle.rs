@@ -7,7 +7,6 @@ use crate::set::changes::add::check_exclusive;
 use crate::set::description::Description;
 use crate::set::engine::Engine;
 use crate::set::nesting::checks as nesting;
-use crate::wake::adaptive_spin::AdaptiveSpin;
 use crate::wake::ready_list::ReadyList;
 use crate::wake::source::Source;
 use crate::wake::wait_queue::WaitQueue;
@@ -39,7 +38,6 @@ use core::ptr;
 pub struct EventPoll {
     pub(in crate::set) core: ptr::NonNull<SetCore>,
     pub(in crate::set) engine: Engine,
-    pub(in crate::set) adaptive_spin: AdaptiveSpin,
 }
 
 // SAFETY: the core is in type-stable memory kept alive by `engine`, and is made for sharing.
@@ -68,7 +66,7 @@ impl EventPoll {
         let core = ptr::NonNull::new(engine.shared().sets.take(1)?).ok_or(Error::NoMemory)?;
         // SAFETY: just taken from the pool.
         unsafe { core.as_ref() }.open(engine.shared(), ready_list);
-        Ok(Self { core, engine: engine.clone(), adaptive_spin: AdaptiveSpin::new() })
+        Ok(Self { core, engine: engine.clone() })
     }
 
     #[inline]

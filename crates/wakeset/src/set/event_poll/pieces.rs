@@ -113,18 +113,47 @@ impl EventPoll {
     #[inline]
     pub fn sleep_once(&self, stay: impl Fn() -> bool, deadline: Option<Deadline>) -> Woken {
         let core = self.core();
-        let slept = self
-            .adaptive_spin
-            .asleep(|| core.sleep_unless(|| core.may_be_ready() || !stay(), deadline));
-        slept.into()
+        let spin = &core.wake.waiters.adaptive_spin;
+        spin.asleep(|| core.sleep_unless(|| core.may_be_ready() || !stay(), deadline)).into()
     }
 
-    /// The adaptive wait before a sleep: what `harvest` gets, 0 if it is better to sleep.
+    /// The adaptive spin before a sleep, until the deadline at most: what `harvest` gets, 0 if it
+    /// is better to sleep.
     #[doc(hidden)]
     #[inline]
-    pub fn spin(&self, harvest: impl FnMut() -> usize) -> usize {
+    pub fn spin(&self, deadline: Option<Deadline>, mut harvest: impl FnMut() -> usize) -> usize {
         let core = self.core();
-        self.adaptive_spin.spin(&core.wake.waiters, || core.may_be_ready(), harvest)
+        let waiters = &core.wake.waiters;
+        let ready = || core.may_be_ready();
+        match waiters.yield_for(true, ready, &mut harvest) {
+            0 => waiters.spin(deadline, ready, None, harvest),
+            found => found,
+        }
+    }
+
+    /// The same for a set with a kernel half: `ready` says whether there may be something
+    /// elsewhere in memory, `outside` whether there is in the kernel half.
+    #[doc(hidden)]
+    pub fn spin_mixed(
+        &self,
+        deadline: Option<Deadline>,
+        ready: impl Fn() -> bool,
+        outside: &mut dyn FnMut() -> bool,
+        mut harvest: impl FnMut() -> usize,
+    ) -> usize {
+        let core = self.core();
+        let waiters = &core.wake.waiters;
+        let ready = || core.may_be_ready() || ready();
+        match waiters.yield_for(false, ready, &mut harvest) {
+            0 => waiters.spin(deadline, ready, Some(outside), harvest),
+            found => found,
+        }
+    }
+
+    /// Times a sleep in the kernel half, for the spin before the next.
+    #[doc(hidden)]
+    pub fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
+        self.core().wake.waiters.adaptive_spin.asleep(sleep)
     }
 
     /// Takes the scan lock for several changes: what a descriptor table builds its batches from.

@@ -75,7 +75,7 @@ impl EventPoll {
         let deadline = Deadline::of(timeout);
         let _minding = Minding(self.core());
         loop {
-            let reported = self.spin(&mut harvest);
+            let reported = self.spin(deadline, &mut harvest);
             if reported != 0 || refused.get() {
                 return Ok(reported);
             }
@@ -95,6 +95,9 @@ impl EventPoll {
     #[inline]
     fn sleep(&self, deadline: Option<Deadline>) -> Slept {
         let core = self.core();
-        self.adaptive_spin.asleep(|| core.sleep_unless(|| core.may_be_ready(), deadline))
+        core.wake
+            .waiters
+            .adaptive_spin
+            .asleep(|| core.sleep_unless(|| core.may_be_ready(), deadline))
     }
 }

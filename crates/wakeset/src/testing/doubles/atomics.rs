@@ -12,8 +12,11 @@ pub(crate) use shuttle::sync::atomic::{
 };
 
 /// For counts of handles, which the models take for granted, as they do `Arc`'s, and for plain
-/// notes that a lock guards.
-pub(crate) use core::sync::atomic::AtomicUsize as UnmodelledUsize;
+/// notes that a lock guards, and for guesses that nothing depends on.
+pub(crate) use core::sync::atomic::{
+    AtomicU8 as UnmodelledU8, AtomicU16 as UnmodelledU16, AtomicU32 as UnmodelledU32,
+    AtomicU64 as UnmodelledU64, AtomicUsize as UnmodelledUsize,
+};
 
 /// Two words that change together, which the checkers do not have: a lock, so no load returns a
 /// stale pair.

@@ -1,0 +1,35 @@
+//! `wakeset run --spin`: the wait before a sleep.
+
+use super::compare::{compare, compare_with};
+use super::compile::Build;
+use super::run::Runner;
+use std::process::Command;
+
+/// What the default, `auto`, decides, it decides by the clock: nothing may depend on it.
+#[test]
+fn waits_that_spin_end_as_waits_that_sleep() {
+    compare("spin", Build::Plain, &[]);
+}
+
+#[test]
+fn waits_that_always_spin_end_as_waits_that_sleep() {
+    compare_with("spin", Runner::Spinning("50"));
+}
+
+#[test]
+fn waits_that_never_spin_end_as_ever() {
+    compare_with("spin", Runner::Spinning("off"));
+}
+
+#[test]
+fn a_spin_that_is_no_word_and_no_number_is_refused() {
+    for wrong in ["on", "", "-1", "1000001", "5us", "99999999999999999999"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_wakeset"))
+            .args(["run", &format!("--spin={wrong}"), "--", "true"])
+            .output()
+            .expect("wakeset runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {said}");
+        assert!(said.contains("auto"), "{wrong}: {said}");
+    }
+}

@@ -1,0 +1,460 @@
+//! The adaptive spin: whether a waiter that finds nothing should look again for a while before it
+//! sleeps.
+//!
+//! A sleep and its wake-up take 20 to 25 microseconds on an idle processor and several of processor
+//! time on both sides, where two threads that are awake need a fraction of one. When events arrive
+//! faster than that, a waiter that sleeps between them makes every waker pay for a wake-up. When
+//! they do not, spinning is waste.
+//!
+//! So each set, and each object that threads block in, remembers its last waits: for how long the
+//! waiter would have had to spin to be awake for its event. A waker that wakes a sleeping waiter
+//! leaves the time, so that this is known of waits that have slept too, and nothing has to be tried
+//! in order to learn it. From that follows what spinning gains on average in processor time
+//! ([`gain`](AdaptiveSpin::gain)), and a waiter spins while it gains something. What a sleep costs
+//! is measured now and then.
+//!
+//! | the last waker | before a sleep the waiter |
+//! |---|---|
+//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. On a busy machine a yield may give it to a thread that keeps it for milliseconds, so one that took long and found little costs many |
+//! | ran on another one | looks at the ready list, for 30 microseconds at most ([`spin`](crate::sync::spin)) |
+//!
+//! A spin that fails doubles, roughly, the number of waits that do not spin. It ends early where it
+//! can only do harm: with as many threads spinning as there are processors, and after the thread
+//! has lost its processor in it.
+//!
+//! The model checkers run without it: what it does depends on the clock, and a schedule must be
+//! repeatable. The handshake of a waiter that spins (`Waiters::while_spinning`) has models of its
+//! own.
+
+use crate::sync::spin::{self, Limit, Spinner, processor};
+use crate::sync::time::Deadline;
+use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32, UnmodelledU64};
+
+/// What takes less (ns) was no sleep.
+const SLEEP: u64 = 3_000;
+/// A sleep shorter than this (ns) would better have been a yield.
+const SHORT_SLEEP: u64 = 50_000;
+/// A yield longer than this (ns) gave the processor to a thread that used it.
+const LONG_YIELD: u64 = 200_000;
+/// What a long yield must have gathered to have been worth it.
+const BATCH: usize = 4;
+/// Yields before a sleep, at most.
+const YIELDS: u32 = 4;
+/// Short sleeps in a row before yielding begins.
+const THRESHOLD: u8 = 2;
+const MOST: u8 = 8;
+/// Sleeps that a long and useless yield costs.
+const PENALTY: u16 = 256;
+
+/// What a sleep and its wake-up cost waiter and waker in processor time (ns), by a measurement of
+/// one sleep in [`MEASURED`]: some 5,000 on a machine of one's own, 20,000 on a virtual one.
+static SLEEP_COST: UnmodelledU32 = UnmodelledU32::new(15_000);
+/// The most of it, should a handler have run in a sleep that was measured.
+const MOST_COST: u64 = 40_000;
+const MEASURED: u32 = 32;
+/// How many waits the average goes back, as a shift.
+const MEMORY: i32 = 3;
+/// The average at the start: a few short waits make it positive.
+const FIRST_GAIN: i32 = -5_000;
+/// What a failed spin adds to the failures, one that lost its processor, and the most of them. Each
+/// success takes one away, and four of them double the waits without a spin.
+const FAILED: u8 = 4;
+const PREEMPTED: u8 = 16;
+const MOST_FAILURES: u8 = 64;
+/// A waiter looks outside of the ready list this often (ns).
+const OUTSIDE_EVERY: u64 = 4_000;
+/// Time between two looks at the clock (ns) in which the thread must have lost its processor.
+const GAP: u64 = 20_000;
+/// How long (ns) as many threads may spin as there are processors.
+const CROWDED: u64 = 3_000;
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 8;
+
+/// The memory of one set or object about its last waits. All of it is a guess and none of it
+/// matters for correctness, so the accesses are relaxed and may lose updates.
+///
+/// 24 bytes, which the cache line of a set's waiters has to spare.
+#[derive(Debug)]
+pub(crate) struct AdaptiveSpin {
+    /// When a sleeping waiter was last woken (ns).
+    woken_at: UnmodelledU64,
+    /// What a spin would have gained on average in processor time (ns), as a signed number.
+    gain: UnmodelledU32,
+    /// How many waits do not spin.
+    skipped: UnmodelledU32,
+    /// On which processor the last waker ran.
+    woken_from: UnmodelledU16,
+    /// How many sleeps to take without earning anything.
+    penalty: UnmodelledU16,
+    /// Short sleeps in a row, up to `MOST`.
+    credit: UnmodelledU8,
+    failures: UnmodelledU8,
+    /// Not 0: the wait that sleeps now has spun before, in vain.
+    spun: UnmodelledU8,
+}
+
+/// No waker so far.
+const NOWHERE: u16 = u16::MAX;
+
+/// The memories of objects, which have no room for one: several may share one.
+static OF_OBJECTS: [AdaptiveSpin; OBJECTS] = [const { AdaptiveSpin::new() }; OBJECTS];
+const OBJECTS: usize = 64;
+
+impl AdaptiveSpin {
+    /// The memory of the object at this address.
+    #[inline]
+    pub(crate) fn of(address: usize) -> &'static Self {
+        // Objects are in slots of 64 bytes or more.
+        &OF_OBJECTS[(address >> 6) % OBJECTS]
+    }
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            woken_at: UnmodelledU64::new(0),
+            gain: UnmodelledU32::new(FIRST_GAIN as u32),
+            skipped: UnmodelledU32::new(0),
+            woken_from: UnmodelledU16::new(NOWHERE),
+            penalty: UnmodelledU16::new(0),
+            credit: UnmodelledU8::new(0),
+            failures: UnmodelledU8::new(0),
+            spun: UnmodelledU8::new(0),
+        }
+    }
+
+    /// For a waker, before it wakes a sleeping waiter.
+    #[inline]
+    pub(crate) fn note_wake(&self) {
+        if cfg!(any(loom, shuttle)) || spin::limit() == Limit::Off {
+            return;
+        }
+        self.woken_from.store(processor(), Ordering::Relaxed);
+        self.woken_at.store(Deadline::now().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Calls `yielded()`, which yields and looks, a few times, if the sleeps before have been
+    /// short; then what `take()` gets. 0 means that there was nothing. A set that is not `pure`
+    /// yields only to a waker that was on this processor.
+    pub(crate) fn yield_for(
+        &self,
+        pure: bool,
+        yielded: impl Fn() -> bool,
+        mut take: impl FnMut() -> usize,
+    ) -> usize {
+        let credit = self.credit.load(Ordering::Relaxed);
+        if credit < THRESHOLD || !(pure || self.shares_processor()) {
+            return 0;
+        }
+        for _ in 0..YIELDS {
+            let before = Deadline::now();
+            if !yielded() {
+                continue;
+            }
+            let found = take();
+            if found == 0 {
+                continue;
+            }
+            let took = Deadline::now().as_nanos() - before.as_nanos();
+            if found < BATCH && took > LONG_YIELD {
+                self.credit.store(0, Ordering::Relaxed);
+                self.penalty.store(PENALTY, Ordering::Relaxed);
+            } else {
+                self.remember(Some(took), spin::AUTO_LIMIT);
+            }
+            return found;
+        }
+        self.credit.store(credit - 1, Ordering::Relaxed);
+        0
+    }
+
+    /// Whether the last waker ran where this thread runs.
+    fn shares_processor(&self) -> bool {
+        self.woken_from.load(Ordering::Relaxed) == processor()
+    }
+
+    /// A spin, if this wait is to spin, until `until` (ns) at most.
+    pub(crate) fn begin(&self, until: u64) -> Option<Spin<'_>> {
+        let (limit, adaptive) = match spin::limit() {
+            Limit::Off => return None,
+            Limit::Auto => (spin::AUTO_LIMIT, true),
+            Limit::Nanos(limit) => (limit, false),
+        };
+        if self.shares_processor() || adaptive && !self.is_worth_it() {
+            return None;
+        }
+        let spinner = Spinner::begin()?;
+        let start = Deadline::now().as_nanos();
+        let end = until.min(start + limit);
+        spinner.spins_until(end);
+        Some(Spin {
+            memory: self,
+            spinner,
+            start,
+            last: start,
+            last_outside: start,
+            outside_every: if adaptive { OUTSIDE_EVERY } else { 0 },
+            end,
+            cut_short: end < start + limit,
+            limit,
+            looks: 0,
+            preempted: false,
+            crowded: false,
+        })
+    }
+
+    fn is_worth_it(&self) -> bool {
+        let skipped = self.skipped.load(Ordering::Relaxed);
+        if skipped > 0 {
+            self.skipped.store(skipped - 1, Ordering::Relaxed);
+            return false;
+        }
+        self.gain() > 0
+    }
+
+    /// What a spin would have gained, on average over the last waits, in processor time (ns).
+    fn gain(&self) -> i32 {
+        self.gain.load(Ordering::Relaxed) as i32
+    }
+
+    /// Takes note of a wait: how long (ns) it would have had to spin for its event, if that is
+    /// known, and how long it may.
+    fn remember(&self, needed: Option<u64>, limit: u64) {
+        let gained = match needed {
+            Some(needed) if needed <= limit => {
+                SLEEP_COST.load(Ordering::Relaxed) as i32 - needed as i32
+            }
+            _ => -(limit.min(spin::AUTO_LIMIT) as i32),
+        };
+        let before = self.gain();
+        self.gain.store((before + ((gained - before) >> MEMORY)) as u32, Ordering::Relaxed);
+    }
+
+    fn succeeded(&self, needed: u64, limit: u64) {
+        self.remember(Some(needed), limit);
+        let failures = self.failures.load(Ordering::Relaxed);
+        if failures > 0 {
+            self.failures.store(failures - 1, Ordering::Relaxed);
+        }
+    }
+
+    fn failed(&self, weight: u8, limit: u64) {
+        self.remember(None, limit);
+        self.spun.store(1, Ordering::Relaxed);
+        let failures = (self.failures.load(Ordering::Relaxed) + weight).min(MOST_FAILURES);
+        self.failures.store(failures, Ordering::Relaxed);
+        self.skipped.store(1 << (failures / FAILED), Ordering::Relaxed);
+        spin::look_around();
+    }
+
+    /// Sleeps, and asks now and then how much processor time that has taken the thread.
+    fn measured<T>(sleep: impl FnOnce() -> T) -> (T, Option<u64>) {
+        static SLEEPS: UnmodelledU32 = UnmodelledU32::new(0);
+        let sleeps = SLEEPS.load(Ordering::Relaxed).wrapping_add(1);
+        SLEEPS.store(sleeps, Ordering::Relaxed);
+        if !sleeps.is_multiple_of(MEASURED) {
+            return (sleep(), None);
+        }
+        let before = spin::thread_time();
+        let result = sleep();
+        let after = spin::thread_time();
+        (result, after.zip(before).map(|(after, before)| after - before))
+    }
+
+    fn remember_cost(cost: u64) {
+        // The waker pays about as much.
+        let cost = (2 * cost).min(MOST_COST) as i32;
+        let average = SLEEP_COST.load(Ordering::Relaxed) as i32;
+        SLEEP_COST.store((average + ((cost - average) >> MEMORY)) as u32, Ordering::Relaxed);
+    }
+
+    /// Times a sleep, and learns from it.
+    pub(crate) fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
+        if cfg!(any(loom, shuttle)) || spin::limit() == Limit::Off {
+            return sleep();
+        }
+        let before = Deadline::now().as_nanos();
+        let (result, cost) = Self::measured(sleep);
+        let slept = Deadline::now().as_nanos() - before;
+        // One that found something just before it was no sleep.
+        if let Some(cost) = cost.filter(|_| slept > SLEEP) {
+            Self::remember_cost(cost);
+        }
+        let penalty = self.penalty.load(Ordering::Relaxed);
+        if penalty > 0 {
+            self.penalty.store(penalty - 1, Ordering::Relaxed);
+        } else if slept < SHORT_SLEEP {
+            let credit = self.credit.load(Ordering::Relaxed);
+            self.credit.store((credit + 1).min(MOST), Ordering::Relaxed);
+        } else {
+            self.credit.store(0, Ordering::Relaxed);
+        }
+        if self.spun.load(Ordering::Relaxed) != 0 {
+            // Known already.
+            self.spun.store(0, Ordering::Relaxed);
+        } else {
+            let needed = self.woken_at.load(Ordering::Relaxed).checked_sub(before);
+            self.remember(needed, spin::AUTO_LIMIT);
+        }
+        result
+    }
+}
+
+/// One spin.
+#[derive(Debug)]
+pub(crate) struct Spin<'a> {
+    memory: &'a AdaptiveSpin,
+    spinner: Spinner,
+    start: u64,
+    /// When the clock was last looked at.
+    last: u64,
+    last_outside: u64,
+    outside_every: u64,
+    end: u64,
+    /// The spin ends before its limit, because the wait or a timer does.
+    cut_short: bool,
+    limit: u64,
+    looks: u32,
+    preempted: bool,
+    crowded: bool,
+}
+
+impl Spin<'_> {
+    /// Between two looks: pauses; whether the spin goes on.
+    #[inline]
+    pub(crate) fn goes_on(&mut self) -> bool {
+        spin::pause(2);
+        self.looks += 1;
+        if !self.looks.is_multiple_of(LOOKS) {
+            return true;
+        }
+        let now = Deadline::now().as_nanos();
+        self.preempted = now - self.last > GAP;
+        self.last = now;
+        self.crowded = now - self.start > CROWDED && self.spinner.is_one_too_many(now);
+        now < self.end && !self.preempted && !self.crowded
+    }
+
+    /// Whether it is time to look outside of the ready list: in the kernel half.
+    #[inline]
+    pub(crate) fn looks_outside(&mut self) -> bool {
+        if self.last - self.last_outside < self.outside_every {
+            return false;
+        }
+        self.last_outside = self.last;
+        true
+    }
+
+    /// The look outside is over, and was no loss of the processor.
+    #[inline]
+    pub(crate) fn looked_outside(&mut self) {
+        self.last = Deadline::now().as_nanos();
+    }
+
+    /// It found what the wait was for, on the ready list.
+    pub(crate) fn succeeded(self) {
+        let needed = Deadline::now().as_nanos() - self.start;
+        self.memory.succeeded(needed, self.limit);
+    }
+
+    /// It found nothing.
+    pub(crate) fn failed(self) {
+        if self.preempted {
+            self.memory.failed(PREEMPTED, self.limit);
+        } else if !self.cut_short && !self.crowded {
+            self.memory.failed(FAILED, self.limit);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn waits(memory: &AdaptiveSpin, waits: usize) -> usize {
+        (0..waits).filter(|_| memory.is_worth_it()).count()
+    }
+
+    #[test]
+    fn short_waits_are_spun_for_and_long_ones_are_not() {
+        let memory = AdaptiveSpin::new();
+        assert_eq!(waits(&memory, 1), 0, "nothing is known");
+        for _ in 0..16 {
+            memory.remember(Some(1_000), spin::AUTO_LIMIT);
+        }
+        assert_eq!(waits(&memory, 1), 1);
+        for _ in 0..16 {
+            memory.remember(None, spin::AUTO_LIMIT);
+        }
+        assert_eq!(waits(&memory, 1), 0);
+    }
+
+    /// As long as a sleep costs more than it would be spun.
+    #[test]
+    fn waits_longer_than_a_sleep_costs_are_not_spun_for() {
+        let memory = AdaptiveSpin::new();
+        for _ in 0..16 {
+            memory.remember(Some(MOST_COST), 2 * MOST_COST);
+        }
+        assert_eq!(waits(&memory, 1), 0);
+    }
+
+    #[test]
+    fn failures_back_off_and_successes_come_back() {
+        let memory = AdaptiveSpin::new();
+        let learn = || (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+        learn();
+        let mut before = 0;
+        for _ in 0..6 {
+            memory.failed(FAILED, spin::AUTO_LIMIT);
+            learn();
+            let skipped = (0..1 << 20).take_while(|_| !memory.is_worth_it()).count();
+            assert!(skipped > before, "{skipped} after {before}");
+            before = skipped;
+        }
+        for _ in 0..MOST_FAILURES {
+            memory.succeeded(500, spin::AUTO_LIMIT);
+        }
+        assert_eq!(waits(&memory, 10), 10);
+        assert_eq!(memory.failures.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_wake_up_tells_how_long_a_sleep_would_have_been_spun() {
+        let memory = AdaptiveSpin::new();
+        for _ in 0..64 {
+            memory.asleep(|| memory.note_wake());
+        }
+        assert!(memory.gain() > 0, "each was woken at once: {}", memory.gain());
+        for _ in 0..64 {
+            memory.asleep(|| ());
+        }
+        assert!(memory.gain() < 0, "none was woken by a waker: {}", memory.gain());
+    }
+
+    #[test]
+    fn a_spin_ends() {
+        let memory = AdaptiveSpin::new();
+        let Some(spinner) = Spinner::begin() else { return };
+        drop(spinner);
+        for _ in 0..64 {
+            memory.remember(Some(500), spin::AUTO_LIMIT);
+        }
+        let start = Deadline::now().as_nanos();
+        let mut spin = memory.begin(start + 1_000).expect("a spin");
+        while spin.goes_on() {}
+        spin.failed();
+        // The wait was over; or the thread lost its processor.
+        let failures = memory.failures.load(Ordering::Relaxed);
+        assert!(failures == 0 && memory.begin(u64::MAX).is_some() || failures == PREEMPTED);
+    }
+
+    /// A thread that has left a spin by a jump is not counted for ever.
+    #[test]
+    fn who_left_a_spin_by_a_jump_keeps_no_other_from_spinning() {
+        let Some(spinner) = Spinner::begin() else { return };
+        let now = Deadline::now().as_nanos();
+        spinner.spins_until(now + 1);
+        core::mem::forget(spinner);
+        let another = Spinner::begin().expect("two processors");
+        assert!(!another.is_one_too_many(now + 2));
+    }
+}
