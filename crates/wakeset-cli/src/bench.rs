@@ -24,7 +24,7 @@ use clap::{Args, Subcommand};
 use crate::failure::Failure;
 use crate::run::is_preloaded;
 use contention::{inversion, policies};
-use programs::{herd, make, selfpipe, uffd};
+use programs::{herd, hop, make, selfpipe, uffd};
 use workloads::{batch, close, ctl, nest, pingpong, ring, stress, timer, wait};
 
 /// What `wakeset bench` takes.
@@ -146,6 +146,19 @@ enum Benchmark {
     /// operations per second, plain and under `wakeset run`.
     #[command(verbatim_doc_comment, after_help = "Example: wakeset bench selfpipe --secs 2")]
     Selfpipe(selfpipe::Options),
+    /// Round trips from thread to thread, of our own programs and of Java, Node, asyncio and Asio
+    ///
+    /// One operation is a round trip: a thread wakes another one and waits until that one has
+    /// woken it; with Node's `fs.promises.stat` and asyncio's `run_in_executor`, one such call.
+    /// The unit is microseconds, with the processor time and the context switches of one beside
+    /// it. Plain there are two cases, which differ much: the scheduler has both threads on one
+    /// core, or on two. So plain is measured twice: on one processor (`one core`), and left to the
+    /// scheduler (`plain`). Programs that are not installed are named and not measured.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "Example: wakeset bench hop --program epoll,java --spin auto,off --secs 2"
+    )]
+    Hop(hop::Options),
     /// Threads that serve a userfaultfd
     ///
     /// One operation is one fault: a worker touches a page, a service thread reads the message
@@ -183,6 +196,7 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
         Benchmark::Inversion(options) => inversion::inversion(options),
         Benchmark::Herd(options) => herd::herd(options),
         Benchmark::Selfpipe(options) => selfpipe::selfpipe(options),
+        Benchmark::Hop(options) => hop::hop(options),
         Benchmark::Uffd(options) => uffd::uffd(options),
     }
 }

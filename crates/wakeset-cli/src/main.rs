@@ -38,7 +38,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use bench::programs::{herd, make, selfpipe, uffd};
+use bench::programs::{herd, hop, make, selfpipe, uffd};
 use demo::program as demo_program;
 
 /// Linux's epoll in user space: run programs on it, and measure it.
@@ -99,6 +99,9 @@ enum Command {
     /// The program of `bench selfpipe`
     #[command(name = "__selfpipe", hide = true)]
     Selfpipe(selfpipe::program::Options),
+    /// The program of `bench hop`
+    #[command(name = "__hop", hide = true)]
+    Hop(hop::program::Options),
     /// The program of `bench make`
     #[command(name = "__make", hide = true)]
     Make(make::program::Options),
@@ -132,6 +135,7 @@ fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Pingpong { rounds } => demo_program::pingpong(rounds).map(|()| 0),
         Command::Uffd(options) => uffd::program::run(&options).map(|()| 0),
         Command::Selfpipe(options) => selfpipe::program::run(&options).map(|()| 0),
+        Command::Hop(options) => hop::program::run(&options).map(|()| 0),
         Command::Make(options) => make::program::run(&options).map(|()| 0),
         Command::Herd(options) => herd::worker::run(&options).map(|()| 0),
     };

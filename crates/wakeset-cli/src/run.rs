@@ -29,13 +29,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-pub use behaviour::Behaviour;
+pub use behaviour::{Behaviour, spin};
 use command::Command;
 
 /// The variable in which the preload library finds the order.
 pub const ORDER_VARIABLE: &str = "WAKESET_ORDER";
 /// The variable in which it finds how long threads spin before they sleep.
-const SPIN_VARIABLE: &str = "WAKESET_SPIN";
+pub const SPIN_VARIABLE: &str = "WAKESET_SPIN";
 /// The variable in which it finds how many connections a worker is to hold.
 const MOST_VARIABLE: &str = "WAKESET_MAX_CONNECTIONS";
 /// The variable that says what happens to a program that makes system calls by instruction.

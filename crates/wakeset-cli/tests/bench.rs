@@ -289,6 +289,71 @@ fn selfpipe_measures_each_means_on_both_sides() {
     }
 }
 
+/// The rows of `bench hop` by program, each with the names of its sides.
+fn hop(name: &str, arguments: &[&str]) -> (String, Vec<(String, Vec<String>)>) {
+    let (output, rows) = bench(name, &[&["hop", "--rounds", "1"], arguments].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut programs: Vec<(String, Vec<String>)> = Vec::new();
+    for row in &rows {
+        let median = row["microseconds"]["median"].as_f64();
+        assert!(median > Some(0.0) && row["ratio"].as_f64() > Some(0.0), "{row}");
+        // Java knows its processor time to ten milliseconds.
+        for count in ["processor_us", "switches"] {
+            assert!(row[count].as_f64() >= Some(0.0), "{count} in {row}");
+        }
+        let word = |name: &str| row["params"][name].as_str().unwrap_or_default();
+        let side = format!("{} {}", word("side"), word("spin")).trim_end().to_string();
+        match programs.last_mut() {
+            Some((program, sides)) if program == word("program") => sides.push(side),
+            _ => programs.push((word("program").to_string(), vec![side])),
+        }
+    }
+    (String::from_utf8_lossy(&output.stdout).into_owned(), programs)
+}
+
+/// Each of these checks that what it writes is read.
+#[test]
+fn hop_measures_each_pair_of_threads_on_every_side() {
+    let served =
+        ["epoll", "epoll-socket", "epoll-1000-sockets", "read-eventfd", "read-pipe", "poll"];
+    let list = format!("{},futex,spin", served.join(","));
+    let (printed, programs) =
+        hop("hop", &["--secs", "0.2", "--program", &list, "--spin", "auto,off,50"]);
+    let sides = |program: &str| match program {
+        "spin" => vec!["plain"],
+        "futex" => vec!["one core", "plain"],
+        _ => vec!["one core", "plain", "wakeset run auto", "wakeset run off", "wakeset run 50"],
+    };
+    for program in served.into_iter().chain(["futex", "spin"]) {
+        match programs.iter().find(|(name, _)| name == program) {
+            Some((_, measured)) => assert_eq!(*measured, sides(program), "{program}"),
+            // With one processor, or with few descriptors.
+            None => {
+                assert!(printed.contains(&format!("{program}: not run, it takes ")), "{printed}");
+                skip(&format!("{program} cannot be measured here"));
+            }
+        }
+    }
+}
+
+/// What is not installed is named, whatever that is: the benchmark is for any machine.
+#[test]
+fn hop_measures_or_names_each_runtime() {
+    let runtimes = ["java", "node-worker", "node-stat", "asyncio", "asio"];
+    let (printed, programs) =
+        hop("hop-runtimes", &["--secs", "0.6", "--program", &runtimes.join(",")]);
+    for runtime in runtimes {
+        match programs.iter().find(|(name, _)| name == runtime) {
+            Some((_, sides)) => assert_eq!(*sides, ["one core", "plain", "wakeset run auto"]),
+            None => {
+                let named = printed.contains(&format!("{runtime}: not run, there is no "));
+                assert!(named, "{runtime} is neither measured nor named: {printed}");
+                eprintln!("not measured: {runtime}");
+            }
+        }
+    }
+}
+
 #[test]
 fn make_measures_each_kind_on_both_sides() {
     let (output, rows) =
@@ -313,6 +378,8 @@ fn flags_of_one_benchmark_are_refused_by_another() {
         ("policies", ["--ready-list", "rwlock"]),
         ("batch", ["--ready-list", "rwlock"]),
         ("ctl", ["--policy", "kernel"]),
+        ("hop", ["--spin", "never"]),
+        ("make", ["--spin", "off"]),
     ];
     for (name, [flag, value]) in cases {
         let (output, _) = bench("refused", &[name, flag, value]);
@@ -335,7 +402,7 @@ fn every_benchmark_is_listed_and_says_what_it_measures() {
     let (_, commands) = list.split_once("\nCommands:\n").expect("a list");
     let lines = commands.lines().take_while(|line| !line.is_empty());
     let names: Vec<_> = lines.filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names.len(), 15, "{names:?}");
+    assert_eq!(names.len(), 16, "{names:?}");
     for name in names {
         let help = printed(&[name, "--help"]);
         for part in ["One operation is", "nit", "Example: wakeset bench "] {

@@ -6,6 +6,7 @@
 pub mod joined;
 pub mod machine;
 pub mod point;
+pub mod processor;
 pub mod progress;
 pub mod report;
 pub mod rounds;

@@ -3,6 +3,7 @@
 
 mod child;
 pub mod herd;
+pub mod hop;
 pub mod make;
 pub mod selfpipe;
 pub mod uffd;

@@ -69,8 +69,8 @@ impl Behaviour {
     }
 }
 
-/// What `--spin` takes.
-fn spin(value: &str) -> Result<String, String> {
+/// Reads what `--spin` takes.
+pub fn spin(value: &str) -> Result<String, String> {
     match value.parse::<u32>() {
         Ok(micros) if micros <= LONGEST_SPIN => Ok(micros.to_string()),
         Err(_) if value == "auto" || value == "off" => Ok(value.to_string()),

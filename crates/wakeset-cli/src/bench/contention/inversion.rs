@@ -25,8 +25,9 @@ mod scenario;
 mod side;
 mod stage;
 
-use super::realtime::{choose_processor, prepare};
+use super::realtime::prepare;
 use crate::bench::measure::machine::machine;
+use crate::bench::measure::processor::choose_processor;
 use crate::bench::measure::progress::progress_bar;
 use crate::bench::measure::report::Json;
 use crate::bench::options::{Timed, count};

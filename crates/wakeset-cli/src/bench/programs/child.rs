@@ -2,6 +2,7 @@
 //! preloaded.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
@@ -39,15 +40,27 @@ pub fn run<T: DeserializeOwned>(
     arguments: &[String],
     preload: Option<Order>,
 ) -> Result<T, Failure> {
-    let failed =
-        |why: &dyn std::fmt::Display| Failure::own(format!("{}: {why}", arguments.join(" ")));
-    let mut command = command(arguments, preload)?;
+    answer(&mut command(arguments, preload)?, &arguments.join(" "))
+}
+
+/// Runs any program to its end and reads the JSON that it prints. Failures call it by this name.
+pub fn answer<T: DeserializeOwned>(command: &mut Command, name: &str) -> Result<T, Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::own(format!("{name}: {why}"));
     let output =
         command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|e| failed(&e))?;
+    if output.status.signal() == Some(libc::SIGALRM) {
+        return Err(failed(&"it did not end in time"));
+    }
     if !output.status.success() {
         return Err(failed(&output.status));
     }
     serde_json::from_slice(&output.stdout).map_err(|e| failed(&e))
+}
+
+/// Whether a program can be started here and ends well. What it prints is lost.
+pub fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
 }
 
 /// The result of a libc call, or the error that it left in errno.

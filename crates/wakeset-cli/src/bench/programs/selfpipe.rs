@@ -10,7 +10,7 @@
 
 pub mod program;
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::child;
 use crate::bench::measure::point::{Params, params};
@@ -97,17 +97,7 @@ impl Point {
                 let mut command = Command::new("python3");
                 command.args(["-c", ASYNCIO]).arg(seconds.to_string());
                 child::preload(&mut command, preload)?;
-                let failed = |why: &dyn std::fmt::Display| Failure::own(format!("python3: {why}"));
-                let output = command
-                    .stdin(Stdio::null())
-                    .stderr(Stdio::inherit())
-                    .output()
-                    .map_err(|e| failed(&e))?;
-                if !output.status.success() {
-                    return Err(failed(&output.status));
-                }
-                let text = String::from_utf8_lossy(&output.stdout);
-                text.trim().parse().map_err(|_| failed(&text))
+                child::answer(&mut command, "python3")
             }
         }
     }
@@ -115,15 +105,7 @@ impl Point {
     /// Why it cannot be measured here.
     fn obstacle(&self) -> Option<String> {
         let needs_python = matches!(self, Point::Asyncio);
-        let works = |command: &mut Command| {
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-                .is_ok_and(|s| s.success())
-        };
-        (needs_python && !works(Command::new("python3").args(["-c", "import asyncio"])))
+        (needs_python && !child::succeeds(Command::new("python3").args(["-c", "import asyncio"])))
             .then(|| "There is no python3 with asyncio here: not run.".to_string())
     }
 }
