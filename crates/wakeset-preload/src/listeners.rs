@@ -74,9 +74,11 @@ use wakeset_fd::listeners::{self, Choice, Order};
 /// Before main: reads the order that `wakeset run` has put into the environment.
 pub(crate) fn start() {
     listeners::choose(chosen(), most_connections());
-    // SAFETY: this thread's own, here and below.
+    // SAFETY: this thread's own.
     let any = || unsafe { signals::handled().read_volatile() };
-    handled::set_counts(any, || unsafe { signals::not_restarting().read_volatile() });
+    // SAFETY: as above.
+    let not_restarting = || unsafe { signals::not_restarting().read_volatile() };
+    handled::set_counts(any, not_restarting);
     listeners::set_telling(&told::TELLING);
 }
 
