@@ -46,12 +46,45 @@ const MOST: u8 = 8;
 /// Sleeps that a long and useless yield costs.
 const PENALTY: u16 = 256;
 
-/// What a sleep and its wake-up cost waiter and waker in processor time (ns), by a measurement of
-/// one sleep in [`MEASURED`]: some 5,000 on a machine of one's own, 20,000 on a virtual one.
-static SLEEP_COST: UnmodelledU32 = UnmodelledU32::new(15_000);
-/// The most of it, should a handler have run in a sleep that was measured.
-const MOST_COST: u64 = 40_000;
+/// What a sleep costs the waiter, and a wake-up the waker, in processor time (ns), on average over
+/// measurements of one in [`MEASURED`]: some 2,000 each on a machine of one's own, 10,000 on a
+/// virtual one.
+static SLEEP_COST: Cost = Cost::new();
+static WAKE_COST: Cost = Cost::new();
 const MEASURED: u32 = 32;
+/// The most that counts, should a handler have run meanwhile.
+const MOST_COST: u64 = 20_000;
+const FIRST_COST: u32 = 7_500;
+
+/// An average.
+#[derive(Debug)]
+struct Cost {
+    average: UnmodelledU32,
+    /// How often it could have been measured.
+    chances: UnmodelledU32,
+}
+
+impl Cost {
+    const fn new() -> Self {
+        Self { average: UnmodelledU32::new(FIRST_COST), chances: UnmodelledU32::new(0) }
+    }
+
+    fn get(&self) -> i32 {
+        self.average.load(Ordering::Relaxed) as i32
+    }
+
+    /// Whether it is to be measured this time.
+    fn is_due(&self) -> bool {
+        let chances = self.chances.load(Ordering::Relaxed).wrapping_add(1);
+        self.chances.store(chances, Ordering::Relaxed);
+        chances.is_multiple_of(MEASURED)
+    }
+
+    fn remember(&self, cost: u64) {
+        let (average, cost) = (self.get(), cost.min(MOST_COST) as i32);
+        self.average.store((average + ((cost - average) >> MEMORY)) as u32, Ordering::Relaxed);
+    }
+}
 /// How many waits the average goes back, as a shift.
 const MEMORY: i32 = 3;
 /// The average at the start: a few short waits make it positive.
@@ -121,14 +154,24 @@ impl AdaptiveSpin {
         }
     }
 
-    /// For a waker, before it wakes a sleeping waiter.
+    /// For a waker: runs `wake`, and leaves when and where that was, unless it says that it has
+    /// woken nobody.
     #[inline]
-    pub(crate) fn note_wake(&self) {
+    pub(crate) fn waking(&self, wake: impl FnOnce() -> bool) {
         if cfg!(any(loom, shuttle)) || spin::limit() == Limit::Off {
+            wake();
             return;
         }
-        self.woken_from.store(processor(), Ordering::Relaxed);
-        self.woken_at.store(Deadline::now().as_nanos(), Ordering::Relaxed);
+        // Before: the waiter may run before the call returns.
+        let from = self.woken_from.swap(processor(), Ordering::Relaxed);
+        let now = Deadline::now().as_nanos();
+        let at = self.woken_at.swap(now, Ordering::Relaxed);
+        if !wake() {
+            self.woken_from.store(from, Ordering::Relaxed);
+            self.woken_at.store(at, Ordering::Relaxed);
+        } else if WAKE_COST.is_due() {
+            WAKE_COST.remember(Deadline::now().as_nanos() - now);
+        }
     }
 
     /// Calls `yielded()`, which yields and looks, a few times, if the sleeps before have been
@@ -219,9 +262,7 @@ impl AdaptiveSpin {
     /// known, and how long it may.
     fn remember(&self, needed: Option<u64>, limit: u64) {
         let gained = match needed {
-            Some(needed) if needed <= limit => {
-                SLEEP_COST.load(Ordering::Relaxed) as i32 - needed as i32
-            }
+            Some(needed) if needed <= limit => SLEEP_COST.get() + WAKE_COST.get() - needed as i32,
             _ => -(limit.min(spin::AUTO_LIMIT) as i32),
         };
         let before = self.gain();
@@ -247,23 +288,13 @@ impl AdaptiveSpin {
 
     /// Sleeps, and asks now and then how much processor time that has taken the thread.
     fn measured<T>(sleep: impl FnOnce() -> T) -> (T, Option<u64>) {
-        static SLEEPS: UnmodelledU32 = UnmodelledU32::new(0);
-        let sleeps = SLEEPS.load(Ordering::Relaxed).wrapping_add(1);
-        SLEEPS.store(sleeps, Ordering::Relaxed);
-        if !sleeps.is_multiple_of(MEASURED) {
+        if !SLEEP_COST.is_due() {
             return (sleep(), None);
         }
         let before = spin::thread_time();
         let result = sleep();
         let after = spin::thread_time();
         (result, after.zip(before).map(|(after, before)| after - before))
-    }
-
-    fn remember_cost(cost: u64) {
-        // The waker pays about as much.
-        let cost = (2 * cost).min(MOST_COST) as i32;
-        let average = SLEEP_COST.load(Ordering::Relaxed) as i32;
-        SLEEP_COST.store((average + ((cost - average) >> MEMORY)) as u32, Ordering::Relaxed);
     }
 
     /// Times a sleep, and learns from it.
@@ -276,7 +307,7 @@ impl AdaptiveSpin {
         let slept = Deadline::now().as_nanos() - before;
         // One that found something just before it was no sleep.
         if let Some(cost) = cost.filter(|_| slept > SLEEP) {
-            Self::remember_cost(cost);
+            SLEEP_COST.remember(cost);
         }
         let penalty = self.penalty.load(Ordering::Relaxed);
         if penalty > 0 {
@@ -392,7 +423,7 @@ mod tests {
     fn waits_longer_than_a_sleep_costs_are_not_spun_for() {
         let memory = AdaptiveSpin::new();
         for _ in 0..16 {
-            memory.remember(Some(MOST_COST), 2 * MOST_COST);
+            memory.remember(Some(3 * MOST_COST), 4 * MOST_COST);
         }
         assert_eq!(waits(&memory, 1), 0);
     }
@@ -421,7 +452,7 @@ mod tests {
     fn a_wake_up_tells_how_long_a_sleep_would_have_been_spun() {
         let memory = AdaptiveSpin::new();
         for _ in 0..64 {
-            memory.asleep(|| memory.note_wake());
+            memory.asleep(|| memory.waking(|| true));
         }
         assert!(memory.gain() > 0, "each was woken at once: {}", memory.gain());
         for _ in 0..64 {

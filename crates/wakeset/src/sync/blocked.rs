@@ -70,12 +70,13 @@ impl Blocked {
         step!(blocked_before_turn);
         self.wake_seq.word().fetch_add(1, Ordering::SeqCst);
         step!(blocked_turned);
-        let woken = self.wake_seq.wake(n, class);
+        let mut woken = 0;
+        self.adaptive_spin().waking(|| {
+            woken = self.wake_seq.wake(n, class);
+            // Or else it is a reader that looks for others.
+            woken > 0
+        });
         step!(blocked_woken);
-        // Not of a reader that looks for others.
-        if woken > 0 {
-            self.adaptive_spin().note_wake();
-        }
         woken
     }
 

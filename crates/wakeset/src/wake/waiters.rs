@@ -179,7 +179,15 @@ impl Waiters {
     fn kick_sleeping(&self, counts: u64) -> bool {
         probe!(kick, u64 self.addr(), u32 1);
         let mut woken = 0;
-        self.adaptive_spin.note_wake();
+        self.adaptive_spin.waking(|| {
+            woken = self.wake_sleeping(counts);
+            true
+        });
+        woken != 0
+    }
+
+    fn wake_sleeping(&self, counts: u64) -> usize {
+        let mut woken = 0;
         if !counts.is_multiple_of(SPINNING) {
             step!(kick_before_turn);
             self.wake_seq.word().fetch_add(1, Ordering::SeqCst);
@@ -195,7 +203,7 @@ impl Waiters {
         if woken == 0 && counts >= REMOTE {
             self.ring_doorbell();
         }
-        woken != 0
+        woken
     }
 
     /// Wakes every thread that sleeps on the futex, to check what has become of the set.
