@@ -101,6 +101,11 @@ int ws_epoll_pwait(int epfd, struct epoll_event *events, int maxevents, int time
 int ws_epoll_pwait2(int epfd, struct epoll_event *events, int maxevents,
                     const struct timespec *timeout, const sigset_t *sigmask);
 
+/* How long waits look before they sleep, in microseconds, on sockets too: 0 for not at all, or
+ * -1, the default: for as long as it saves processor time, and 30 at most. Not on one processor.
+ * Returns: 0. Errors: EINVAL (less than -1, more than 1000000). Threads: any. Signals: safe. */
+int ws_spin_limit(int microseconds);
+
 /* Exports a set to another library's loop. From now on poll(2), select(2) and epoll(7) find its
  * number readable when ws_epoll_wait() would find something. Edge-triggered watches on it see each
  * new event (tokio's AsyncFd, GLib, asyncio's add_reader).
@@ -336,17 +341,6 @@ int ws_lease_holders_wait(ws_lease_holders *holders, const struct timespec *time
 /* Frees the holders; NULL is allowed. Not after the set is closed.
  * No errors. Threads: one. Signals: unsafe. */
 void ws_lease_holders_free(ws_lease_holders *holders);
-
-/* ---- Spinning before a sleep ---- */
-
-/* How long threads of the process look for what they wait for, in waits on sets and in reads and
- * writes that block, before they sleep: as many microseconds in each wait, 0 for not at all, or -1,
- * as at the start, for as long as it saves processor time, and 30 at most. A thread that spins
- * finds an event within a microsecond, where a sleep and its wake-up take 20 to 50. With a number
- * above 0, waits on sockets alone spin too. Nothing spins in a process that may use one processor
- * only. Returns 0.
- * Errors: EINVAL (less than -1, or more than 1000000). Threads: any. Signals: safe. */
-int ws_spin_limit(int microseconds);
 
 /* ---- Event rings ---- */
 

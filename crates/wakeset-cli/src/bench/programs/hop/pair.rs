@@ -27,7 +27,7 @@ pub enum Means {
     Poll,
     /// A word in memory and futex(2): the limit of what sleeps
     Futex,
-    /// A word in memory that both read on and on: the limit of what is awake
+    /// A word in memory that both read on and on: the limit when awake
     Spin,
 }
 
