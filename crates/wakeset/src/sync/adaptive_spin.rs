@@ -349,15 +349,19 @@ pub(crate) struct Spin<'a> {
 }
 
 impl Spin<'_> {
-    /// Between two looks: pauses; whether the spin goes on.
+    /// Between two looks: pauses; whether the spin goes on, `due` (ns) at most: a timer is due then.
     #[inline]
-    pub(crate) fn goes_on(&mut self) -> bool {
+    pub(crate) fn goes_on(&mut self, due: u64) -> bool {
         spin::pause(2);
         self.looks += 1;
         if !self.looks.is_multiple_of(LOOKS) {
             return true;
         }
         let now = Deadline::now().as_nanos();
+        if due < self.end {
+            self.end = due;
+            self.cut_short = true;
+        }
         self.preempted = now - self.last > GAP;
         self.last = now;
         self.crowded = now - self.start > CROWDED && self.spinner.is_one_too_many(now);
@@ -471,7 +475,7 @@ mod tests {
         }
         let start = Deadline::now().as_nanos();
         let mut spin = memory.begin(start + 1_000).expect("a spin");
-        while spin.goes_on() {}
+        while spin.goes_on(u64::MAX) {}
         spin.failed();
         // The wait was over; or the thread lost its processor.
         let failures = memory.failures.load(Ordering::Relaxed);

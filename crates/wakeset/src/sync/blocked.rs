@@ -166,7 +166,7 @@ impl Blocked {
         if memory.yield_for(false, yielded, || 1) == 0 {
             let mut spin = memory.begin(u64::MAX)?;
             while !is_done() {
-                if !spin.goes_on() {
+                if !spin.goes_on(u64::MAX) {
                     spin.failed();
                     return None;
                 }

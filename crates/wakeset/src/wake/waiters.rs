@@ -86,6 +86,8 @@ enum Looked {
     Ready,
     Outside,
     Nothing,
+    /// There is nothing to look for any more.
+    Stop,
 }
 
 impl Waiters {
@@ -288,12 +290,13 @@ impl Waiters {
     }
 
     /// Looks for up to 30 microseconds, or as the program has set it, until `ready()`, and then
-    /// returns what `take()` gets; 0 to sleep. In a set with a kernel half `outside()` says now
-    /// and then whether there is something; `take()` is to get it. Not where others sleep already:
-    /// an event would wake one of them.
+    /// returns what `take()` gets; 0 to sleep. It ends when `stay()` no longer holds. In a set with
+    /// a kernel half `outside()` says now and then whether there is something; `take()` is to get
+    /// it. Not where others sleep already: an event would wake one of them.
     pub(crate) fn spin(
         &self,
         until: Option<Deadline>,
+        stay: impl Fn() -> bool,
         ready: impl Fn() -> bool,
         mut outside: Option<&mut dyn FnMut() -> bool>,
         mut take: impl FnMut() -> usize,
@@ -301,26 +304,33 @@ impl Waiters {
         if self.counts.load(Ordering::Relaxed) & TO_WAKE != 0 {
             return 0;
         }
-        let until = until.map_or(NEVER, Deadline::as_nanos).min(self.deadline());
+        let until = until.map_or(NEVER, Deadline::as_nanos);
         let Some(mut spin) = self.adaptive_spin.begin(until) else { return 0 };
         loop {
-            let found = self.while_spinning(|| Self::look(&mut spin, &ready, &mut outside));
-            if found == Looked::Nothing {
-                spin.failed();
+            let looked = self.while_spinning(|| self.look(&mut spin, &stay, &ready, &mut outside));
+            if looked == Looked::Stop {
                 return 0;
             }
-            let taken = take();
+            let taken = if looked == Looked::Nothing { 0 } else { take() };
             if taken != 0 {
-                if found == Looked::Ready {
+                if looked == Looked::Ready {
                     spin.succeeded();
                 }
                 return taken;
+            }
+            // What looked ready may look so for long: a waker has stopped, or another waiter
+            // has it in its hands.
+            if looked == Looked::Nothing || !spin.goes_on(self.deadline()) {
+                spin.failed();
+                return 0;
             }
         }
     }
 
     fn look(
+        &self,
         spin: &mut Spin<'_>,
+        stay: &impl Fn() -> bool,
         ready: &impl Fn() -> bool,
         outside: &mut Option<&mut dyn FnMut() -> bool>,
     ) -> Looked {
@@ -328,7 +338,10 @@ impl Waiters {
             if ready() {
                 return Looked::Ready;
             }
-            if !spin.goes_on() {
+            if !stay() {
+                return Looked::Stop;
+            }
+            if !spin.goes_on(self.deadline()) {
                 return Looked::Nothing;
             }
             if let Some(outside) = outside

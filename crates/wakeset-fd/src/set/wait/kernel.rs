@@ -5,6 +5,7 @@ use super::{Limit, Wait};
 use crate::set::{doorbell, polls};
 use crate::stats::Stat;
 use crate::stats::count::count;
+use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno};
 use core::cell::Cell;
@@ -127,10 +128,16 @@ impl Wait<'_> {
     pub(super) fn spin_in_kernel(&self, until: Until) -> ControlFlow<Option<Result<c_int, Errno>>> {
         let Some(limit) = wakeset::spin_limit() else { return ControlFlow::Continue(()) };
         let end = Deadline::of(Timeout::After(until.left().map_or(limit, |left| left.min(limit))));
+        let before = handled::any();
         while end.is_some_and(|end| !end.remaining().is_zero()) {
             match self.check_outside(0, None) {
                 Ok(0) if !self.faulted.get() => core::hint::spin_loop(),
+                // The sleep finds out, too: the number may have been closed meanwhile.
+                Err(_) => break,
                 found => return ControlFlow::Break(Some(found)),
+            }
+            if handled::any() != before {
+                return ControlFlow::Break(Some(Err(Errno::EINTR)));
             }
         }
         ControlFlow::Continue(())

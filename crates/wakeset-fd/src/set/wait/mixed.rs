@@ -146,7 +146,8 @@ impl Wait<'_> {
         let before = handled::any();
         set.set.spin_mixed(
             until.deadline.flatten(),
-            || polls::have_news(set) || set.state.is_in_kernel(),
+            || !set.state.is_in_kernel(),
+            || polls::have_news(set),
             &mut || {
                 outside.set(self.check_outside(0, None));
                 outside.get() != Ok(0) || self.faulted.get()
@@ -157,12 +158,13 @@ impl Wait<'_> {
                     Ok(found) => ControlFlow::Break(Some(Ok(found + self.harvest(found)))),
                     error => ControlFlow::Break(Some(error)),
                 });
-                usize::from(round.get().is_break() || set.state.is_in_kernel())
+                usize::from(round.get().is_break())
             },
         );
         match round.get() {
+            // What has come before the handler, or was left to this waiter, goes first.
             ControlFlow::Continue(()) if handled::any() != before => {
-                ControlFlow::Break(Some(Err(Errno::EINTR)))
+                ControlFlow::Break(Some(self.kernel_and_here(Err(Errno::EINTR))))
             }
             round => round,
         }

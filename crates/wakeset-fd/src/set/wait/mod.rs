@@ -132,7 +132,8 @@ impl Wait<'_> {
             let needs_clock = !first
                 || set.doorbell.load(Ordering::SeqCst) >= 0
                 || !set.set.is_empty()
-                || set.rotation.any();
+                || set.rotation.any()
+                || wakeset::spin_limit().is_some();
             if deadline.is_none() && needs_clock && self.timeout != Timeout::Now {
                 deadline = Some(Deadline::of(self.timeout));
             }
@@ -227,14 +228,19 @@ impl Wait<'_> {
         }
         let deadline = *deadline.get_or_insert_with(|| Deadline::of(self.timeout));
         let before = handled::any();
-        let n = set.set.spin(deadline, || self.harvest(0) as usize);
-        if n > 0 || self.faulted.get() {
-            return Some(Ok(n as c_int));
+        let stay = || set.state.is_pure() || mutant!("pure_without_look");
+        let mut n = set.set.spin(deadline, stay, || self.harvest(0) as usize) as c_int;
+        let interrupted = handled::any() != before;
+        if n == 0 && interrupted {
+            // What has come before the handler, or was left to this waiter, goes first.
+            n = self.harvest(0);
         }
-        if handled::any() != before {
+        if n > 0 || self.faulted.get() {
+            return Some(Ok(n));
+        }
+        if interrupted {
             return Some(Err(Errno::EINTR));
         }
-        let stay = || set.state.is_pure() || mutant!("pure_without_look");
         let woken = cancel::point(|| set.set.sleep_once(stay, deadline));
         let n = self.harvest(0);
         if woken == Woken::Kicked {

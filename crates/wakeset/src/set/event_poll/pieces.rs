@@ -117,16 +117,21 @@ impl EventPoll {
         spin.asleep(|| core.sleep_unless(|| core.may_be_ready() || !stay(), deadline)).into()
     }
 
-    /// The adaptive spin before a sleep, until the deadline at most: what `harvest` gets, 0 if it
-    /// is better to sleep.
+    /// The adaptive spin before a sleep, until the deadline at most and while `stay` holds: what
+    /// `harvest` gets, 0 if it is better to sleep.
     #[doc(hidden)]
     #[inline]
-    pub fn spin(&self, deadline: Option<Deadline>, mut harvest: impl FnMut() -> usize) -> usize {
+    pub fn spin(
+        &self,
+        deadline: Option<Deadline>,
+        stay: impl Fn() -> bool,
+        mut harvest: impl FnMut() -> usize,
+    ) -> usize {
         let core = self.core();
         let waiters = &core.wake.waiters;
         let ready = || core.may_be_ready();
         match waiters.yield_for(true, ready, &mut harvest) {
-            0 => waiters.spin(deadline, ready, None, harvest),
+            0 => waiters.spin(deadline, stay, ready, None, harvest),
             found => found,
         }
     }
@@ -137,6 +142,7 @@ impl EventPoll {
     pub fn spin_mixed(
         &self,
         deadline: Option<Deadline>,
+        stay: impl Fn() -> bool,
         ready: impl Fn() -> bool,
         outside: &mut dyn FnMut() -> bool,
         mut harvest: impl FnMut() -> usize,
@@ -145,7 +151,7 @@ impl EventPoll {
         let waiters = &core.wake.waiters;
         let ready = || core.may_be_ready() || ready();
         match waiters.yield_for(false, ready, &mut harvest) {
-            0 => waiters.spin(deadline, ready, Some(outside), harvest),
+            0 => waiters.spin(deadline, stay, ready, Some(outside), harvest),
             found => found,
         }
     }

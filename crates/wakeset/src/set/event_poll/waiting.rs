@@ -75,7 +75,7 @@ impl EventPoll {
         let deadline = Deadline::of(timeout);
         let _minding = Minding(self.core());
         loop {
-            let reported = self.spin(deadline, &mut harvest);
+            let reported = self.spin(deadline, || true, &mut harvest);
             if reported != 0 || refused.get() {
                 return Ok(reported);
             }

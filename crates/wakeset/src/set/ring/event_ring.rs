@@ -175,7 +175,7 @@ impl EventRing<'_> {
         let deadline = Deadline::of(timeout);
         let _minding = Minding(self.set.as_core());
         loop {
-            let taken = self.set.spin(deadline, || self.take(events));
+            let taken = self.set.spin(deadline, || true, || self.take(events));
             if taken != 0 {
                 return Ok(taken);
             }
