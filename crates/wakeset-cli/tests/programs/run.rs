@@ -24,7 +24,7 @@ pub enum Runner<'a> {
     /// With tests' own value of `WAKESET_INSTRUCTIONS`, for a program that looks at the kernel's
     /// objects by instruction.
     Ignored,
-    /// With `--order`, and with `--stats` into this file.
+    /// With `--order` and `--stats`, and with the counts in this file too.
     Ordered(&'a str, &'a Path),
     /// With `--spin`.
     Spinning(&'a str),
@@ -106,7 +106,8 @@ pub fn run(program: &Path, arguments: &[&str], runner: Runner, limit: Duration) 
                 command.env("WAKESET_INSTRUCTIONS", "ignore");
             }
             if let Runner::Ordered(order, file) = runner {
-                command.args(["--order", order, &format!("--stats-file={}", file.display())]);
+                let file = format!("--stats-file={}", file.display());
+                command.args(["--order", order, "--stats", &file]);
             }
             if let Runner::Limited(order, most) = runner {
                 command.args(["--order", order, "--max-connections", most]);

@@ -79,6 +79,12 @@ impl Wait<'_> {
 
     /// What the io_uring knows of, after the first `filled` events; how many.
     pub(super) fn take_from_polls(&self, filled: c_int) -> c_int {
+        if self.set.polls.are_active() { self.take_from_active_polls(filled) } else { 0 }
+    }
+
+    /// Apart, for its two kilobytes of stack: a signal may find a wait on a small one.
+    #[inline(never)]
+    fn take_from_active_polls(&self, filled: c_int) -> c_int {
         let capacity = (self.capacity - filled) as usize;
         let taken =
             polls::take(self.set, self.events.wrapping_add(filled as usize), capacity, || {
