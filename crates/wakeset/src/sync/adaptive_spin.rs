@@ -170,7 +170,7 @@ impl AdaptiveSpin {
             self.woken_from.store(from, Ordering::Relaxed);
             self.woken_at.store(at, Ordering::Relaxed);
         } else if WAKE_COST.is_due() {
-            WAKE_COST.remember(Deadline::now().as_nanos() - now);
+            WAKE_COST.remember(Deadline::now().as_nanos().saturating_sub(now));
         }
     }
 
@@ -196,7 +196,7 @@ impl AdaptiveSpin {
             if found == 0 {
                 continue;
             }
-            let took = Deadline::now().as_nanos() - before.as_nanos();
+            let took = Deadline::now().as_nanos().saturating_sub(before.as_nanos());
             if found < BATCH && took > LONG_YIELD {
                 self.credit.store(0, Ordering::Relaxed);
                 self.penalty.store(PENALTY, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl AdaptiveSpin {
         if self.shares_processor() || adaptive && !self.is_worth_it() {
             return None;
         }
-        let spinner = Spinner::begin()?;
+        let spinner = Spinner::begin(!adaptive)?;
         let start = Deadline::now().as_nanos();
         let end = until.min(start + limit);
         spinner.spins_until(end);
@@ -294,7 +294,7 @@ impl AdaptiveSpin {
         let before = spin::thread_time();
         let result = sleep();
         let after = spin::thread_time();
-        (result, after.zip(before).map(|(after, before)| after - before))
+        (result, after.zip(before).map(|(after, before)| after.saturating_sub(before)))
     }
 
     /// Times a sleep, and learns from it.
@@ -304,7 +304,7 @@ impl AdaptiveSpin {
         }
         let before = Deadline::now().as_nanos();
         let (result, cost) = Self::measured(sleep);
-        let slept = Deadline::now().as_nanos() - before;
+        let slept = Deadline::now().as_nanos().saturating_sub(before);
         // One that found something just before it was no sleep.
         if let Some(cost) = cost.filter(|_| slept > SLEEP) {
             SLEEP_COST.remember(cost);
@@ -362,16 +362,17 @@ impl Spin<'_> {
             self.end = due;
             self.cut_short = true;
         }
-        self.preempted = now - self.last > GAP;
+        self.preempted = now.saturating_sub(self.last) > GAP;
         self.last = now;
-        self.crowded = now - self.start > CROWDED && self.spinner.is_one_too_many(now);
+        self.crowded =
+            now.saturating_sub(self.start) > CROWDED && self.spinner.is_one_too_many(now);
         now < self.end && !self.preempted && !self.crowded
     }
 
     /// Whether it is time to look outside of the ready list: in the kernel half.
     #[inline]
     pub(crate) fn looks_outside(&mut self) -> bool {
-        if self.last - self.last_outside < self.outside_every {
+        if self.last.saturating_sub(self.last_outside) < self.outside_every {
             return false;
         }
         self.last_outside = self.last;
@@ -386,8 +387,14 @@ impl Spin<'_> {
 
     /// It found what the wait was for, on the ready list.
     pub(crate) fn succeeded(self) {
-        let needed = Deadline::now().as_nanos() - self.start;
+        let needed = Deadline::now().as_nanos().saturating_sub(self.start);
         self.memory.succeeded(needed, self.limit);
+    }
+
+    /// It found something outside, which was no waker's of ours.
+    pub(crate) fn found_outside(self) {
+        let needed = Deadline::now().as_nanos().saturating_sub(self.start);
+        self.memory.remember(Some(needed), self.limit);
     }
 
     /// It found nothing.
@@ -468,7 +475,7 @@ mod tests {
     #[test]
     fn a_spin_ends() {
         let memory = AdaptiveSpin::new();
-        let Some(spinner) = Spinner::begin() else { return };
+        let Some(spinner) = Spinner::begin(false) else { return };
         drop(spinner);
         for _ in 0..64 {
             memory.remember(Some(500), spin::AUTO_LIMIT);
@@ -485,11 +492,11 @@ mod tests {
     /// A thread that has left a spin by a jump is not counted for ever.
     #[test]
     fn who_left_a_spin_by_a_jump_keeps_no_other_from_spinning() {
-        let Some(spinner) = Spinner::begin() else { return };
+        let Some(spinner) = Spinner::begin(false) else { return };
         let now = Deadline::now().as_nanos();
         spinner.spins_until(now + 1);
         core::mem::forget(spinner);
-        let another = Spinner::begin().expect("two processors");
+        let another = Spinner::begin(false).expect("two processors");
         assert!(!another.is_one_too_many(now + 2));
     }
 }

@@ -48,8 +48,10 @@ pub const LONGEST_SPIN: u32 = 1_000_000;
 /// It concerns [`EventPoll::wait`](crate::EventPoll::wait), waits on an
 /// [`EventRing`](crate::EventRing), and reads and writes that block. A thread that spins finds an
 /// event within a microsecond, where a sleep and its wake-up take 20 to 50; it takes processor
-/// time instead. Nothing spins in a process that may use one processor only. Any thread may call
-/// this at any time.
+/// time instead. Nothing spins in a process that may use one processor only, nor in a real-time
+/// thread. A signal handler that runs while a thread spins does not end the call with
+/// [`Error::Interrupted`](crate::Error::Interrupted); one that runs while it sleeps does. Any thread
+/// may call this at any time.
 pub fn set_spin_limit(micros: Option<u32>) {
     LIMIT.store(micros.map_or(AUTO, |micros| micros.min(LONGEST_SPIN)), Ordering::Relaxed);
 }
@@ -98,14 +100,15 @@ static PROCESSORS: AtomicU32 = AtomicU32::new(0);
 static SPINNERS: [Line<AtomicU64>; PLACES] = [const { Line(AtomicU64::new(0)) }; PLACES];
 const PLACES: usize = 64;
 
-/// Asks how many processors the thread may use: sched_getaffinity(2). One, where that is refused
-/// or the thread is a real-time one, which a waker of a lower priority cannot push aside.
+/// How many spins begin, or are refused, between two looks around.
+const LOOKS: u32 = 64;
+
+/// Asks how many processors the thread may use: sched_getaffinity(2). One, where that is refused.
 #[cold]
 pub(crate) fn look_around() -> u32 {
     let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
-    let processors = if is_real_time() { 1 } else { allowed.max(1) };
-    PROCESSORS.store(processors, Ordering::Relaxed);
-    processors
+    PROCESSORS.store(allowed.max(1), Ordering::Relaxed);
+    allowed.max(1)
 }
 
 /// A thread that spins, for the others to see.
@@ -117,12 +120,18 @@ pub(crate) struct Spinner {
 }
 
 impl Spinner {
-    /// `None` where spinning can only do harm: on one processor.
-    pub(crate) fn begin() -> Option<Self> {
-        let processors = match PROCESSORS.load(Ordering::Relaxed) {
-            0 => look_around(),
-            known => known,
-        };
+    /// `None` where spinning can only do harm: on one processor, or in a real-time thread, which a
+    /// waker of a lower priority cannot push aside. Before a `long` spin, that is asked each time;
+    /// before others, which end within microseconds, now and then.
+    pub(crate) fn begin(long: bool) -> Option<Self> {
+        static BEGUN: AtomicU32 = AtomicU32::new(0);
+        let begun = BEGUN.load(Ordering::Relaxed);
+        BEGUN.store(begun.wrapping_add(1), Ordering::Relaxed);
+        let is_due = begun.is_multiple_of(LOOKS);
+        let processors = if is_due { look_around() } else { PROCESSORS.load(Ordering::Relaxed) };
+        if (is_due || long) && is_real_time() {
+            return None;
+        }
         let places = (processors as usize).min(PLACES);
         (places > 1).then(|| Self { place: usize::from(processor()) % places, places })
     }

@@ -313,8 +313,9 @@ impl Waiters {
             }
             let taken = if looked == Looked::Nothing { 0 } else { take() };
             if taken != 0 {
-                if looked == Looked::Ready {
-                    spin.succeeded();
+                match looked {
+                    Looked::Ready => spin.succeeded(),
+                    _ => spin.found_outside(),
                 }
                 return taken;
             }

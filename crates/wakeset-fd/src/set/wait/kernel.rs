@@ -5,16 +5,14 @@ use super::{Limit, Wait};
 use crate::set::{doorbell, polls};
 use crate::stats::Stat;
 use crate::stats::count::count;
-use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno};
 use core::cell::Cell;
 use core::ffi::c_int;
-use core::ops::ControlFlow;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use wakeset::{Deadline, Timeout, mutated};
+use wakeset::mutated;
 
 impl Wait<'_> {
     /// After a sleep in the kernel half: what that said, and behind it what has become ready here.
@@ -127,26 +125,6 @@ impl Wait<'_> {
             }
             // Nothing but the doorbell or the baton, in the place of an event.
         }
-    }
-
-    /// Looks at a set that is in the kernel alone until there is something, for as long as the
-    /// program has been told to spin; not where that is up to us.
-    pub(super) fn spin_in_kernel(&self, until: Until) -> ControlFlow<Option<Result<c_int, Errno>>> {
-        let Some(limit) = wakeset::spin_limit() else { return ControlFlow::Continue(()) };
-        let end = Deadline::of(Timeout::After(until.left().map_or(limit, |left| left.min(limit))));
-        let before = handled::any();
-        while end.is_some_and(|end| !end.remaining().is_zero()) {
-            match self.check_outside(0, None) {
-                Ok(0) if !self.faulted.get() => core::hint::spin_loop(),
-                // The sleep finds out, too: the number may have been closed meanwhile.
-                Err(_) => break,
-                found => return ControlFlow::Break(Some(found)),
-            }
-            if handled::any() != before {
-                return ControlFlow::Break(Some(Err(Errno::EINTR)));
-            }
-        }
-        ControlFlow::Continue(())
     }
 
     /// Sleeps in the kernel half, where the doorbell wakes us too; to the nanosecond if `exact`.

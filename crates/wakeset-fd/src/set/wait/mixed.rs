@@ -10,7 +10,6 @@ use crate::sys::Errno;
 use crate::sys::cancel;
 use crate::sys::handled;
 use crate::sys::steps::step;
-use core::cell::Cell;
 use core::ffi::c_int;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
@@ -22,7 +21,7 @@ use wakeset::{mutant, mutated};
 const WITHOUT_DOORBELL: Duration = Duration::from_millis(5);
 
 /// What the end of a round means: the wait's result, or `None` for another round.
-type Round = Option<Result<c_int, Errno>>;
+pub(super) type Round = Option<Result<c_int, Errno>>;
 
 /// Why a sleep may have to end before the wait does.
 struct Bounds {
@@ -84,7 +83,7 @@ impl Wait<'_> {
     }
 
     /// Looks at both halves, each first in every second wait, if there may be something.
-    fn check_both(&self) -> ControlFlow<Round> {
+    pub(super) fn check_both(&self) -> ControlFlow<Round> {
         let set = self.set;
         let now = self.timeout == wakeset::Timeout::Now;
         if !now && !set.set.may_be_ready() && !polls::have_news(set) {
@@ -129,47 +128,6 @@ impl Wait<'_> {
         }
     }
 
-    /// The adaptive spin before a sleep. Not in a set that has listeners, whose connections are
-    /// given to the workers in an order, nor with a signal mask, which only the sleep puts in
-    /// place.
-    fn spin_mixed(&self, until: Until) -> ControlFlow<Round> {
-        let set = self.set;
-        if set.rotation.any() || !self.mask.set.is_null() {
-            return ControlFlow::Continue(());
-        }
-        if set.set.is_empty() && !set.polls.are_active() {
-            return self.spin_in_kernel(until);
-        }
-        // What the look at the kernel half has found, or its error.
-        let outside = Cell::new(Ok(0));
-        let round = Cell::new(ControlFlow::Continue(()));
-        let before = handled::any();
-        set.set.spin_mixed(
-            until.deadline.flatten(),
-            || !set.state.is_in_kernel(),
-            || polls::have_news(set),
-            &mut || {
-                outside.set(self.check_outside(0, None));
-                outside.get() != Ok(0) || self.faulted.get()
-            },
-            || {
-                round.set(match outside.replace(Ok(0)) {
-                    Ok(0) if !self.faulted.get() => self.check_both(),
-                    Ok(found) => ControlFlow::Break(Some(Ok(found + self.harvest(found)))),
-                    error => ControlFlow::Break(Some(error)),
-                });
-                usize::from(round.get().is_break())
-            },
-        );
-        match round.get() {
-            // What has come before the handler, or was left to this waiter, goes first.
-            ControlFlow::Continue(()) if handled::any() != before => {
-                ControlFlow::Break(Some(self.kernel_and_here(Err(Errno::EINTR))))
-            }
-            round => round,
-        }
-    }
-
     /// Before a sleep in the kernel half: what is ready there ends it at once.
     fn prepare_sleep(&self) -> ControlFlow<Round, Bounds> {
         let set = self.set;
@@ -187,7 +145,7 @@ impl Wait<'_> {
         // A handler between two pieces of a sleep; one that comes in the next few instructions is
         // missed.
         if self.handled.is_some_and(|before| handled::any() != before) {
-            return ControlFlow::Break(Some(Err(Errno::EINTR)));
+            return ControlFlow::Break(Some(self.interrupted()));
         }
         ControlFlow::Continue(bounds)
     }
@@ -237,7 +195,7 @@ impl Wait<'_> {
             }
             let exact = led.is_some() || bounds.listener_look.is_some();
             cancel::point(|| {
-                if set.set.is_empty() {
+                if set.set.is_empty() && !set.polls.are_active() {
                     return self.sleep_in_kernel(end, exact);
                 }
                 set.set.asleep(|| self.sleep_in_kernel(end, exact))

@@ -3,12 +3,13 @@
 //!
 //! A wait is a number of rounds ([`Wait::step`]): in process only (here), with both halves
 //! (`mixed`), or in a set that has become a kernel epoll. What it finds in the kernel half is in
-//! `kernel`.
+//! `kernel`, how it spins before it sleeps in `spin`.
 
 mod kernel;
 mod limits;
 mod mixed;
 mod settled;
+mod spin;
 
 pub use self::limits::{Limit, Mask};
 pub(crate) use self::settled::Settled;
@@ -20,7 +21,6 @@ use crate::set::{FdSet, polls, ring};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_wake};
 use crate::sys::cancel;
-use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::user;
@@ -227,20 +227,10 @@ impl Wait<'_> {
             return Some(Ok(n));
         }
         let deadline = *deadline.get_or_insert_with(|| Deadline::of(self.timeout));
-        let before = handled::any();
+        if let ControlFlow::Break(round) = self.spin_here(deadline) {
+            return round;
+        }
         let stay = || set.state.is_pure() || mutant!("pure_without_look");
-        let mut n = set.set.spin(deadline, stay, || self.harvest(0) as usize) as c_int;
-        let interrupted = handled::any() != before;
-        if n == 0 && interrupted {
-            // What has come before the handler, or was left to this waiter, goes first.
-            n = self.harvest(0);
-        }
-        if n > 0 || self.faulted.get() {
-            return Some(Ok(n));
-        }
-        if interrupted {
-            return Some(Err(Errno::EINTR));
-        }
         let woken = cancel::point(|| set.set.sleep_once(stay, deadline));
         let n = self.harvest(0);
         if woken == Woken::Kicked {

@@ -75,7 +75,15 @@ impl EventPoll {
         let deadline = Deadline::of(timeout);
         let _minding = Minding(self.core());
         loop {
-            let reported = self.spin(deadline, || true, &mut harvest);
+            let mut reported = 0;
+            self.spin(
+                deadline,
+                || true,
+                || {
+                    reported = harvest();
+                    reported.max(usize::from(refused.get()))
+                },
+            );
             if reported != 0 || refused.get() {
                 return Ok(reported);
             }

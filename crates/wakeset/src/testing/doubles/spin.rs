@@ -51,7 +51,7 @@ pub(crate) fn look_around() -> u32 {
 pub(crate) struct Spinner;
 
 impl Spinner {
-    pub(crate) fn begin() -> Option<Self> {
+    pub(crate) fn begin(_long: bool) -> Option<Self> {
         None
     }
 
