@@ -1,10 +1,10 @@
 /*
- * A storm of signals over a load of all kinds of objects, on stacks of all kinds. Each worker of a
- * process is sent real-time signals with a number each, and SIGSEGV, SIGBUS, SIGALRM and SIGUSR1,
- * one of each at a time; it also raises faults of its own and leaves them by siglongjmp. The
- * process is stopped and continued, and killed, or ends by itself. Every handler runs once for
- * each signal and in order, every byte and every count is right, and what a killed process has
- * written is there.
+ * A storm of signals over a load of all kinds of objects, on stacks of all kinds. Each worker of
+ * a process is sent real-time signals with a number each, and SIGSEGV, SIGBUS, SIGALRM and
+ * SIGUSR1, one of each at a time; but for worker 1 it also raises faults of its own and leaves
+ * them by siglongjmp. The process is stopped and continued, and killed, or ends by itself. Every
+ * handler runs once for each signal and in order, every byte and every count is right, and what
+ * a killed process has written is there.
  *
  * | worker | its stack |
  * |---|---|
@@ -157,7 +157,7 @@ static void be_victim(void)
 	for (intptr_t i = 0; i < WORKERS; i++) {
 		pthread_attr_t attributes;
 		pthread_attr_init(&attributes);
-		if (i == 1)
+		if (i == SMALLEST)
 			pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN);
 		expect("a thread", pthread_create(&threads[i], &attributes, be_worker, (void *)i), 0);
 		/* A signal is for a worker that has its objects. */

@@ -29,7 +29,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { WORKERS = 4, KINDS = 6, COROUTINE = 16384, ALTERNATE = 16384 };
+enum { WORKERS = 4, SMALLEST = 1, KINDS = 6, COROUTINE = 16384, ALTERNATE = 16384 };
 
 /* What the supervisor sees; of one victim. */
 struct worker {
@@ -298,7 +298,9 @@ static void work(uint64_t *state, struct objects *objects)
 		copy(objects->lines[0]);
 		break;
 	case 7 ... 15:
-		fault();
+		/* siglongjmp lets signals in before it leaves the handler, two on top of it. */
+		if (self != &shared->workers[SMALLEST])
+			fault();
 		break;
 	case 16:
 		expect("a bad pointer", epoll_ctl(objects->set, EPOLL_CTL_ADD, objects->counter, (void *)8),
