@@ -2,15 +2,21 @@
 
 #[path = "../src/stats/listener.rs"]
 mod listener;
+#[path = "../src/stats/migration.rs"]
+mod migration;
 #[path = "../src/stats/page.rs"]
 mod page;
+#[path = "../src/stats/set.rs"]
+mod set;
 #[path = "../src/stats/stat.rs"]
 mod stat;
 #[path = "../src/stats/summary.rs"]
 mod summary;
 
 pub use listener::{ADDRESS_BYTES, LISTENERS, ListenerStat, ListenerSummary};
+pub use migration::{MIGRATIONS, Migration, OBJECTS};
 pub use page::{MAGIC, PAGE_BYTES, Page, SHARED_STRIPE, STRIPES, VERSION};
+pub use set::{SETS, SetStat, SetSummary};
 pub use stat::{NAMES, Stat};
 pub use summary::Summary;
 
@@ -18,4 +24,9 @@ pub(crate) mod count {
     use crate::stats::Stat;
 
     pub(crate) fn count(_: Stat, _: usize) {}
+
+    #[derive(Debug)]
+    pub(crate) struct SetPlace;
+
+    pub(crate) fn count_wake(_: &SetPlace, _: u32, _: bool) {}
 }

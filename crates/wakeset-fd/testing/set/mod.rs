@@ -20,6 +20,7 @@ use crate::rooms::kernel::KERNEL;
 use crate::set::polls::Polls;
 use crate::set::state::SetState;
 use crate::set::wait::{Limit, Mask, Wait};
+use crate::stats::count::SetPlace;
 use crate::sys::sync::{AtomicI32, AtomicU32};
 use crate::sys::{self, Errno};
 use crate::table::lifecycle;
@@ -43,6 +44,7 @@ pub(crate) struct FdSet {
     pub(crate) rotation: Rotation,
     pub(crate) polls: Polls,
     pub(crate) round_robin: AtomicU32,
+    pub(crate) counted: SetPlace,
 }
 
 impl FdSet {
@@ -61,6 +63,7 @@ impl FdSet {
             rotation: Rotation { rescue_clock: RescueClock },
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
+            counted: SetPlace,
         }
     }
 
