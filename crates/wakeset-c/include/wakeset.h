@@ -101,8 +101,8 @@ int ws_epoll_pwait(int epfd, struct epoll_event *events, int maxevents, int time
 int ws_epoll_pwait2(int epfd, struct epoll_event *events, int maxevents,
                     const struct timespec *timeout, const sigset_t *sigmask);
 
-/* How long waits look before they sleep, in microseconds, on sockets too: 0 for not at all, or
- * -1, the default: for as long as it saves processor time, and 30 at most. Not on one processor.
+/* Sets for how many microseconds waits of this process may spin before they sleep, on sockets too;
+ * 0: they do not. -1, the default: for 30 at most, and only while that saves processor time.
  * Returns: 0. Errors: EINVAL (less than -1, more than 1000000). Threads: any. Signals: safe. */
 int ws_spin_limit(int microseconds);
 

@@ -4,7 +4,7 @@
 
 int main(void)
 {
-    /* Threads that answer each other within 100 microseconds never sleep. */
+    /* Threads that answer each other within 100 microseconds seldom sleep now. */
     if (ws_spin_limit(100) != 0)
         err(1, "ws_spin_limit");
     /* As at the start. */

@@ -15,7 +15,7 @@
 //!
 //! | the last waker | before a sleep the waiter |
 //! |---|---|
-//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. On a busy machine a yield may give it to a thread that keeps it for milliseconds, so one that took long and found little costs many |
+//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 256 sleeps earn no yield |
 //! | ran on another one | looks at the ready list, for 30 microseconds at most ([`spin`](crate::sync::spin)) |
 //!
 //! A spin that fails doubles, roughly, the number of waits that do not spin. It ends early where it
@@ -30,7 +30,7 @@ use crate::sync::spin::{self, Limit, Spinner, processor};
 use crate::sync::time::Deadline;
 use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32, UnmodelledU64};
 
-/// What takes less (ns) was no sleep.
+/// A wait that took less than this (ns) was no sleep.
 const SLEEP: u64 = 3_000;
 /// A sleep shorter than this (ns) would better have been a yield.
 const SHORT_SLEEP: u64 = 50_000;
@@ -52,7 +52,7 @@ const PENALTY: u16 = 256;
 static SLEEP_COST: Cost = Cost::new();
 static WAKE_COST: Cost = Cost::new();
 const MEASURED: u32 = 32;
-/// The most that counts, should a handler have run meanwhile.
+/// Upper bound of one measurement (ns): a handler may have run during it.
 const MOST_COST: u64 = 20_000;
 const FIRST_COST: u32 = 7_500;
 
@@ -89,8 +89,9 @@ impl Cost {
 const MEMORY: i32 = 3;
 /// The average at the start: a few short waits make it positive.
 const FIRST_GAIN: i32 = -5_000;
-/// What a failed spin adds to the failures, one that lost its processor, and the most of them. Each
-/// success takes one away, and four of them double the waits without a spin.
+/// `FAILED` is added to the failures for a spin in vain, `PREEMPTED` for one that lost its
+/// processor, up to `MOST_FAILURES`. A success subtracts one. Each four double the number of waits
+/// that do not spin.
 const FAILED: u8 = 4;
 const PREEMPTED: u8 = 16;
 const MOST_FAILURES: u8 = 64;
@@ -100,8 +101,8 @@ const OUTSIDE_EVERY: u64 = 4_000;
 const GAP: u64 = 20_000;
 /// How long (ns) as many threads may spin as there are processors.
 const CROWDED: u64 = 3_000;
-/// Looks between two looks at the clock.
-const LOOKS: u32 = 8;
+/// Checks of the ready list between two readings of the clock.
+const CHECKS: u32 = 8;
 
 /// The memory of one set or object about its last waits. All of it is a guess and none of it
 /// matters for correctness, so the accesses are relaxed and may lose updates.
@@ -349,12 +350,12 @@ pub(crate) struct Spin<'a> {
 }
 
 impl Spin<'_> {
-    /// Between two looks: pauses; whether the spin goes on, `due` (ns) at most: a timer is due then.
+    /// Pauses between two looks. Whether the spin goes on, until `due` (ns) at most.
     #[inline]
     pub(crate) fn goes_on(&mut self, due: u64) -> bool {
         spin::pause(2);
         self.looks += 1;
-        if !self.looks.is_multiple_of(LOOKS) {
+        if !self.looks.is_multiple_of(CHECKS) {
             return true;
         }
         let now = Deadline::now().as_nanos();
@@ -408,95 +409,4 @@ impl Spin<'_> {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-
-    fn waits(memory: &AdaptiveSpin, waits: usize) -> usize {
-        (0..waits).filter(|_| memory.is_worth_it()).count()
-    }
-
-    #[test]
-    fn short_waits_are_spun_for_and_long_ones_are_not() {
-        let memory = AdaptiveSpin::new();
-        assert_eq!(waits(&memory, 1), 0, "nothing is known");
-        for _ in 0..16 {
-            memory.remember(Some(1_000), spin::AUTO_LIMIT);
-        }
-        assert_eq!(waits(&memory, 1), 1);
-        for _ in 0..16 {
-            memory.remember(None, spin::AUTO_LIMIT);
-        }
-        assert_eq!(waits(&memory, 1), 0);
-    }
-
-    /// As long as a sleep costs more than it would be spun.
-    #[test]
-    fn waits_longer_than_a_sleep_costs_are_not_spun_for() {
-        let memory = AdaptiveSpin::new();
-        for _ in 0..16 {
-            memory.remember(Some(3 * MOST_COST), 4 * MOST_COST);
-        }
-        assert_eq!(waits(&memory, 1), 0);
-    }
-
-    #[test]
-    fn failures_back_off_and_successes_come_back() {
-        let memory = AdaptiveSpin::new();
-        let learn = || (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
-        learn();
-        let mut before = 0;
-        for _ in 0..6 {
-            memory.failed(FAILED, spin::AUTO_LIMIT);
-            learn();
-            let skipped = (0..1 << 20).take_while(|_| !memory.is_worth_it()).count();
-            assert!(skipped > before, "{skipped} after {before}");
-            before = skipped;
-        }
-        for _ in 0..MOST_FAILURES {
-            memory.succeeded(500, spin::AUTO_LIMIT);
-        }
-        assert_eq!(waits(&memory, 10), 10);
-        assert_eq!(memory.failures.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn a_wake_up_tells_how_long_a_sleep_would_have_been_spun() {
-        let memory = AdaptiveSpin::new();
-        for _ in 0..64 {
-            memory.asleep(|| memory.waking(|| true));
-        }
-        assert!(memory.gain() > 0, "each was woken at once: {}", memory.gain());
-        for _ in 0..64 {
-            memory.asleep(|| ());
-        }
-        assert!(memory.gain() < 0, "none was woken by a waker: {}", memory.gain());
-    }
-
-    #[test]
-    fn a_spin_ends() {
-        let memory = AdaptiveSpin::new();
-        let Some(spinner) = Spinner::begin(false) else { return };
-        drop(spinner);
-        for _ in 0..64 {
-            memory.remember(Some(500), spin::AUTO_LIMIT);
-        }
-        let start = Deadline::now().as_nanos();
-        let mut spin = memory.begin(start + 1_000).expect("a spin");
-        while spin.goes_on(u64::MAX) {}
-        spin.failed();
-        // The wait was over; or the thread lost its processor.
-        let failures = memory.failures.load(Ordering::Relaxed);
-        assert!(failures == 0 && memory.begin(u64::MAX).is_some() || failures == PREEMPTED);
-    }
-
-    /// A thread that has left a spin by a jump is not counted for ever.
-    #[test]
-    fn who_left_a_spin_by_a_jump_keeps_no_other_from_spinning() {
-        let Some(spinner) = Spinner::begin(false) else { return };
-        let now = Deadline::now().as_nanos();
-        spinner.spins_until(now + 1);
-        core::mem::forget(spinner);
-        let another = Spinner::begin(false).expect("two processors");
-        assert!(!another.is_one_too_many(now + 2));
-    }
-}
+mod tests;

@@ -49,9 +49,8 @@ pub const LONGEST_SPIN: u32 = 1_000_000;
 /// [`EventRing`](crate::EventRing), and reads and writes that block. A thread that spins finds an
 /// event within a microsecond, where a sleep and its wake-up take 20 to 50; it takes processor
 /// time instead. Nothing spins in a process that may use one processor only, nor in a real-time
-/// thread. A signal handler that runs while a thread spins does not end the call with
-/// [`Error::Interrupted`](crate::Error::Interrupted); one that runs while it sleeps does. Any thread
-/// may call this at any time.
+/// thread. A signal handler ends a call with [`Error::Interrupted`](crate::Error::Interrupted) if
+/// it runs while the thread sleeps, not while it spins. Any thread may call this at any time.
 pub fn set_spin_limit(micros: Option<u32>) {
     LIMIT.store(micros.map_or(AUTO, |micros| micros.min(LONGEST_SPIN)), Ordering::Relaxed);
 }

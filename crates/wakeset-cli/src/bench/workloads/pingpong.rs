@@ -1,5 +1,6 @@
 //! `pingpong`: round trips. In one thread a round trip is write, wait, read, without sleeping;
-//! between two threads each waits for the other's write, and mostly sleeps.
+//! between two threads each waits for the other's write: the kernel's side sleeps in most waits,
+//! and Wakeset's spins.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
