@@ -284,7 +284,6 @@ impl AdaptiveSpin {
         let failures = (self.failures.load(Ordering::Relaxed) + weight).min(MOST_FAILURES);
         self.failures.store(failures, Ordering::Relaxed);
         self.skipped.store(1 << (failures / FAILED), Ordering::Relaxed);
-        spin::look_around();
     }
 
     /// Sleeps, and asks now and then how much processor time that has taken the thread.
@@ -388,14 +387,17 @@ impl Spin<'_> {
 
     /// It found what the wait was for, on the ready list.
     pub(crate) fn succeeded(self) {
-        let needed = Deadline::now().as_nanos().saturating_sub(self.start);
-        self.memory.succeeded(needed, self.limit);
+        self.memory.succeeded(self.so_far(), self.limit);
     }
 
     /// It found something outside, which was no waker's of ours.
     pub(crate) fn found_outside(self) {
-        let needed = Deadline::now().as_nanos().saturating_sub(self.start);
-        self.memory.remember(Some(needed), self.limit);
+        self.memory.remember(Some(self.so_far()), self.limit);
+    }
+
+    /// How long it has lasted (ns).
+    fn so_far(&self) -> u64 {
+        Deadline::now().as_nanos().saturating_sub(self.start)
     }
 
     /// It found nothing.

@@ -104,7 +104,7 @@ const LOOKS: u32 = 64;
 
 /// Asks how many processors the thread may use: sched_getaffinity(2). One, where that is refused.
 #[cold]
-pub(crate) fn look_around() -> u32 {
+fn look_around() -> u32 {
     let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
     PROCESSORS.store(allowed.max(1), Ordering::Relaxed);
     allowed.max(1)

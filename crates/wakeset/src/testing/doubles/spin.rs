@@ -43,10 +43,6 @@ pub(crate) fn processor() -> u16 {
     0
 }
 
-pub(crate) fn look_around() -> u32 {
-    1
-}
-
 #[derive(Debug)]
 pub(crate) struct Spinner;
 
