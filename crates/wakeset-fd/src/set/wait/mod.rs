@@ -21,6 +21,7 @@ use crate::set::{FdSet, polls, ring};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_wake};
 use crate::sys::cancel;
+use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::user;
@@ -231,6 +232,7 @@ impl Wait<'_> {
             return round;
         }
         let stay = || set.state.is_pure() || mutant!("pure_without_look");
+        let before = handled::any();
         let woken = cancel::point(|| set.set.sleep_once(stay, deadline));
         let n = self.harvest(0);
         if woken == Woken::Kicked {
@@ -238,6 +240,8 @@ impl Wait<'_> {
         }
         match woken {
             _ if n > 0 || self.faulted.get() => Some(Ok(n)),
+            // In the last stretch before a time.
+            Woken::TimedOut | Woken::Kicked if handled::any() != before => Some(Err(Errno::EINTR)),
             Woken::TimedOut if set.state.is_pure() => Some(Ok(0)),
             Woken::Interrupted => Some(Err(Errno::EINTR)),
             Woken::Kicked | Woken::TimedOut => None,
