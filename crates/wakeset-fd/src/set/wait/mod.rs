@@ -3,8 +3,10 @@
 //!
 //! A wait is a number of rounds ([`Wait::step`]): in process only (here), with both halves
 //! (`mixed`), or in a set that has become a kernel epoll. What it finds in the kernel half is in
-//! `kernel`, how it spins before it sleeps in `spin`.
+//! `kernel`, how it spins before it sleeps in `spin` and `busy_poll`.
 
+#[cfg_attr(loom, path = "../../../testing/set/busy_poll.rs")]
+mod busy_poll;
 mod kernel;
 mod limits;
 mod mixed;
