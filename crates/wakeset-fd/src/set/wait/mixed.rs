@@ -230,7 +230,8 @@ impl Wait<'_> {
         step!(elsewhere_slept);
         set.set.stop_leading(led);
         set.set.leave_remote();
-        let result = result.map(|result| self.pass_last_stretch(result, &stretch));
+        let is_over = until.left() == Some(Duration::ZERO);
+        let result = result.map(|r| if is_over { r } else { self.pass_last_stretch(r, &stretch) });
         // Nothing but the limit of the wait itself bounded the sleep.
         let unbounded = !bounds.no_doorbell && !has_listeners && led.is_none();
         let to_the_end = unbounded || until.left() == Some(Duration::ZERO);

@@ -29,7 +29,7 @@ pub enum Runtime {
     ZeromqTcp,
     /// C: GLib's main contexts
     Glib,
-    /// Rust: tokio's `current_thread` runtimes, where cargo has tokio already
+    /// Rust: tokio's `current_thread` runtimes, where cargo has tokio
     Tokio,
 }
 
