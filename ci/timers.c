@@ -1,6 +1,6 @@
 /*
- * How late timers come, and what that costs: a periodic timer or a time limit, awaited ROUNDS times,
- * in one of several ways.
+ * How late timers come, and what that costs: a periodic timer or a time limit, awaited ROUNDS
+ * times, in one of several ways.
  *
  *     timers WAY MICROSECONDS ROUNDS
  *
