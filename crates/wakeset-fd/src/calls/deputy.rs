@@ -133,8 +133,8 @@ fn make() -> Option<&'static Request> {
 #[cfg(target_arch = "x86_64")]
 extern "C" fn serve(request: &'static Request) -> ! {
     request.serve(|wish| match wish {
-        Wish::Number(fd) => _ = migrate::fd(fd, Stat::MigratedFork),
-        Wish::Everything => migrate::everything_behind_gate(Stat::MigratedFork),
+        Wish::Number(fd) => _ = migrate::fd(fd, Stat::MigratedVfork),
+        Wish::Everything => migrate::everything_behind_gate(Stat::MigratedVfork),
         Wish::EverythingForGood => migrate::everything_for_good(Stat::MigratedUnmodelled),
     });
     // SAFETY: the thread ends without its memory, which nobody else uses.
