@@ -41,8 +41,9 @@ static void *read_on(void *argument)
 	struct epoll_event event;
 	uint64_t value;
 	for (int last = 0;; last = atomic_load(&stop) == 2) {
-		/* Children end, which interrupts nothing. */
-		must(epoll_wait(pair->set, &event, 1, 20));
+		/* Interrupted, where a child ends while libc has signals blocked in its parent. */
+		if (epoll_wait(pair->set, &event, 1, 20) == -1 && errno != EINTR)
+			must(-1);
 		if (read(pair->counter, &value, 8) == 8)
 			pair->got += value;
 		else if (last)

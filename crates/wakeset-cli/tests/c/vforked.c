@@ -360,7 +360,8 @@ static void *read_on(void *set)
 	struct epoll_event event;
 	uint64_t value, sum = 0;
 	for (bool last = false;; last = atomic_load(&stop) == 2) {
-		must(epoll_wait(*(int *)set, &event, 1, 1));
+		if (epoll_wait(*(int *)set, &event, 1, 1) == -1 && errno != EINTR)
+			must(-1);
 		if (read(traffic, &value, 8) == 8)
 			sum += value;
 		else if (last)

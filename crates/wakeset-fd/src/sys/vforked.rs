@@ -59,6 +59,8 @@ pub(crate) struct Request {
     wish: AtomicI32,
     /// The deputy's number.
     deputy: AtomicI32,
+    /// That of the thread in vfork(2).
+    thread: c_int,
     /// Where the deputy's memory begins.
     memory: usize,
 }
@@ -68,11 +70,12 @@ const A_WHILE: Duration = Duration::from_millis(100);
 
 impl Request {
     /// For a deputy whose memory begins there.
-    pub(crate) const fn new(memory: usize) -> Self {
+    pub(crate) fn new(memory: usize) -> Self {
         Self {
             state: AtomicU32::new(IDLE),
             wish: AtomicI32::new(0),
             deputy: AtomicI32::new(0),
+            thread: super::gettid(),
             memory,
         }
     }
@@ -144,7 +147,9 @@ impl Request {
     }
 
     /// The deputy's work, until the thread says that it is over.
-    pub(crate) fn serve(&self, grant: impl Fn(Wish)) {
+    pub(crate) fn serve(&'static self, grant: impl Fn(Wish)) {
+        // In the deputy's own storage: it is no child, and knows for whom it works.
+        thread_words::set_request(self);
         loop {
             match self.state.load(Ordering::Acquire) {
                 ASKED => {
@@ -186,6 +191,11 @@ const fn bit(signal: c_int) -> u64 {
 fn request() -> Option<&'static Request> {
     // A signal handler of the parent's may run in the thread just before and after the call.
     thread_words::request().filter(|_| process::is_foreign())
+}
+
+/// In a deputy: the thread that waits in vfork(2) as long as the child does for the deputy.
+pub(super) fn waiting_thread() -> Option<c_int> {
+    thread_words::request().map(|request| request.thread)
 }
 
 /// Whether the caller is a vfork(2) child for which objects have stayed in process.
