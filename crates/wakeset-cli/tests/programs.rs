@@ -113,16 +113,6 @@ fn vfork() {
 }
 
 #[test]
-fn vforked() {
-    compare("vforked", Build::Plain, &[]);
-}
-
-#[test]
-fn children() {
-    compare("children", Build::Plain, &["400"]);
-}
-
-#[test]
 fn threads() {
     compare("threads", Build::Plain, &[]);
 }

@@ -1,6 +1,7 @@
 //! What a fork costs a process, with objects of ours and without, and what a vfork leaves in
 //! process.
 
+use crate::compare::compare;
 use crate::compile::{Build, compile};
 use crate::run::{Runner, TIME_LIMIT, run};
 use crate::stats::{count, counts};
@@ -87,4 +88,14 @@ fn what_a_vfork_child_leaves_alone_stays() {
     let Some(totals) = counts("vforked", &["stay"]) else { return };
     assert_eq!(count(&totals, "/kept"), 4, "{totals:#}");
     assert_eq!(count(&totals, "/migrated"), 0, "{totals:#}");
+}
+
+#[test]
+fn vforked() {
+    compare("vforked", Build::Plain, &[]);
+}
+
+#[test]
+fn children() {
+    compare("children", Build::Plain, &["400"]);
 }

@@ -2,10 +2,10 @@
 //! vfork(2) waits. `sys/vforked.rs` has what they say to each other, and `docs/design/fork.md` why
 //! this is exact.
 //!
-//! It is a thread of the kernel's alone, which libc does not know: a program may call vfork(2) where
-//! it could not make a thread, in the handler of a signal. It has a stack and thread-local storage
-//! of its own, of which only this crate's and the engine's words are used, and all signals are
-//! blocked in it.
+//! It is a thread of the kernel's alone, which libc does not know: a program may call vfork(2)
+//! where it could not make a thread, in the handler of a signal. It has a stack and thread-local
+//! storage of its own, of which only this crate's and the engine's words are used, and all signals
+//! are blocked in it.
 
 use crate::migrate;
 use crate::stats::Stat;
