@@ -469,7 +469,8 @@ fn threads_stay_in_process() {
         + count(&totals, "/migrated_by_reason/nested_in_kernel");
     assert!(migrated <= 2 && migrated == by_dup, "{:#}", totals["migrated_by_reason"]);
     assert!(count(&totals, "/wakes") > 0);
-    assert_eq!(count(&totals, "/events_from_kernel"), 0);
+    // Of the one that moves.
+    assert!(count(&totals, "/events_from_kernel") <= 2);
 }
 
 /// A set with kernel descriptors keeps its eventfds in process.

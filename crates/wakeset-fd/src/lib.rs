@@ -61,7 +61,7 @@ mod rooms {
         read, recv, send, set_nonblocking, shutdown, socketpair, timerfd_create, timerfd_gettime,
         timerfd_settime, write,
     };
-    pub use calls::{descriptor, fork, interpose};
+    pub use calls::{deputy, descriptor, fork, interpose};
     pub use kernel_half::listeners;
     pub use objects::{pipe, timer};
     /// eventfd(2), and read(2) and write(2) of whatever object.

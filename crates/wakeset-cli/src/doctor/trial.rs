@@ -123,8 +123,12 @@ fn migrations(report: &Report) -> Vec<Check> {
 fn meaning(reason: Stat) -> &'static str {
     match reason {
         Stat::MigratedFork => {
-            "fork(2), vfork(2) or clone(2) while they were open: the child has them too. Made \
-             after the last fork, they stay."
+            "fork(2) or clone(2) while they were open: the child has them too. Made after the last \
+             fork, they stay."
+        }
+        Stat::MigratedVfork => {
+            "The child of vfork(2) used them, or gave them to the program that it executed. Make \
+             those that it does not need with close-on-exec."
         }
         Stat::MigratedExec => {
             "execve(2) while they were open without close-on-exec. Make them with EFD_CLOEXEC, \

@@ -139,10 +139,15 @@ fn answer(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Counts that become a metric each: name, help.
-const COUNTERS: [(Stat, &str, &str); 5] = [
+const COUNTERS: [(Stat, &str, &str); 6] = [
     (Stat::Waits, "waits", "Calls of the epoll_wait family."),
     (Stat::Events, "events", "Events that these calls reported."),
-    (Stat::Wakes, "wakes", "Sleeping waits that were woken."),
+    (
+        Stat::EventsFromKernel,
+        "events_from_kernel",
+        "Those of them that came from descriptors of the kernel's.",
+    ),
+    (Stat::Wakes, "wakes", "Sleeping waits that were woken for what lives in process."),
     (Stat::SpuriousWakes, "spurious_wakes", "Wakes after which there was nothing to report."),
     (Stat::SyscallsAvoided, "syscalls_avoided", "Calls answered without a system call."),
 ];

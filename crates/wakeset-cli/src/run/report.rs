@@ -11,7 +11,7 @@ use super::listeners::Listeners;
 use super::snapshot::Snapshot;
 use crate::format;
 
-const HEADINGS: [&str; 10] = [
+const HEADINGS: [&str; 11] = [
     "process",
     "pid",
     "made",
@@ -19,10 +19,14 @@ const HEADINGS: [&str; 10] = [
     "migrated",
     "waits",
     "events",
+    "in process",
     "wakes",
     "spurious",
     "syscalls avoided",
 ];
+
+/// The column of events.
+const EVENTS: usize = 6;
 
 /// Processes that get a line of their own in the table; the JSON has all that are kept.
 const MOST_LINES: usize = 20;
@@ -262,6 +266,8 @@ fn row(name: String, pid: String, summary: &Summary) -> Vec<String> {
     ];
     let mut cells = vec![name, pid];
     cells.extend(numbers.iter().map(u64::to_string));
+    let share = summary.percent_in_process().map_or("-".to_string(), |share| format!("{share}%"));
+    cells.insert(EVENTS + 1, share);
     cells
 }
 
@@ -279,6 +285,7 @@ fn counts(summary: &Summary) -> Map<String, Value> {
     object.insert("made".to_string(), json!(summary.made()));
     object.insert("kept".to_string(), json!(summary.kept()));
     object.insert("objects_in_process".to_string(), json!(summary.open()));
+    object.insert("events_in_process_percent".to_string(), json!(summary.percent_in_process()));
     object.insert("migrated".to_string(), json!(summary.migrated()));
     object.insert("migrated_by_reason".to_string(), Value::Object(migrated));
     object

@@ -1,7 +1,10 @@
-//! What a fork costs a process, with objects of ours and without.
+//! What a fork costs a process, with objects of ours and without, and what a vfork leaves in
+//! process.
 
+use crate::compare::compare;
 use crate::compile::{Build, compile};
 use crate::run::{Runner, TIME_LIMIT, run};
+use crate::stats::{count, counts};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -77,4 +80,22 @@ fn memory_is_shared_where_there_is_a_listener() {
     let as_by_inetd = || Stdio::from(listener.try_clone().expect("a number"));
     assert!(!shares_memory("exec cat /proc/self/maps", as_by_inetd()), "it forks nothing");
     assert!(shares_memory(forks, as_by_inetd()), "as inetd(8) starts it");
+}
+
+/// All of them migrated for good once.
+#[test]
+fn what_a_vfork_child_leaves_alone_stays() {
+    let Some(totals) = counts("vforked", &["stay"]) else { return };
+    assert_eq!(count(&totals, "/kept"), 4, "{totals:#}");
+    assert_eq!(count(&totals, "/migrated"), 0, "{totals:#}");
+}
+
+#[test]
+fn vforked() {
+    compare("vforked", Build::Plain, &[]);
+}
+
+#[test]
+fn children() {
+    compare("children", Build::Plain, &["400"]);
 }

@@ -12,6 +12,7 @@ use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step_lock;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::vforked;
 use crate::sys::{self, Errno};
 use crate::table::lifecycle;
 use crate::table::object::{Host, Object};
@@ -24,7 +25,7 @@ use wakeset::mutated;
 /// close(2) as far as it concerns in-process objects: forgets the object, so that the kernel may
 /// close the number.
 pub fn close(fd: c_int) -> Verdict<()> {
-    match table::get(fd) {
+    match table::peek(fd) {
         Entry::Kernel => {
             if lifecycle::has_closes() && !is_foreign() {
                 lifecycle::before_close(fd);
@@ -44,6 +45,11 @@ pub fn close(fd: c_int) -> Verdict<()> {
 
 /// Ends the in-process object of a number that is about to be closed.
 fn forget(fd: c_int) {
+    if vforked::may_exist() && !mutated!("closed_beside_vfork_child") {
+        // A vfork(2) child has the descriptor, too, so it is the kernel's to say when the object
+        // ends.
+        migrate::closing(fd, Stat::Closed);
+    }
     let _guard = SignalGuard::enter();
     let object = match table::get(fd) {
         Entry::Object(object) => object,
@@ -194,14 +200,15 @@ pub fn before_exec(reason: Stat) {
 
 /// Before an exec or a spawn: migrates what the new program inherits, or is `given` all the same.
 pub fn before_new_program(reason: Stat, given: impl Fn(c_int) -> bool) {
-    if is_foreign() {
+    if is_foreign() && !vforked::is_child() {
         // The numbers of a vfork(2) child are not ours; everything moved before it began.
         return;
     }
     for fd in table::numbers() {
         let inherited =
             || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
-        if table::get(fd).is_object() && (given(fd) || inherited()) {
+        // The flags are those of the caller's table, also if that is a vfork(2) child's.
+        if table::peek(fd).is_object() && (given(fd) || inherited()) {
             migrate::fd(fd, reason);
         }
     }
@@ -258,7 +265,16 @@ pub unsafe fn each_passed(message: *const msghdr, f: impl Fn(c_int)) {
 
 /// Whether a number is a doorbell of ours, which the program must take for closed.
 pub fn is_hidden(fd: c_int) -> bool {
-    matches!(table::get(fd), Entry::Doorbell)
+    matches!(table::peek(fd), Entry::Doorbell)
+}
+
+/// Before a call that changes what all descriptors of an object have in common: what a vfork(2)
+/// child changes is the kernel's first.
+#[inline]
+pub fn before_change(fd: c_int) {
+    if vforked::may_exist() {
+        let _ = table::get(fd);
+    }
 }
 
 /// Whether any number may stand for an object of ours.

@@ -1,16 +1,19 @@
 //! Forks. Everything migrates first, so parent and child share kernel objects and no
 //! memory; the child begins anew with an empty table.
 
+use super::deputy;
 use crate::kernel_half::listeners;
 use crate::migrate;
 use crate::stats::Stat;
 pub use crate::sys::process::{is_foreign, see_children, share_for_good};
 use crate::sys::signal_guard::SignalGuard;
+use crate::sys::vforked::Request;
 use crate::sys::{self, process};
 use crate::table::process::{begin_anew, begin_anew_late, has_empty_table};
 pub use crate::table::process::{may_make_objects, set_in_child};
 use crate::table::{self, gate, hidden, lifecycle};
 use core::mem::ManuallyDrop;
+use core::ptr;
 
 /// A fork under way: between [`prepare`] and [`Forking::in_parent`] or [`Forking::in_child`].
 #[derive(Debug)]
@@ -75,20 +78,39 @@ pub fn before_sharing_numbers() {
     hidden::share();
 }
 
-/// Before a vfork(2): migrates everything and lets nothing new in until
-/// [`after_vfork`]. The child works on this memory with a descriptor table of its own. As soon as
+/// What a call of vfork(2) has kept in process, and the thread that migrates it for the child. What
+/// fits into a register, null for nothing: the memory of the calling function is the child's.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Kept(*const Request);
+
+/// Before a vfork(2). The child works on this memory with a descriptor table of its own. As soon as
 /// another thread of the parent closes a number and uses it again, that means one thing here and
-/// another there, so the child must find nothing to migrate, and nothing that would have to be.
-pub fn before_vfork() {
+/// another there, and the child may be killed at any moment; so it touches nothing of ours.
+///
+/// Nothing new is let in until [`after_vfork`]. If all calls of the child are `seen`, what there is
+/// stays, and a [deputy](deputy) migrates what the child names; else everything migrates.
+pub fn before_vfork(seen: bool) -> Kept {
     process::begin_sharing();
     // In the child of a vfork there is nothing of ours that it could hand on.
     if may_make_objects() {
+        if let Some(kept) = seen.then(deputy::begin).flatten() {
+            return Kept(kept.map_or(ptr::null(), ptr::from_ref));
+        }
         migrate::everything(Stat::MigratedFork);
     }
+    Kept(ptr::null())
 }
 
 /// After a vfork(2), in the parent.
-pub fn after_vfork() {
+///
+/// # Safety
+/// `kept` is what [`before_vfork`] has returned before this very call.
+pub unsafe fn after_vfork(kept: Kept) {
+    // SAFETY: null, or a request that is not over.
+    if let Some(request) = unsafe { kept.0.as_ref() } {
+        request.end();
+    }
     if !is_foreign() {
         migrate::open_gate();
     }

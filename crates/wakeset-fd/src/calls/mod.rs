@@ -1,6 +1,7 @@
 //! The calls as complete functions, for whoever links this crate rather than preloading the
 //! library: each asks the in-process side first and makes the system call if that does not answer.
 
+pub mod deputy;
 pub mod descriptor;
 pub mod fork;
 #[cfg(test)]

@@ -40,6 +40,7 @@ use crate::stats::Stat;
 use crate::sys;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
+use crate::sys::vforked::{self, Wish};
 use crate::table::gate::{self, Gate};
 pub(crate) use crate::table::gate::{hold_migrations, wait_for_migrations};
 use crate::table::object::Host;
@@ -65,6 +66,14 @@ pub(crate) fn recheck_gate(fd: c_int, before: Gate) {
 pub fn everything(reason: Stat) {
     gate::close();
     step!(gate_closed);
+    everything_behind_gate(reason);
+}
+
+/// [`everything`] once the gate is closed.
+pub(crate) fn everything_behind_gate(reason: Stat) {
+    if vforked::ask(Wish::Everything) {
+        return;
+    }
     let _guard = SignalGuard::enter();
     let _migrating = hold_migrations();
     batch::migrate(&mut table::numbers(), reason);
@@ -78,6 +87,9 @@ pub fn open_gate() {
 /// Leaves everything to the kernel for good: it has been given a way to descriptors that we do not
 /// see.
 pub fn everything_for_good(reason: Stat) {
+    if vforked::ask(Wish::EverythingForGood) {
+        return;
+    }
     gate::close_for_good();
     let _guard = SignalGuard::enter();
     let _migrating = hold_migrations();

@@ -161,6 +161,8 @@ pub unsafe fn in_kernel(
         // SAFETY: the caller's contract.
         let kept = unsafe { doorbell::strike(epfd, events, found) };
         if kept > 0 {
+            count(Stat::Events, kept as usize);
+            count(Stat::EventsFromKernel, kept as usize);
             return kept;
         }
     }

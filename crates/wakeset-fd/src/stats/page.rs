@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WAKESET\0");
 
 /// The layout's version: a reader refuses any other.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Stripes in a page, the shared one included.
 pub const STRIPES: usize = 63;

@@ -29,6 +29,8 @@ stats! {
     PipesMade = "pipes_made",
     /// Migrated: a fork would have shared it with a child.
     MigratedFork = "fork",
+    /// Migrated: the child of a vfork named it, or executed a program that inherits it.
+    MigratedVfork = "vfork",
     /// Migrated: an exec kept it open (no close-on-exec).
     MigratedExec = "exec",
     /// Migrated: a spawned program inherits it.
@@ -61,7 +63,7 @@ stats! {
     Events = "events",
     /// Those that came from the kernel half of a set.
     EventsFromKernel = "events_from_kernel",
-    /// Sleeping threads that were woken.
+    /// Sleeping threads that were woken for what lives in process.
     Wakes = "wakes",
     /// Those that found nothing to report and slept again.
     SpuriousWakes = "spurious_wakes",

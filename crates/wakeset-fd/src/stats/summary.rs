@@ -97,6 +97,14 @@ impl Summary {
         self.values[Stat::MOVED].iter().sum()
     }
 
+    /// Of a hundred events that waits have reported, how many came from objects in process, rounded
+    /// down; `None` if there were no events.
+    pub fn percent_in_process(&self) -> Option<u64> {
+        let events = self.get(Stat::Events);
+        let here = events.saturating_sub(self.get(Stat::EventsFromKernel));
+        here.saturating_mul(100).checked_div(events)
+    }
+
     /// Objects that never left user space, including those that have been closed since.
     pub fn kept(&self) -> u64 {
         self.made().saturating_sub(self.migrated())
@@ -129,5 +137,9 @@ mod tests {
         assert_eq!((read.pid, read.name()), (42, &b"a name longer t"[..]));
         assert_eq!((read.made(), read.migrated(), read.kept(), read.open()), (6, 2, 4, 1));
         assert_eq!(Summary::parse(&bytes_of(&page)[1..]), None);
+        assert_eq!(read.percent_in_process(), None);
+        page.bump(mine, Stat::Events, 3);
+        page.bump(mine, Stat::EventsFromKernel, 1);
+        assert_eq!(page.summary().percent_in_process(), Some(66));
     }
 }

@@ -27,12 +27,16 @@ mod thread_words;
 mod threads;
 pub mod user;
 pub(crate) mod verdict;
+pub(crate) mod vforked;
 pub mod waits;
 
 use core::ffi::{c_int, c_uint};
+use core::time::Duration;
 use libc::{epoll_event, itimerspec};
 use refusable::refusable;
 pub use syscalls::{Errno, Sysno};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use thread_words::offset as thread_words_offset;
 pub(crate) use thread_words::{set_stripe, set_thread_name, stripe, thread_name};
 pub(crate) use threads::{gettid, is_thread, others_sleep};
 pub(crate) use waits::{
@@ -173,6 +177,18 @@ const FUTEX_WAKE_PRIVATE: usize = 129;
 /// Sleeps while `word` is `value`. The sleep may end early.
 pub(crate) fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     let _ = raw!(futex, word.as_ptr(), FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
+}
+
+/// [`futex_wait`] for so long at most; whether that time has passed.
+pub(crate) fn futex_wait_for(
+    word: &core::sync::atomic::AtomicU32,
+    value: u32,
+    limit: Duration,
+) -> bool {
+    let limit =
+        libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    raw!(futex, word.as_ptr(), FUTEX_WAIT_PRIVATE, value, &raw const limit, 0, 0)
+        == Err(Errno::ETIMEDOUT)
 }
 
 /// Wakes up to `n` threads that sleep on `word`.

@@ -6,7 +6,7 @@
 //! calls that make such children. So the page is believed while none of them is under way, in a
 //! process whose calls all pass us ([`see_children`]); elsewhere getpid(2) is asked each time.
 
-use crate::sys;
+use crate::sys::{self, vforked};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use wakeset::mutated;
@@ -84,6 +84,11 @@ pub fn is_foreign() -> bool {
     process != 0 && process != number()
 }
 
+/// The process that this memory is known to belong to; 0 for none.
+pub(super) fn owner() -> c_int {
+    PROCESS.load(Ordering::Relaxed)
+}
+
 /// Whether the calling process is the one that this memory is known to belong to.
 #[inline]
 pub(crate) fn is_owner() -> bool {
@@ -119,12 +124,14 @@ pub(crate) fn memory() -> Memory {
 
 /// In a forked child: nobody has asked to make an object here.
 pub(crate) fn disown() {
+    vforked::forget();
     SHARERS.fetch_and(UNSEEN, Ordering::SeqCst);
     PROCESS.store(0, Ordering::SeqCst);
 }
 
 /// In a forked child: the memory is this process's from now on, and no other's.
 pub(crate) fn own_memory() {
+    vforked::forget();
     SHARERS.fetch_and(UNSEEN, Ordering::SeqCst);
     PROCESS.store(sys::getpid(), Ordering::SeqCst);
 }

@@ -7,15 +7,20 @@
 //! | 8 | `stripe` | the thread's statistics stripe plus one, 0 for none yet | the thread |
 //! | 12 | `fast` | the thread holds a [`FastSignalGuard`](super::signal_guard::FastSignalGuard) | the thread |
 //! | 16 | `name` | the thread's name as an owner of io_urings, 0 for none yet | the thread |
+//! | 24 | `request` | the address of what a vfork(2) child asks its parent by, for as long as it is in this thread's place; 0 else | the thread |
 //!
 //! On x86-64 each access is an instruction on the word itself, so that a signal handler of the same
 //! thread sees it before or after and nothing in between.
+
+use super::vforked::Request;
 
 pub(super) const DEPTH: usize = 0;
 pub(super) const DEFERRED: usize = 4;
 pub(super) const STRIPE: usize = 8;
 pub(super) const FAST: usize = 12;
 pub(super) const NAME: usize = 16;
+#[cfg(target_arch = "x86_64")]
+const REQUEST: usize = 24;
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
@@ -24,9 +29,9 @@ core::arch::global_asm!(
     ".hidden wakeset_thread_words",
     ".globl wakeset_thread_words",
     ".type wakeset_thread_words,@object",
-    ".size wakeset_thread_words,24",
+    ".size wakeset_thread_words,32",
     "wakeset_thread_words:",
-    ".zero 24",
+    ".zero 32",
     ".previous",
 );
 
@@ -169,6 +174,66 @@ pub(super) fn store(offset: usize, value: u32) {
     }
 }
 
+/// Where the words are, from what the thread-local storage of a thread is found by.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn offset() -> isize {
+    let offset: isize;
+    // SAFETY: reads an entry of the library's own table.
+    unsafe {
+        core::arch::asm!(
+            "mov {offset}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+            offset = out(reg) offset,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    offset
+}
+
+/// What the vfork(2) child in this thread's place asks by.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn request() -> Option<&'static Request> {
+    let place: *const Request;
+    // SAFETY: the word is this thread's own.
+    unsafe {
+        core::arch::asm!(
+            "mov {place}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+            "mov {place}, qword ptr fs:[{place} + {request}]",
+            place = out(reg) place,
+            request = const REQUEST,
+            options(nostack, preserves_flags),
+        );
+    }
+    // SAFETY: null, or what `set_request` stored, which lives until it is forgotten.
+    unsafe { place.as_ref() }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn store_request(place: *const Request) {
+    // SAFETY: the word is this thread's own.
+    unsafe {
+        core::arch::asm!(
+            "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+            "mov qword ptr fs:[{words} + {request}], {place}",
+            words = out(reg) _,
+            place = in(reg) place,
+            request = const REQUEST,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// From now on a vfork(2) child is in this thread's place.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn set_request(request: &'static Request) {
+    store_request(request);
+}
+
+/// The thread is itself again.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn forget_request() {
+    store_request(core::ptr::null());
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 mod portable {
     extern crate std;
@@ -178,6 +243,11 @@ mod portable {
     pub(in super::super) fn load(offset: usize) -> u32 {
         WORDS.with(|words| words[offset / 4].get())
     }
+    pub(in super::super) fn request() -> Option<&'static super::Request> {
+        None
+    }
+    pub(in super::super) fn set_request(_: &'static super::Request) {}
+    pub(in super::super) fn forget_request() {}
     pub(in super::super) fn store(offset: usize, value: u32) {
         WORDS.with(|words| words[offset / 4].set(value));
     }
@@ -195,7 +265,9 @@ mod portable {
     }
 }
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use portable::{add_depth, enter_fast, leave_fast, load, store};
+pub(super) use portable::{
+    add_depth, enter_fast, forget_request, leave_fast, load, request, set_request, store,
+};
 
 /// The calling thread's statistics stripe; `None` if it has none yet.
 pub(crate) fn stripe() -> Option<usize> {

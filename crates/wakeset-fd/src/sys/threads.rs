@@ -1,7 +1,7 @@
 //! The threads of this process, as the kernel knows them.
 
 use super::refusable::refusable;
-use super::{process, raw};
+use super::{process, raw, vforked};
 use core::ffi::{CStr, c_int};
 use syscalls::Errno;
 
@@ -51,10 +51,19 @@ fn all_sleep_but(tasks: usize, own: c_int) -> bool {
             rest = next;
             let name = entry.get(19..).and_then(|name| CStr::from_bytes_until_nul(name).ok());
             let number = name.and_then(|name| name.to_str().ok()?.parse::<c_int>().ok());
-            if number.is_some_and(|tid| tid != own && state_of(tasks, tid) != Some(b'S')) {
+            if number.is_some_and(|tid| tid != own && !is_asleep(tasks, tid)) {
                 return false;
             }
         }
+    }
+}
+
+/// Whether a thread is asleep; one that waits in vfork(2) is so uninterruptibly.
+fn is_asleep(tasks: usize, tid: c_int) -> bool {
+    match state_of(tasks, tid) {
+        Some(b'S') => true,
+        Some(b'D') => vforked::waiting_thread() == Some(tid),
+        _ => false,
     }
 }
 

@@ -24,7 +24,7 @@ macro_rules! may_fault {
     };
 }
 #[cfg(target_arch = "x86_64")]
-pub(super) use may_fault;
+pub(crate) use may_fault;
 
 /// Reads 8 bytes; `None` if the memory is not mapped.
 ///

@@ -29,6 +29,7 @@ pub(crate) mod slot;
 
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
+use crate::sys::vforked::{self, Wish};
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -89,9 +90,25 @@ fn word_of(fd: c_int) -> Option<&'static AtomicUsize> {
     TABLE.get(fd as u32 as usize)
 }
 
-/// Looks a number up.
+/// Whether it is a vfork(2) child that has looked an object up: what it names migrates, and is the
+/// kernel's to the child, whose number may even be another file's.
+#[inline(always)]
+fn is_for_child(fd: c_int) -> bool {
+    vforked::ask(Wish::Number(fd))
+}
+
+/// Looks a number up. What a vfork(2) child looks up migrates.
 #[inline(always)]
 pub(crate) fn get(fd: c_int) -> Entry {
+    match peek(fd) {
+        Entry::Object(_) if is_for_child(fd) => Entry::Kernel,
+        entry => entry,
+    }
+}
+
+/// Looks a number up without using it.
+#[inline(always)]
+pub(crate) fn peek(fd: c_int) -> Entry {
     let Some(place) = word_of(fd) else { return Entry::Kernel };
     let word = place.load(Ordering::Acquire);
     match word & TAG {
@@ -110,7 +127,8 @@ pub(crate) fn get(fd: c_int) -> Entry {
 pub(crate) fn find<S: Slot>(fd: c_int) -> Option<&'static S> {
     let word = TABLE.get(fd as u32 as usize)?.load(Ordering::Acquire);
     // SAFETY: entries with this tag lead to slots of this kind, which are never freed.
-    (word & TAG == S::KIND).then(|| unsafe { &*((word - S::KIND) as *const S) })
+    (word & TAG == S::KIND && !is_for_child(fd))
+        .then(|| unsafe { &*((word - S::KIND) as *const S) })
 }
 
 /// [`find`] for the fast path of read and write, which touches nothing in the object but a word
@@ -120,7 +138,8 @@ pub(crate) fn find_relaxed<S: Slot>(fd: c_int) -> Option<&'static S> {
     // Relaxed: the slot's address is a dependency.
     let word = TABLE.get(fd as u32 as usize)?.load(Ordering::Relaxed);
     // SAFETY: as in `find`.
-    (word & TAG == S::KIND).then(|| unsafe { &*((word - S::KIND) as *const S) })
+    (word & TAG == S::KIND && !is_for_child(fd))
+        .then(|| unsafe { &*((word - S::KIND) as *const S) })
 }
 
 /// The highest number of the standard streams, which libc reads and writes without calling anything

@@ -131,6 +131,9 @@ pub(super) fn fcntl(
         migrate::fd_for(fd, Stat::MigratedUnmodelled, c"fcntl");
         return made(room::number(|| call(fd, command, argument), |number| number));
     }
+    if !matches!(command, libc::F_GETFL | libc::F_GETFD | libc::F_SETFD) {
+        descriptor::before_change(fd);
+    }
     if !fcntl_leaves_bytes_alone(command, argument) {
         migrate_pair(fd);
     }
@@ -183,6 +186,9 @@ pub(super) unsafe fn ioctl(
     }
     // The kernel looks at no more of it.
     let number = request as u32;
+    if !matches!(c_ulong::from(number), libc::FIOCLEX | libc::FIONCLEX) {
+        descriptor::before_change(fd);
+    }
     if number == TFD_IOC_SET_TICKS {
         migrate::fd_for(fd, Stat::MigratedUnmodelled, c"ioctl");
     }

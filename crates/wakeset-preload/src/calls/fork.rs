@@ -3,17 +3,19 @@
 //! The function `fork` needs no hook: glibc runs the pthread_atfork(3) handlers of
 //! `process::fork` for it, also when daemon(3) or forkpty(3) forks. vfork(2) does: the child works
 //! on the same memory, but with a descriptor table of its own, so what it calls by a number may be
-//! something else in the parent by then. Everything migrates before it.
+//! something else in the parent by then. What it names migrates.
 
 use super::instruction::before_shared;
 use super::leave::leave_to_kernel;
 use super::row::Registers;
+use crate::dispatch;
 use crate::process::fork::{in_child, in_parent, prepare};
 use crate::process::statistics;
 use crate::real::real;
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 use libc::pid_t;
+use wakeset_fd::fork::Kept;
 use wakeset_fd::interpose::returned;
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{Errno, fork, migrate, user};
@@ -35,18 +37,26 @@ pub unsafe extern "C" fn _Fork() -> pid_t {
     }
 }
 
-extern "C" fn before_vfork() {
-    fork::before_vfork();
+/// Whether all calls of a vfork(2) child are seen: in it nothing is caught that is called by
+/// instruction.
+fn are_calls_seen() -> bool {
+    !dispatch::is_on()
+}
+
+extern "C" fn before_vfork() -> Kept {
+    fork::before_vfork(are_calls_seen())
 }
 
 /// In the parent, with what the system call returned.
-extern "C" fn after_vfork(result: isize) -> pid_t {
-    fork::after_vfork();
+unsafe extern "C" fn after_vfork(result: isize, kept: Kept) -> pid_t {
+    // SAFETY: `vfork` hands on what `before_vfork` has returned.
+    unsafe { fork::after_vfork(kept) };
     returned(Errno::from_ret(result as usize).map(|pid| pid as isize)) as pid_t
 }
 
 /// vfork(2). The child returns first, on the parent's stack, and writes over what is below; so the
-/// return address waits in a register, and nothing else is kept.
+/// return address, and what `before_vfork` has returned, wait in registers, and nothing else is
+/// kept.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -57,6 +67,7 @@ pub unsafe extern "C" fn vfork() -> pid_t {
         "call {before}",
         "add rsp, 8",
         "pop rdi",
+        "mov rsi, rax",
         "mov eax, {number}",
         "syscall",
         "push rdi",
@@ -101,10 +112,26 @@ pub unsafe extern "C" fn clone(
         c_long,
         c_long,
     ) -> c_int;
-    around_clone(flags, || {
+    let call = || {
         // SAFETY: the caller's contract.
         unsafe { real!(clone: Clone)(function, stack, flags, argument, parent_tid, tls, child_tid) }
-    })
+    };
+    if is_like_vfork(flags) {
+        let kept = fork::before_vfork(are_calls_seen());
+        let result = call();
+        // SAFETY: returned above.
+        unsafe { fork::after_vfork(kept) };
+        return result;
+    }
+    around_clone(flags, call)
+}
+
+/// Whether a clone(2) is what vfork(2) is: on the caller's memory and thread-local storage, with
+/// numbers of its own, while the caller waits.
+fn is_like_vfork(flags: c_int) -> bool {
+    /// The signal at the child's end.
+    const SIGNAL: c_int = 0xff;
+    flags & !SIGNAL == libc::CLONE_VM | libc::CLONE_VFORK
 }
 
 /// glibc's other name for clone(2). A jump, so that it needs no word about optional arguments.

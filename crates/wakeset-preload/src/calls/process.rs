@@ -10,13 +10,17 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use wakeset_fd::listeners::End;
 use wakeset_fd::reserved::{PIECES, Reserved};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{descriptor, migrate};
+use wakeset_fd::{deputy, descriptor, migrate};
 
 /// Before unshare(2). With `CLONE_FILES` two descriptor tables share one memory afterwards, and
 /// numbers no longer mean one thing.
 pub(super) fn before_unshare(flags: c_int) {
     if flags & libc::CLONE_FILES != 0 {
         leave_to_kernel();
+    }
+    if flags & libc::CLONE_NEWPID != 0 {
+        // A child may have the number that its parent has in another name space.
+        deputy::refuse();
     }
 }
 

@@ -67,14 +67,17 @@ impl Wait<'_> {
         }
         let timed_out = result == Ok(0) && to_the_end;
         let result = result.map(|found| self.step_back(found));
-        let rung = result.is_ok_and(|found| found > 0);
+        let woken = result.is_ok_and(|found| found > 0);
+        let rung_before = self.rung.replace(false);
         if let Ok(found) = result {
             self.set.rotation.note_reports(self.events, found, true);
         }
         let total = self.kernel_and_here(result);
-        if rung {
+        // What the kernel half has reported is no wake of ours.
+        if woken && (self.rung.get() || total == Ok(0)) {
             count_wake(&self.set.counted, self.set.fd() as u32, total == Ok(0));
         }
+        self.rung.set(rung_before || self.rung.get());
         match total {
             // Only the doorbell, and another waiter was faster; or the end of a bounded sleep.
             Ok(0) if !timed_out && !self.faulted.get() => None,

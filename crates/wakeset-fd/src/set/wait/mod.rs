@@ -190,7 +190,10 @@ impl Wait<'_> {
         step!(kernel_slept);
         match self.filter(0, found) {
             0 if found > 0 => None,
-            kept => Some(Ok(kept)),
+            kept => {
+                count(Stat::EventsFromKernel, kept as usize);
+                Some(Ok(kept))
+            }
         }
     }
 

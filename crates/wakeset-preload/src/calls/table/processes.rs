@@ -12,14 +12,16 @@ calls! {
     }
     "C" vfork() -> c_int {
         hand [vfork __vfork] raw [vfork = fork::raw_vfork] => by_hand []
-        MigratesAll "The child works in the same memory, but its numbers are its own."
+        MigratesNamed "What the child names, or leaves to the program that it executes, migrates \
+            at that moment. The child works in the same memory, but its numbers are its own."
         apart "a child of the system call returns into the caller's stack frame"
     }
     "C" clone() -> c_int {
         hand [clone __clone] raw [clone = fork::raw_clone, clone3 = fork::raw_clone3] => by_hand []
-        MigratesAll "Without `CLONE_VM`, or with `CLONE_VFORK`. With one of `CLONE_VM` and \
-            `CLONE_FILES` and without the other, two descriptor tables share one memory, or two \
-            memories one table: every object migrates for good. A thread changes nothing."
+        MigratesAll "Without `CLONE_VM`. With `CLONE_VM` and `CLONE_VFORK`: as `vfork`. With one \
+            of `CLONE_VM` and `CLONE_FILES` and without the other, two descriptor tables share one \
+            memory, or two memories one table: every object migrates for good. A thread changes \
+            nothing."
         apart "clone(3) takes a function and a stack, and the system call does not"
     }
     "C" unshare(flags: c_int) -> c_int {
