@@ -190,9 +190,9 @@ int ws_dup3(int oldfd, int newfd, int flags);
 int ws_fcntl(int fd, int cmd, ...);
 int ws_ioctl(int fd, unsigned long request, ...);
 
-/* Waits as poll(2), ppoll(2), select(2) and pselect(2) do. The eventfds, timers and sets that they
- * name migrate, except a set with a source of the program's own, which is exported
- * (ws_epoll_pollfd()).
+/* Waits as poll(2), ppoll(2), select(2) and pselect(2) do, in process as far as what they name is.
+ * A set with both in-process objects and descriptors of the kernel's migrates, except one with a
+ * source of the program's own, which is exported (ws_epoll_pollfd()).
  * Returns: as poll(2), ppoll(2), select(2) and pselect(2). Errors: as poll(2), ppoll(2), select(2)
  * and pselect(2). Threads: any. Signals: unsafe. Cancels. */
 int ws_poll(struct pollfd *fds, nfds_t nfds, int timeout);

@@ -1,10 +1,10 @@
-//! read(2) and write(2), and calls that wait in the kernel or give descriptors away: what those
-//! name migrates before they are made.
+//! read(2) and write(2), and calls that give descriptors away: what those name migrates before they
+//! are made.
 
 use crate::outcome::{answered, fail, whole};
 use core::ffi::{c_int, c_void};
-use libc::{fd_set, iovec, msghdr, nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec, timeval};
-use wakeset_fd::interpose::{before_poll, before_select, vectored};
+use libc::{iovec, msghdr, size_t, ssize_t};
+use wakeset_fd::interpose::vectored;
 use wakeset_fd::{counter, descriptor};
 
 mod real {
@@ -14,28 +14,6 @@ mod real {
         pub(super) fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t;
         pub(super) fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t;
         pub(super) fn writev(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t;
-        pub(super) fn poll(fds: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int;
-        pub(super) fn ppoll(
-            fds: *mut pollfd,
-            n: nfds_t,
-            timeout: *const timespec,
-            mask: *const sigset_t,
-        ) -> c_int;
-        pub(super) fn select(
-            n: c_int,
-            read: *mut fd_set,
-            write: *mut fd_set,
-            except: *mut fd_set,
-            timeout: *mut timeval,
-        ) -> c_int;
-        pub(super) fn pselect(
-            n: c_int,
-            read: *mut fd_set,
-            write: *mut fd_set,
-            except: *mut fd_set,
-            timeout: *const timespec,
-            mask: *const sigset_t,
-        ) -> c_int;
         pub(super) fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     }
 }
@@ -97,64 +75,6 @@ pub unsafe extern "C-unwind" fn ws_writev(fd: c_int, vectors: *const iovec, n: c
     let single = |buffer: *mut c_void, len| unsafe { ws_write(fd, buffer, len) };
     // SAFETY: as above.
     whole(|| vectored(fd, vectors, n, single, || unsafe { real::writev(fd, vectors, n) }))
-}
-
-/// poll(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn ws_poll(fds: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int {
-    // SAFETY: the caller's contract.
-    whole(|| unsafe {
-        before_poll(fds, n);
-        real::poll(fds, n, timeout)
-    })
-}
-
-/// ppoll(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn ws_ppoll(
-    fds: *mut pollfd,
-    n: nfds_t,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    // SAFETY: the caller's contract.
-    whole(|| unsafe {
-        before_poll(fds, n);
-        real::ppoll(fds, n, timeout, mask)
-    })
-}
-
-/// select(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn ws_select(
-    n: c_int,
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
-    timeout: *mut timeval,
-) -> c_int {
-    // SAFETY: the caller's contract.
-    whole(|| unsafe {
-        before_select(n, [read, write, except]);
-        real::select(n, read, write, except, timeout)
-    })
-}
-
-/// pselect(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn ws_pselect(
-    n: c_int,
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    // SAFETY: the caller's contract.
-    whole(|| unsafe {
-        before_select(n, [read, write, except]);
-        real::pselect(n, read, write, except, timeout, mask)
-    })
 }
 
 /// sendmsg(2).

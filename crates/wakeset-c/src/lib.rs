@@ -8,6 +8,7 @@
 //! | `epoll` | `ws_epoll_create1`, `ws_epoll_ctl`, `ws_epoll_wait` and their family |
 //! | `eventfd` | `ws_eventfd` and its read and write |
 //! | `io` | `ws_read`, `ws_write`, and the calls before which what they name migrates |
+//! | `poll` | `ws_poll`, `ws_select` and their family |
 //! | `descriptor` | `ws_close`, `ws_dup`, `ws_fcntl`, `ws_release` |
 //! | `timer` | `ws_timerfd_*` |
 //! | `batch` | `ws_epoll_ctl_batch` |
@@ -52,4 +53,5 @@ mod fork;
 pub mod io;
 pub mod objects;
 pub mod outcome;
+pub mod poll;
 pub mod timer;

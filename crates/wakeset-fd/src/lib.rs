@@ -18,6 +18,7 @@
 //! | `objects` | [`counter`] (eventfd), [`timer`] (timerfd), [`pipe`] (pipe and socketpair) |
 //! | `kernel_half` | what a set watches in the kernel: [`listeners`], and `uring`, the two io_urings |
 //! | [`set`] | epoll_create1, epoll_ctl, epoll_wait; [`doorbell`], [`lease`], [`custom`], [`batch`], event rings |
+//! | [`poll`] | poll(2) and select(2) of objects here |
 //! | `calls` | close, dup, exec, `SCM_RIGHTS` ([`descriptor`]), [`fork`], complete calls; [`interpose`], what stands in front of libc's functions |
 //!
 //! Under loom the doubles in `testing/` stand in for most rooms; `set::wait`, `set::polls` and the
@@ -51,6 +52,7 @@ mod rooms {
     pub(crate) mod kernel_half;
     pub mod migrate;
     pub(crate) mod objects;
+    pub mod poll;
     pub mod set;
     pub mod stats;
     pub(crate) mod sys;
@@ -58,8 +60,8 @@ mod rooms {
 
     pub use calls::{
         bytes_in, close, dup, epoll_create1, epoll_ctl, epoll_pwait2, epoll_wait, eventfd, pipe2,
-        read, recv, send, set_nonblocking, shutdown, socketpair, timerfd_create, timerfd_gettime,
-        timerfd_settime, write,
+        ppoll, pselect, read, recv, send, set_nonblocking, shutdown, socketpair, timerfd_create,
+        timerfd_gettime, timerfd_settime, write,
     };
     pub use calls::{deputy, descriptor, fork, interpose};
     pub use kernel_half::listeners;

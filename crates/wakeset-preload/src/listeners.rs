@@ -82,6 +82,14 @@ pub(crate) fn start() {
     listeners::set_telling(&told::TELLING);
 }
 
+/// Whether a wait for connections on this number takes turns with others.
+#[inline]
+pub(crate) fn take_turns(fd: core::ffi::c_int) -> bool {
+    listeners::order().is_some()
+        && !wakeset_fd::descriptor::is_in_process(fd)
+        && listeners::is_listener(fd)
+}
+
 /// What `WAKESET_ORDER` says.
 fn chosen() -> Choice {
     let Some(value) = environment::setting(c"WAKESET_ORDER") else { return Choice::Automatic };

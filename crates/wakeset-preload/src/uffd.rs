@@ -35,7 +35,8 @@ mod thread;
 mod using;
 
 pub(crate) use groups::{
-    after_ioctl, before_close, before_close_range, before_dup_to, leave_to_kernel, recognise, start,
+    after_ioctl, before_close, before_close_range, before_dup_to, is_known, leave_to_kernel,
+    recognise, start,
 };
 pub(crate) use poll::poll;
 pub(crate) use read::{after_read, read};

@@ -7,6 +7,11 @@ use super::compile::{Build, compile_shared, missing, scratch, source_of};
 use super::run::{Runner, TIME_LIMIT};
 
 #[test]
+fn polling() {
+    compare("polling", Build::Plain, &[]);
+}
+
+#[test]
 fn early() {
     compare("early", Build::Plain, &[]);
 }

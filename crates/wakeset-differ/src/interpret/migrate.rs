@@ -20,14 +20,13 @@ impl<W: World> Interpreter<W> {
         (!may_be_doorbell(number)).then_some(())
     }
 
-    /// Makes an object migrate on all sides, by a poll(2), and arms anew what that may report
-    /// twice: before a call whose result would show a migration, and after a call that makes
-    /// the object migrate on some sides and not on others.
+    /// Makes an object migrate on all sides, by a readv(2) of nothing into two buffers, and arms
+    /// anew what that may report twice: before a call whose result would show a migration, and
+    /// after a call that makes the object migrate on some sides and not on others.
     pub(super) fn settle(&mut self, number: c_int, sink: &mut impl Sink) {
         self.model.migrate(number);
-        let entry = libc::pollfd { fd: number, events: 0, revents: 0 };
-        let entry = self.memory.put(ARGUMENT_3, entry);
-        self.call(Sysno::poll, &[entry, 1, 0]);
+        let buffers = self.memory.put(ARGUMENT_3, [[0_usize; 2]; 2]);
+        self.call(Sysno::readv, &[number as usize, buffers, 2]);
         self.rearm(sink);
     }
 
@@ -72,6 +71,14 @@ impl<W: World> Interpreter<W> {
         }
     }
 
+    /// Before a call that is answered in process, unless the object is a set, of which only one
+    /// without kernel descriptors stays, or the call is made by instruction.
+    fn settle_polled(&mut self, number: c_int, sink: &mut impl Sink) {
+        if self.by_instruction() || self.model.kind(number) == Some(Kind::Set) {
+            self.settle(number, sink);
+        }
+    }
+
     /// poll(2) of two. The outcome has the bits of both.
     pub(super) fn poll(
         &mut self,
@@ -82,7 +89,7 @@ impl<W: World> Interpreter<W> {
         let fds = slots.map(|slot| libc::pollfd { fd: self.number(slot), events, revents: 0 });
         for fd in fds {
             self.no_doorbell(fd.fd)?;
-            self.settle(fd.fd, sink);
+            self.settle_polled(fd.fd, sink);
         }
         let place = self.memory.put(ARGUMENT, fds);
         let result = self.call(Sysno::poll, &[place, 2, 0]);
@@ -98,7 +105,7 @@ impl<W: World> Interpreter<W> {
         if !self.model.is_open(number) {
             return None;
         }
-        self.settle(number, sink);
+        self.settle_polled(number, sink);
         let mut set = [0_u64; 16];
         set[number as usize / 64] = 1 << (number % 64);
         let sets = [ARGUMENT, ARGUMENT_2].map(|offset| self.memory.put(offset, set));

@@ -5,7 +5,8 @@
 use super::faults::recover_from_faults;
 use super::kernel::raw;
 use super::{Command, Sysno, World};
-use libc::{c_int, epoll_event};
+use core::ptr;
+use libc::{c_int, epoll_event, timespec};
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{Errno, counter, descriptor, migrate, set};
 
@@ -41,6 +42,25 @@ unsafe fn kernel(number: Sysno, arguments: [usize; 6]) -> Result<c_int, Errno> {
     // SAFETY: the caller's contract.
     let result = unsafe { raw(number, arguments) };
     if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as c_int) }
+}
+
+const NO_TIME: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// poll(2) without time to wait or without a limit, or select(2) without time.
+///
+/// # Safety
+/// As [`World::call`].
+unsafe fn poll_or_select(number: Sysno, [a, b, c, d, ..]: [usize; 6]) -> isize {
+    let limit =
+        if number == Sysno::select || c == 0 { ptr::from_ref(&NO_TIME) } else { ptr::null() };
+    // SAFETY: the caller's contract.
+    unsafe {
+        if number == Sysno::poll {
+            return of(wakeset_fd::ppoll(a as *mut _, b as u64, limit, ptr::null()));
+        }
+        let sets = [b, c, d].map(|set| set as *mut _);
+        of(wakeset_fd::pselect(a as c_int, sets, limit, ptr::null()))
+    }
 }
 
 /// The calls that the crate offers. `None` for others.
@@ -83,6 +103,7 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
             }
             Sysno::read => of(wakeset_fd::read(fd, b as *mut u8, c)),
             Sysno::write => of(wakeset_fd::write(fd, b as *const u8, c)),
+            Sysno::poll | Sysno::select => poll_or_select(number, arguments),
             Sysno::close => unit(wakeset_fd::close(fd)),
             Sysno::dup => of(wakeset_fd::dup(fd)),
             Sysno::dup2 => complete(descriptor::before_dup_to(fd, b as c_int, 0)),
@@ -116,23 +137,6 @@ unsafe fn migrate_for(number: Sysno, [a, b, c, ..]: [usize; 6]) {
         }
         // SAFETY: the caller's contract.
         Sysno::sendmsg => unsafe { descriptor::before_sendmsg(b as *const _) },
-        Sysno::poll => {
-            for i in 0..b {
-                // SAFETY: the caller's contract.
-                let entry = unsafe { *(a as *const libc::pollfd).add(i) };
-                migrate::fd(entry.fd, Stat::MigratedPoll);
-            }
-        }
-        Sysno::select => {
-            for number in 0..fd {
-                // SAFETY: the caller's contract.
-                let is_in =
-                    |set: &usize| unsafe { libc::FD_ISSET(number, *set as *const libc::fd_set) };
-                if [b, c].iter().any(is_in) {
-                    migrate::fd(number, Stat::MigratedPoll);
-                }
-            }
-        }
         Sysno::readv | Sysno::writev | Sysno::pread64 => {
             migrate::fd(fd, Stat::MigratedUnmodelled);
         }

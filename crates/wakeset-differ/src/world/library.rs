@@ -5,7 +5,7 @@ use super::kernel::raw;
 use super::libc_call::{fork_and_reap, int, size};
 use super::{Sysno, World};
 use libc::{c_int, c_long, c_void, epoll_event};
-use wakeset_c::{descriptor, epoll, eventfd, io, timer};
+use wakeset_c::{descriptor, epoll, eventfd, io, poll, timer};
 
 /// The C library, in this process.
 #[derive(Debug)]
@@ -77,9 +77,9 @@ impl World for Library {
                 Sysno::fcntl => int(descriptor::ws_fcntl(fd, b as c_int, c as c_long)),
                 Sysno::ioctl => int(descriptor::ws_ioctl(fd, b as libc::c_ulong, c as c_long)),
                 Sysno::sendmsg => size(io::ws_sendmsg(fd, b as *const _, c as c_int)),
-                Sysno::poll => int(io::ws_poll(a as *mut _, b as libc::nfds_t, c as c_int)),
+                Sysno::poll => int(poll::ws_poll(a as *mut _, b as libc::nfds_t, c as c_int)),
                 Sysno::select => {
-                    int(io::ws_select(fd, b as *mut _, c as *mut _, d as *mut _, e as *mut _))
+                    int(poll::ws_select(fd, b as *mut _, c as *mut _, d as *mut _, e as *mut _))
                 }
                 // Functions of the crate below; the library's calls know their objects as well.
                 Sysno::pipe2 => of(wakeset_fd::pipe2(a as *mut c_int, b as c_int)),

@@ -14,6 +14,7 @@ use core::ffi::{c_int, c_ulong, c_void};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use libc::{fd_set, iovec, nfds_t, pollfd, sigset_t, ssize_t, timespec, timeval};
+use wakeset::Timeout;
 
 /// Sets `errno` and returns -1.
 #[cold]
@@ -214,6 +215,17 @@ impl TimeLimit {
             Err(_) => Self::Forever,
             Ok(0) => Self::Zero,
             Ok(milliseconds) => Self::After(Duration::from_millis(milliseconds)),
+        }
+    }
+
+    /// As a wait in process has it. `None`: the kernel says EINVAL or EFAULT, or takes the limit
+    /// for another than it looks like.
+    pub fn timeout(self) -> Option<Timeout> {
+        match self {
+            Self::Forever => Some(Timeout::Never),
+            Self::After(limit) => Some(Timeout::After(limit)),
+            Self::Zero => Some(Timeout::Now),
+            Self::Invalid => None,
         }
     }
 

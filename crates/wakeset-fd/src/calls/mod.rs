@@ -8,6 +8,7 @@ pub mod fork;
 mod fork_tests;
 pub mod interpose;
 pub mod io;
+pub mod poll;
 
 use crate::migrate;
 use crate::objects::{pipe, timer};
@@ -18,6 +19,7 @@ use core::ptr;
 use libc::itimerspec;
 use wakeset::mutated;
 
+pub use self::poll::{ppoll, pselect};
 pub use crate::objects::counter::eventfd;
 pub use crate::objects::pipe::{pipe2, socketpair};
 pub use crate::objects::timer::timerfd_create;

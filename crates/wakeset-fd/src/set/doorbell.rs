@@ -25,6 +25,7 @@ pub(crate) use self::install::{
     admit, baton_cookie, begin_without, cookie, has_ever_been_in, install, install_held, remove,
     ring, ring_of, take_out,
 };
+pub(crate) use self::lent::set_poller_recall;
 pub use self::lent::{Lent, lend, set_recall};
 pub use self::renumber::make_room;
 pub(crate) use self::renumber::make_way;

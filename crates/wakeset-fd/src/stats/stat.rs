@@ -55,7 +55,7 @@ stats! {
     MigratedBlocking = "blocking_read",
     /// Migrated: a table or a resource limit was reached.
     MigratedLimit = "limit",
-    /// Calls to the epoll_wait family.
+    /// Calls to the epoll_wait family, and to poll and select that name an object here.
     Waits = "waits",
     /// Those that entered the kernel neither to check for events nor to sleep.
     WaitsInProcess = "waits_in_process",

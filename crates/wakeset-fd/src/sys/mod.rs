@@ -32,16 +32,19 @@ pub mod waits;
 
 use core::ffi::{c_int, c_uint};
 use core::time::Duration;
-use libc::{epoll_event, itimerspec};
+use libc::{epoll_event, itimerspec, timespec};
 use refusable::refusable;
 pub use syscalls::{Errno, Sysno};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use thread_words::offset as thread_words_offset;
-pub(crate) use thread_words::{set_stripe, set_thread_name, stripe, thread_name};
+pub(crate) use thread_words::{
+    last_poller, poller, set_last_poller, set_poller, set_stripe, set_thread_name, stripe,
+    thread_name,
+};
 pub(crate) use threads::{gettid, is_thread, others_sleep};
 pub(crate) use waits::{
-    epoll_pwait, epoll_pwait2, is_refusal, pause, poll_all_now, poll_now, poll_within,
-    wait_for_nothing,
+    epoll_pwait, epoll_pwait2, is_refusal, pause, poll as poll_entries, poll_all_now, poll_now,
+    poll_within, wait_for_nothing,
 };
 
 /// One raw system call.
@@ -173,6 +176,7 @@ pub(crate) fn getpid() -> c_int {
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
+const FUTEX_WAIT_BITSET_PRIVATE: usize = 137;
 
 /// Sleeps while `word` is `value`. The sleep may end early.
 pub(crate) fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32) {
@@ -189,6 +193,20 @@ pub(crate) fn futex_wait_for(
         libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
     raw!(futex, word.as_ptr(), FUTEX_WAIT_PRIVATE, value, &raw const limit, 0, 0)
         == Err(Errno::ETIMEDOUT)
+}
+
+/// Sleeps while `word` is `value`, until a point on `CLOCK_MONOTONIC` at most. A signal handler
+/// ends the sleep, also one with `SA_RESTART`.
+///
+/// # Errors
+/// ETIMEDOUT, EINTR; EAGAIN: the word had changed.
+pub(crate) fn futex_sleep(
+    word: &core::sync::atomic::AtomicU32,
+    value: u32,
+    until: &timespec,
+) -> Result<(), Errno> {
+    let until = core::ptr::from_ref(until);
+    raw!(futex, word.as_ptr(), FUTEX_WAIT_BITSET_PRIVATE, value, until, 0, u32::MAX).map(drop)
 }
 
 /// Wakes up to `n` threads that sleep on `word`.

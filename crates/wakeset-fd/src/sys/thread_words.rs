@@ -7,7 +7,9 @@
 //! | 8 | `stripe` | the thread's statistics stripe plus one, 0 for none yet | the thread |
 //! | 12 | `fast` | the thread holds a [`FastSignalGuard`](super::signal_guard::FastSignalGuard) | the thread |
 //! | 16 | `name` | the thread's name as an owner of io_urings, 0 for none yet | the thread |
+//! | 20 | `poller` | the poller of the poll(2) or select(2) that the thread is in, by its index plus one; 0 for none | the thread; a handler on it |
 //! | 24 | `request` | the address of what a vfork(2) child asks its parent by, for as long as it is in this thread's place; 0 else | the thread |
+//! | 32 | `last_poller` | the poller it had last, in the same way | as `poller` |
 //!
 //! On x86-64 each access is an instruction on the word itself, so that a signal handler of the same
 //! thread sees it before or after and nothing in between.
@@ -19,8 +21,10 @@ pub(super) const DEFERRED: usize = 4;
 pub(super) const STRIPE: usize = 8;
 pub(super) const FAST: usize = 12;
 pub(super) const NAME: usize = 16;
+const POLLER: usize = 20;
 #[cfg(target_arch = "x86_64")]
 const REQUEST: usize = 24;
+const LAST_POLLER: usize = 32;
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
@@ -29,9 +33,9 @@ core::arch::global_asm!(
     ".hidden wakeset_thread_words",
     ".globl wakeset_thread_words",
     ".type wakeset_thread_words,@object",
-    ".size wakeset_thread_words,32",
+    ".size wakeset_thread_words,40",
     "wakeset_thread_words:",
-    ".zero 32",
+    ".zero 40",
     ".previous",
 );
 
@@ -238,7 +242,7 @@ pub(super) fn forget_request() {
 mod portable {
     extern crate std;
     use core::cell::Cell;
-    std::thread_local! { static WORDS: [Cell<u32>; 5] = const { [const { Cell::new(0) }; 5] }; }
+    std::thread_local! { static WORDS: [Cell<u32>; 10] = const { [const { Cell::new(0) }; 10] }; }
 
     pub(in super::super) fn load(offset: usize) -> u32 {
         WORDS.with(|words| words[offset / 4].get())
@@ -286,4 +290,24 @@ pub(crate) fn thread_name() -> u32 {
 
 pub(crate) fn set_thread_name(name: u32) {
     store(NAME, name);
+}
+
+/// The poller of the call that the calling thread is in, by its index plus one; 0 for none.
+#[inline(always)]
+pub(crate) fn poller() -> u32 {
+    load(POLLER)
+}
+
+pub(crate) fn set_poller(poller: u32) {
+    store(POLLER, poller);
+}
+
+/// The poller that the calling thread had last, in the same way.
+#[inline(always)]
+pub(crate) fn last_poller() -> u32 {
+    load(LAST_POLLER)
+}
+
+pub(crate) fn set_last_poller(poller: u32) {
+    store(LAST_POLLER, poller);
 }

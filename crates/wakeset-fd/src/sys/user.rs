@@ -89,6 +89,38 @@ pub unsafe fn store_u64(pointer: *mut u64, value: u64) -> bool {
     }
 }
 
+/// Writes 2 bytes. Returns whether the memory was mapped.
+///
+/// # Safety
+/// If the memory is mapped, it is the caller's to give.
+#[inline(always)]
+pub(crate) unsafe fn store_u16(pointer: *mut u16, value: u16) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut done: u32 = 0;
+        // SAFETY: a fault resumes at 3 with `done` still 0.
+        unsafe {
+            core::arch::asm!(
+                "2: mov word ptr [{pointer}], {value:x}",
+                "mov {done:e}, 1",
+                "3:",
+                may_fault!(),
+                value = in(reg) value,
+                pointer = in(reg) pointer,
+                done = inout(reg) done,
+                options(nostack, preserves_flags),
+            );
+        }
+        done != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        // SAFETY: by the caller.
+        unsafe { pointer.write_unaligned(value) };
+        true
+    }
+}
+
 /// Writes as many bytes as there is mapped memory for, and returns how many that were.
 ///
 /// # Safety

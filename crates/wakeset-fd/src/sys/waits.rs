@@ -86,6 +86,27 @@ pub unsafe fn ppoll(
     exact
 }
 
+/// ppoll(2) with a limit in memory that a signal handler may change until the call has begun, and
+/// which the kernel does too. Goes on to a relative as [`ppoll`] does.
+///
+/// # Safety
+/// As ppoll(2).
+pub(crate) unsafe fn ppoll_within(
+    entries: *mut pollfd,
+    n: usize,
+    limit: *mut timespec,
+    mask: *const u8,
+) -> Result<usize, Errno> {
+    let exact = raw!(ppoll, entries, n, limit, mask, SIGSET_BYTES);
+    #[cfg(target_arch = "x86_64")]
+    if mask.is_null() {
+        // SAFETY: the caller's contract.
+        let milliseconds = || milliseconds_of(unsafe { limit.as_ref() });
+        return unless_refused(exact, || raw!(poll, entries, n, milliseconds()));
+    }
+    exact
+}
+
 /// As poll(2) has a limit: rounded up.
 #[cfg(target_arch = "x86_64")]
 fn milliseconds_of(limit: Option<&timespec>) -> c_int {
@@ -96,7 +117,7 @@ fn milliseconds_of(limit: Option<&timespec>) -> c_int {
 }
 
 /// poll(2), or ppoll(2) where that is refused.
-fn poll(entries: *mut pollfd, n: usize, limit: Duration) -> Result<usize, Errno> {
+pub(crate) fn poll(entries: *mut pollfd, n: usize, limit: Duration) -> Result<usize, Errno> {
     let limit = timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     // SAFETY: the caller vouches for the entries.
     let exact = || unsafe { ppoll(entries, n, Some(&limit), ptr::null()) };

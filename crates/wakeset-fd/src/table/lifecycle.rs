@@ -26,9 +26,11 @@ pub(crate) enum Rank {
     Kept,
     /// The lists that a migration was working on.
     Sets,
+    /// What threads sleep in that are in poll(2) or select(2).
+    Pollers,
 }
 
-const RANKS: usize = Rank::Sets as usize + 1;
+const RANKS: usize = Rank::Pollers as usize + 1;
 
 /// What a module wants to hear of.
 #[derive(Debug)]

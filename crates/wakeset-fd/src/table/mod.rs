@@ -55,6 +55,8 @@ const DOORBELL: usize = 4;
 const SPARE_DOORBELL: usize = 5;
 pub(crate) const TIMER: usize = 6;
 pub(crate) const PIPE: usize = 7;
+/// The kind of a slot that is in no entry: a set in which a thread sleeps that is in poll(2).
+pub(crate) const POLLER: usize = 8;
 
 /// What a number stands for.
 #[derive(Clone, Copy)]

@@ -60,6 +60,11 @@ impl SlotHead {
         }
     }
 
+    /// The head of a slot that stands for no number, and never will.
+    pub(crate) fn unnumbered<S: Slot>() -> Self {
+        Self::new::<S>(-1)
+    }
+
     /// The head of the slot at `address`.
     ///
     /// # Safety

@@ -66,6 +66,7 @@ mod modify;
 mod nesting;
 mod oneshot;
 mod pipe;
+mod poll;
 mod random;
 mod socket;
 mod timeouts;

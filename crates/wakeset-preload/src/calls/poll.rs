@@ -1,6 +1,6 @@
-//! poll(2) and ppoll(2). What they name migrates first, because they wait in the kernel, on all
-//! descriptors at once, and must find the state there. A wait for listening sockets ([`listeners`])
-//! or for a userfaultfd ([`uffd`]) takes its turn.
+//! poll(2) and ppoll(2). A call that names an object is answered in process
+//! ([`wakeset_fd::poll`]). A wait for listening sockets ([`listeners`]) or for a userfaultfd
+//! ([`uffd`]) takes its turn; objects that such a call names migrate first.
 
 use super::row::{Registers, replaced};
 use crate::listeners::{self, Outcome};
@@ -12,7 +12,7 @@ use core::time::Duration;
 use libc::{nfds_t, pollfd, sigset_t, timespec};
 use wakeset::{Deadline, Timeout};
 use wakeset_fd::interpose::{self, TimeLimit, milliseconds_of, returned, timespec_of};
-use wakeset_fd::user;
+use wakeset_fd::{poll as in_process, user};
 
 /// How a program's call is made again.
 #[derive(Clone, Copy)]
@@ -21,6 +21,34 @@ pub(super) enum Again {
     Unchanged,
     /// With this much time.
     Within(Option<Duration>),
+}
+
+/// A call that names objects, as far as it is answered in process.
+///
+/// # Safety
+/// As ppoll(2).
+#[inline(never)]
+unsafe fn poll_objects(
+    fds: *mut pollfd,
+    n: nfds_t,
+    limit: TimeLimit,
+    mask: *const sigset_t,
+) -> in_process::Outcome {
+    // SAFETY: any bits are a pollfd.
+    let entries = (0..n as usize).map_while(|i| unsafe { user::load(fds.wrapping_add(i)) });
+    let takes_turns = |entry: pollfd| {
+        let connections = entry.events & (libc::POLLIN | libc::POLLRDNORM) != 0;
+        uffd::is_known(entry.fd) || connections && listeners::take_turns(entry.fd)
+    };
+    match limit.timeout() {
+        // SAFETY: the caller's contract.
+        Some(Timeout::Now) => unsafe { in_process::poll(fds, n, Timeout::Now, mask) },
+        // SAFETY: as above.
+        Some(timeout) if !{ entries }.any(takes_turns) => unsafe {
+            in_process::poll(fds, n, timeout, mask)
+        },
+        _ => in_process::Outcome::Unchanged,
+    }
 }
 
 /// What poll(2) and ppoll(2) have in common.
@@ -37,7 +65,18 @@ unsafe fn poll_with(
 ) -> c_int {
     listeners::before_wait();
     // SAFETY: the caller's contract.
-    unsafe { interpose::before_poll(fds, n) };
+    if unsafe { in_process::names_object(fds, n) } {
+        // SAFETY: as above.
+        let outcome = unsafe { poll_objects(fds, n, limit, mask) };
+        if let in_process::Outcome::Done(result) = outcome {
+            return returned(result) as c_int;
+        }
+        // SAFETY: as above.
+        unsafe { interpose::before_poll(fds, n) };
+        if let in_process::Outcome::Rest(left) = outcome {
+            return call(Again::Within(left));
+        }
+    }
     let limit = match limit {
         TimeLimit::Zero | TimeLimit::Invalid => return call(Again::Unchanged),
         TimeLimit::Forever => None,

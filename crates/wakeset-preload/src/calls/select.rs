@@ -1,5 +1,5 @@
-//! select(2) and pselect(2). As for poll(2), what they name migrates first, and a wait for
-//! listening sockets takes its turn.
+//! select(2) and pselect(2). As for poll(2), a call that names an object is answered in process,
+//! and a wait for listening sockets takes its turn.
 
 use super::poll::{Again, MASK_BYTES, TimeLeft};
 use super::row::Registers;
@@ -9,7 +9,28 @@ use core::ptr;
 use libc::{fd_set, sigset_t, timespec, timeval};
 use wakeset::{Deadline, Timeout};
 use wakeset_fd::interpose::{self, TimeLimit, returned, timespec_of, timeval_of};
-use wakeset_fd::user;
+use wakeset_fd::{poll as in_process, user};
+
+/// A call that names objects, as far as it is answered in process.
+///
+/// # Safety
+/// As pselect(2).
+#[inline(never)]
+unsafe fn select_objects(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    limit: TimeLimit,
+    mask: *const sigset_t,
+) -> in_process::Outcome {
+    let Some(timeout) = limit.timeout() else { return in_process::Outcome::Unchanged };
+    // SAFETY: the caller's contract.
+    let takes_turns = || unsafe { in_process::set_has(n, sets[0], listeners::take_turns) };
+    if timeout != Timeout::Now && takes_turns() {
+        return in_process::Outcome::Unchanged;
+    }
+    // SAFETY: as above.
+    unsafe { in_process::select(n, sets, timeout, mask) }
+}
 
 /// What select(2) and pselect(2) have in common.
 ///
@@ -24,8 +45,20 @@ unsafe fn select_with(
     call: &mut impl FnMut(Again) -> c_int,
 ) -> c_int {
     listeners::before_wait();
+    let read_only = sets.map(<*mut fd_set>::cast_const);
     // SAFETY: the caller's contract.
-    unsafe { interpose::before_select(n, sets.map(<*mut fd_set>::cast_const)) };
+    if unsafe { in_process::sets_name_object(n, read_only) } {
+        // SAFETY: as above.
+        let outcome = unsafe { select_objects(n, sets, limit, mask) };
+        if let in_process::Outcome::Done(result) = outcome {
+            return returned(result) as c_int;
+        }
+        // SAFETY: as above.
+        unsafe { interpose::before_select(n, read_only) };
+        if let in_process::Outcome::Rest(left) = outcome {
+            return call(Again::Within(left));
+        }
+    }
     let limit = match limit {
         TimeLimit::Zero | TimeLimit::Invalid => return call(Again::Unchanged),
         TimeLimit::Forever => None,

@@ -149,6 +149,7 @@ unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void, orig
 /// As the kernel calls a handler.
 unsafe fn run_handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void, origin: Origin) {
     uffd::before_handler();
+    wakeset_fd::poll::before_handler(signal);
     match take_handler(signal) {
         SIG_IGN if origin == Origin::Sent => {}
         // SAFETY: the caller's contract.

@@ -136,6 +136,12 @@ pub(super) fn find(fd: c_int) -> Option<usize> {
     NUMBERS[..used].iter().position(|number| number.load(Ordering::SeqCst) == fd + 1)
 }
 
+/// Whether a number is a known userfaultfd's.
+#[inline]
+pub(crate) fn is_known(fd: c_int) -> bool {
+    find(fd).is_some()
+}
+
 /// Takes a number for a userfaultfd's from now on.
 pub(crate) fn recognise(fd: c_int) {
     if fd < 0 || is_off() || find(fd).is_some() || !make_groups() {

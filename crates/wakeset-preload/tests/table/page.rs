@@ -39,8 +39,8 @@ const CLASSES: [(Class, &str, &str); 8] = [
         Class::WaitsInTurn,
         "Waits in turn",
         "A wait for listening sockets or for a userfaultfd joins a queue, so that a connection or \
-         a fault wakes one thread. Every other wait is the kernel's. The epoll_wait family and \
-         reads of a userfaultfd wait in turn, too.",
+         a fault wakes one thread. Every other wait for what is not in process is the kernel's. \
+         The epoll_wait family and reads of a userfaultfd wait in turn, too.",
     ),
     (
         Class::Noted,

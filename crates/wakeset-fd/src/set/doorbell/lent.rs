@@ -8,7 +8,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// Threads that can have a doorbell of their own at a time.
-const MOST_LENT: usize = 64;
+const MOST_LENT: usize = 512;
 /// The doorbells that threads have, plus one. Set with the migrations lock held.
 static LENT: [AtomicI32; MOST_LENT] = [const { AtomicI32::new(0) }; MOST_LENT];
 /// In a forked child no thread has one.
@@ -18,8 +18,9 @@ static LENDER: Participant = Participant {
     renumber: None,
     before_close: None,
 };
-/// Asks all threads that have one to give it back: a `fn()`, 0 for none.
+/// Ask all threads that have one to give it back: a `fn()` each, 0 for none.
 static RECALL: AtomicUsize = AtomicUsize::new(0);
+static RECALL_POLLERS: AtomicUsize = AtomicUsize::new(0);
 
 /// A doorbell of a thread that sleeps in poll(2) on descriptors of the program's and is to be woken
 /// by us. Its number stays the same until this is dropped; by then no waker may be about to ring
@@ -50,6 +51,12 @@ pub fn set_recall(recall: fn()) {
     RECALL.store(recall as *const () as usize, Ordering::Release);
 }
 
+/// The same for those of threads that are in poll(2) or select(2). `recall` is called with the
+/// migrations lock held, again and again.
+pub(crate) fn set_poller_recall(recall: fn()) {
+    RECALL_POLLERS.store(recall as *const () as usize, Ordering::Release);
+}
+
 /// A doorbell for this thread. It may be ringing already. `None` where there is none to be had, or
 /// a fork is under way.
 pub fn lend() -> Option<Lent> {
@@ -69,10 +76,12 @@ pub fn lend() -> Option<Lent> {
 /// migrations lock.
 pub(super) fn wait_until_returned(fd: c_int) {
     while LENT.iter().any(|lent| lent.load(Ordering::SeqCst) == fd + 1) {
-        let recall = RECALL.load(Ordering::Acquire);
-        if recall != 0 {
-            // SAFETY: only `set_recall` stores here, and it stores a `fn()`.
-            unsafe { core::mem::transmute::<*const (), fn()>(recall as *const ())() };
+        for recall in [&RECALL, &RECALL_POLLERS] {
+            let recall = recall.load(Ordering::Acquire);
+            if recall != 0 {
+                // SAFETY: only the functions above store here, and they store a `fn()`.
+                unsafe { core::mem::transmute::<*const (), fn()>(recall as *const ())() };
+            }
         }
         sys::sched_yield();
     }

@@ -65,7 +65,7 @@ pub(super) fn timespec_of(limit: Duration) -> timespec {
 /// How long to sleep first for a timer that is due in `left`. Linux lets a wait in epoll last
 /// longer by up to a two-hundredth of its length, so that it can wake several at once, and a timer
 /// not at all.
-pub(super) fn short_of(left: Duration) -> Duration {
+pub(crate) fn short_of(left: Duration) -> Duration {
     const SHORT: Duration = Duration::from_millis(10);
     if left < SHORT { left } else { left - left / 128 }
 }

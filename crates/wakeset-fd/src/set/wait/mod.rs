@@ -13,6 +13,7 @@ mod mixed;
 mod settled;
 mod spin;
 
+pub(crate) use self::limits::short_of;
 pub use self::limits::{Limit, Mask};
 pub(crate) use self::settled::Settled;
 

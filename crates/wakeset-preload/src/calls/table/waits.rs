@@ -41,8 +41,9 @@ calls! {
 
     "C-unwind" poll(fds: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int {
         names [poll] alias [__poll] hand [__poll_chk] number [poll] => body [poll::poll]
-        WaitsInTurn "What it names migrates first. A wait for listening sockets or a userfaultfd \
-            takes its turn."
+        WaitsInTurn "Answered in process if it names an object, also beside descriptors of the \
+            kernel's. A wait for listening sockets or a userfaultfd takes its turn, and objects \
+            that it names migrate."
     }
     "C-unwind" ppoll(
         fds: *mut pollfd, n: nfds_t, timeout: *const timespec, mask: *const sigset_t
@@ -55,7 +56,9 @@ calls! {
         timeout: *mut timeval
     ) -> c_int {
         names [select] alias [__select] number [select] => body [select::select]
-        WaitsInTurn "What it names migrates first. A wait for listening sockets takes its turn."
+        WaitsInTurn "Answered in process if it names an object, also beside descriptors of the \
+            kernel's. A wait for listening sockets takes its turn, and objects that it names \
+            migrate."
     }
     "C-unwind" pselect(
         n: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,

@@ -164,6 +164,24 @@ impl EventPoll {
         self.core().pass_last_stretch(stretch);
     }
 
+    /// The spin of the set's only waiter before the set watches what that waits for: `ready` says
+    /// whether there is something, `outside`, for a wait on kernel descriptors as well, whether
+    /// there is in the kernel. Whether one of them did.
+    #[doc(hidden)]
+    pub fn spin_unwatched(
+        &self,
+        deadline: Option<Deadline>,
+        stay: impl Fn() -> bool,
+        ready: impl Fn() -> bool,
+        outside: Option<&mut dyn FnMut() -> bool>,
+    ) -> bool {
+        let waiters = &self.core().wake.waiters;
+        match waiters.yield_for(outside.is_none(), &ready, || 1) {
+            0 => waiters.spin(deadline, stay, &ready, outside, || 1) != 0,
+            _ => true,
+        }
+    }
+
     /// Times a sleep in the kernel half, for the spin before the next.
     #[doc(hidden)]
     pub fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {

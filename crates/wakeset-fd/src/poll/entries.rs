@@ -1,0 +1,261 @@
+//! What a call asks for, as an array of pollfd of our own, and one look at all of it.
+//!
+//! An entry whose number stands for an object here has that number inverted while the kernel has
+//! the array, because the kernel passes over what is negative.
+
+use crate::migrate;
+use crate::set::FdSet;
+use crate::stats::Stat;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::{self, Errno, user};
+use crate::table::{self, Entry, SlotHead};
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use libc::{POLLERR, POLLHUP, POLLNVAL, pollfd};
+use wakeset::Source;
+
+/// A program's call: where its entries come from, and where they go.
+pub(super) trait Asked {
+    /// How many entries there are.
+    fn len(&self) -> usize;
+
+    /// Fills in the entries; `false` if the program's memory is not there.
+    fn load(&self, entries: &[Cell<pollfd>]) -> bool;
+
+    /// How many the call counts as ready. `None`: only the kernel can say what the call returns.
+    fn count(&self, entries: &[Cell<pollfd>]) -> Option<usize>;
+
+    /// Tells the program; `false` if its memory is not there.
+    fn store(&self, entries: &[Cell<pollfd>]) -> bool;
+
+    /// Before the call fails with EINTR, when its entries are gone; `false` as above.
+    fn store_interrupted(&self) -> bool;
+}
+
+/// An entry that asks for nothing.
+pub(super) const NONE: pollfd = pollfd { fd: NO_NUMBER, events: 0, revents: 0 };
+/// Stands for any negative number: its inverse is no descriptor's either, because Linux has none
+/// so high.
+const NO_NUMBER: c_int = c_int::MIN;
+
+/// The number of an entry; `None` for a negative one.
+pub(super) fn number(entry: pollfd) -> Option<c_int> {
+    match entry.fd {
+        NO_NUMBER => None,
+        fd if fd < 0 => Some(!fd),
+        fd => Some(fd),
+    }
+}
+
+/// The bits that an entry is told of. What only flags of an event are called in epoll(7) lies
+/// beyond these 16.
+pub(super) fn mask_of(entry: pollfd) -> u32 {
+    u32::from((entry.events | POLLERR | POLLHUP) as u16)
+}
+
+/// poll(2)'s array.
+pub(super) struct Polled {
+    fds: *mut pollfd,
+    n: usize,
+}
+
+impl Polled {
+    pub(super) fn new(fds: *mut pollfd, n: usize) -> Self {
+        Self { fds, n }
+    }
+}
+
+impl Asked for Polled {
+    fn len(&self) -> usize {
+        self.n
+    }
+
+    fn load(&self, entries: &[Cell<pollfd>]) -> bool {
+        (0..self.n).zip(entries).all(|(i, entry)| {
+            // SAFETY: any bits are a pollfd.
+            let asked = unsafe { user::load(self.fds.cast_const().wrapping_add(i)) };
+            asked.is_some_and(|asked: pollfd| {
+                let fd = if asked.fd < 0 { NO_NUMBER } else { asked.fd };
+                entry.set(pollfd { fd, revents: 0, ..asked });
+                true
+            })
+        })
+    }
+
+    fn count(&self, entries: &[Cell<pollfd>]) -> Option<usize> {
+        Some(entries.iter().filter(|entry| entry.get().revents != 0).count())
+    }
+
+    fn store(&self, entries: &[Cell<pollfd>]) -> bool {
+        (0..self.n).zip(entries).all(|(i, entry)| self.store_one(i, entry.get().revents))
+    }
+
+    /// Linux has looked at every entry by then, and found nothing.
+    fn store_interrupted(&self) -> bool {
+        (0..self.n).all(|i| self.store_one(i, 0))
+    }
+}
+
+impl Polled {
+    fn store_one(&self, i: usize, revents: i16) -> bool {
+        let place = self.fds.wrapping_byte_add(i * size_of::<pollfd>() + REVENTS);
+        // SAFETY: the caller of poll(2) gives the memory.
+        unsafe { user::store_u16(place.cast(), revents as u16) }
+    }
+}
+
+const REVENTS: usize = core::mem::offset_of!(pollfd, revents);
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looked {
+    /// The kernel has to be asked as well before a sleep, or the objects here alone.
+    At { kernel: bool },
+    /// Nothing that is named is in process.
+    NothingHere,
+    /// The kernel says that the call fails.
+    Failed(Errno),
+}
+
+/// Why a look has to be repeated.
+pub(super) enum Unready {
+    /// This set has a kernel half, of which only its number tells, and that not of the other half.
+    Set(c_int),
+    /// Sets in one of the sets were on their way to the kernel.
+    Migrating,
+}
+
+impl Unready {
+    /// Does what it takes. The caller has no doorbell.
+    pub(super) fn settle(self) {
+        match self {
+            Self::Set(fd) => drop(migrate::fd(fd, Stat::MigratedPoll)),
+            Self::Migrating => migrate::wait_for_migrations(),
+        }
+    }
+}
+
+/// Looks at all entries, and says in each what holds now. The caller has a signal guard.
+pub(super) fn look(entries: &[Cell<pollfd>]) -> Result<Looked, Unready> {
+    let (mut here, mut kernel) = (false, false);
+    let unsettled = unsettled(entries);
+    for entry in entries {
+        let mut now = entry.get();
+        let Some(fd) = number(now) else { continue };
+        (now.fd, now.revents) = (!fd, 0);
+        match find(fd) {
+            Found::Object(head) => {
+                here = true;
+                now.revents = events_of(head, now);
+            }
+            Found::SetWithBoth => return Err(Unready::Set(fd)),
+            Found::Hidden => now.revents = POLLNVAL,
+            Found::Kernel => {
+                kernel = true;
+                now.fd = fd;
+            }
+        }
+        entry.set(now);
+    }
+    if !here {
+        return Ok(Looked::NothingHere);
+    }
+    if kernel {
+        if let Err(errno) = look_in_kernel(entries) {
+            return Ok(Looked::Failed(errno));
+        }
+        look_here(entries);
+    }
+    let is_settled = unsettled.is_multiple_of(2) && unsettled == self::unsettled(entries);
+    if is_settled { Ok(Looked::At { kernel }) } else { Err(Unready::Migrating) }
+}
+
+/// Looks at the objects that the entries named when the kernel got them.
+pub(super) fn look_here(entries: &[Cell<pollfd>]) {
+    for entry in entries.iter().filter(|entry| entry.get().fd < 0) {
+        let now = entry.get();
+        let Some(fd) = number(now) else { continue };
+        let revents = match find(fd) {
+            Found::Object(head) => events_of(head, now),
+            Found::Hidden => POLLNVAL,
+            // It has just left: the next look asks the kernel.
+            Found::Kernel | Found::SetWithBoth => 0,
+        };
+        entry.set(pollfd { revents, ..now });
+    }
+}
+
+/// Whether one of the objects here has something to tell, or is no longer here.
+pub(super) fn may_have_news(entries: &[Cell<pollfd>]) -> bool {
+    let _guard = SignalGuard::enter();
+    entries.iter().map(Cell::get).filter(|entry| entry.fd < 0).any(|entry| {
+        let Some(fd) = number(entry) else { return false };
+        match find(fd) {
+            Found::Object(head) => events_of(head, entry) != 0,
+            Found::Hidden | Found::Kernel | Found::SetWithBoth => true,
+        }
+    })
+}
+
+/// Asks the kernel about its entries; the others get 0.
+///
+/// # Errors
+/// As ppoll(2), but for EINTR: the kernel has found nothing then.
+pub(super) fn look_in_kernel(entries: &[Cell<pollfd>]) -> Result<bool, Errno> {
+    let place = entries.as_ptr().cast_mut().cast::<pollfd>();
+    match sys::poll_entries(place, entries.len(), Duration::ZERO) {
+        Ok(found) => Ok(found > 0),
+        Err(Errno::EINTR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// What a number stands for, to a poll.
+pub(super) enum Found {
+    Object(&'static SlotHead),
+    /// A set with watches in both halves.
+    SetWithBoth,
+    Hidden,
+    Kernel,
+}
+
+#[inline]
+pub(super) fn find(fd: c_int) -> Found {
+    match table::get(fd) {
+        Entry::Object(head) if head.kind() == table::SET => find_set(head),
+        Entry::Object(head) => Found::Object(head),
+        Entry::Doorbell => Found::Hidden,
+        Entry::Kernel => Found::Kernel,
+    }
+}
+
+fn find_set(head: &'static SlotHead) -> Found {
+    match head.downcast::<FdSet>() {
+        Some(set) if set.state.is_watched_as_number() => Found::Kernel,
+        Some(set) if !set.state.is_pure() => Found::SetWithBoth,
+        _ => Found::Object(head),
+    }
+}
+
+#[inline]
+fn events_of(head: &'static SlotHead, entry: pollfd) -> i16 {
+    (head.object().poll().bits() & mask_of(entry)) as i16
+}
+
+/// Changes when a set in one of the sets begins to migrate, and when that is over; odd meanwhile.
+fn unsettled(entries: &[Cell<pollfd>]) -> u32 {
+    let of = |entry: &Cell<pollfd>| match number(entry.get()).map(table::get) {
+        Some(Entry::Object(head)) if head.kind() == table::SET => {
+            head.downcast::<FdSet>().map_or(0, |set| set.unsettled.load(Ordering::SeqCst))
+        }
+        _ => 0,
+    };
+    entries.iter().map(of).fold(0, |all, one| all.wrapping_add(one & !1) | one & 1)
+}
+
+/// The object as a source.
+pub(super) fn source_of(head: &'static SlotHead) -> &'static dyn Source {
+    head.object()
+}

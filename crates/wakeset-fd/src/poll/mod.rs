@@ -1,0 +1,145 @@
+//! poll(2) and select(2), answered in process as far as what they name is: see
+//! `docs/design/poll.md`.
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | how a call ends, what it names, and the functions that preload library and C library call |
+//! | `entries` | what a call asks for, as an array of pollfd, and one look at all of it |
+//! | `select` | select(2)'s sets as such an array |
+//! | `wait` | one call: look, spin, sleep, look |
+//! | `host` | a poller as a migration sees it |
+//! | `poller` | what a thread sleeps in: a set of the engine that nobody sees |
+//! | `pool` | the pollers of the process, and which one is the thread's |
+//!
+//! A call looks first, and has no entry in any wait queue while it looks or spins. Only before it
+//! sleeps does a poller watch what the call names. What Linux does decides what is looked at: each
+//! look asks for the numbers anew, so one that was closed meanwhile is POLLNVAL and one that was
+//! replaced is the new file, while the entries in the wait queues are those of the objects that the
+//! numbers stood for when the sleep began.
+
+mod entries;
+mod host;
+mod poller;
+mod pool;
+mod select;
+mod wait;
+
+pub use self::pool::before_handler;
+
+use self::entries::Polled;
+use self::select::Selected;
+use crate::sys::process::is_foreign;
+use crate::sys::{self, Errno, user};
+use crate::table;
+use core::ffi::c_int;
+use core::time::Duration;
+use libc::{fd_set, nfds_t, pollfd, sigset_t};
+use wakeset::Timeout;
+
+/// How a call is to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a call that is not done has to be made"]
+pub enum Outcome {
+    /// In the kernel, as the program made it: nothing that it names is in process any more.
+    Unchanged,
+    /// The call is over: how many are ready, or an error.
+    Done(Result<usize, Errno>),
+    /// In the kernel, with so much time, because nothing that it names is in process any more;
+    /// `None` for no limit.
+    Rest(Option<Duration>),
+}
+
+/// So many entries are within the limit of any process (RLIMIT_NOFILE) that has objects here. A
+/// longer array is measured by the limit, beyond which the kernel says EINVAL.
+const SURELY_ALLOWED: usize = 64;
+
+/// Whether an array of pollfd names an object that lives here. What the kernel will say EFAULT to
+/// names none.
+///
+/// # Safety
+/// `fds` is valid for `n` entries, or the kernel will say EFAULT.
+#[inline]
+pub unsafe fn names_object(fds: *const pollfd, n: nfds_t) -> bool {
+    if table::numbers().is_empty() || fds.is_null() {
+        return false;
+    }
+    for i in 0..n as usize {
+        // SAFETY: any bits are a pollfd.
+        let Some(entry) = (unsafe { user::load(fds.wrapping_add(i)) }) else { return false };
+        if table::get(entry.fd).is_object() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether up to three fd_sets name an object that lives here.
+///
+/// # Safety
+/// Each set is null or valid for `n` bits, or the kernel will say EFAULT.
+#[inline]
+pub unsafe fn sets_name_object(n: c_int, sets: [*const fd_set; 3]) -> bool {
+    if table::numbers().is_empty() {
+        return false;
+    }
+    // SAFETY: the caller's contract.
+    sets.into_iter().any(|set| unsafe { set_has(n, set, |fd| table::get(fd).is_object()) })
+}
+
+/// Whether `f` says so of a number in a set.
+///
+/// # Safety
+/// The set is null or valid for `n` bits, or the kernel will say EFAULT.
+#[inline]
+pub unsafe fn set_has(n: c_int, set: *const fd_set, f: impl Fn(c_int) -> bool) -> bool {
+    if set.is_null() {
+        return false;
+    }
+    for word in 0..(n.max(0) as usize).div_ceil(64) {
+        let pointer = set.cast::<u64>().wrapping_add(word);
+        // SAFETY: any bits are a word of a set.
+        let Some(bits) = (unsafe { user::load(pointer) }) else { return false };
+        if select::numbers(bits, word).any(&f) {
+            return true;
+        }
+    }
+    false
+}
+
+/// poll(2) and ppoll(2) of what [names an object](names_object).
+///
+/// # Safety
+/// As ppoll(2). `mask` is null or a signal set.
+pub unsafe fn poll(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: Timeout,
+    mask: *const sigset_t,
+) -> Outcome {
+    let n = n as usize;
+    let is_too_long = || n > SURELY_ALLOWED && n > sys::number_limit();
+    if is_foreign() || is_too_long() {
+        return Outcome::Unchanged;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { wait::answer(&Polled::new(fds, n), timeout, mask.cast()) }
+}
+
+/// select(2) and pselect(2) of what [names an object](sets_name_object).
+///
+/// # Safety
+/// As pselect(2). `mask` is null or a signal set.
+pub unsafe fn select(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: Timeout,
+    mask: *const sigset_t,
+) -> Outcome {
+    if is_foreign() {
+        return Outcome::Unchanged;
+    }
+    // SAFETY: the caller's contract.
+    let Some(selected) = (unsafe { Selected::load(n, sets) }) else { return Outcome::Unchanged };
+    // SAFETY: as above.
+    unsafe { wait::answer(&selected, timeout, mask.cast()) }
+}

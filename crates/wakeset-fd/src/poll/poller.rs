@@ -1,0 +1,423 @@
+//! A poller: what one thread at a time sleeps in that is in poll(2) or select(2). It is a set of
+//! the engine, in no entry of the table, that watches what the call names while it sleeps.
+//!
+//! The thread sleeps on a futex if all of that is in process, and otherwise, or under a signal
+//! mask, in ppoll(2) with a doorbell. To the engine it is a remote waiter in both cases. The
+//! handshake is the one of every waiter:
+//!
+//! | thread | waker | migrating thread |
+//! |---|---|---|
+//! | takes `seq`, publishes its doorbell, counts itself in | puts the watch on the list | says `moved` |
+//! | looks at the list and at `moved` | looks at the count | looks at the count |
+//! | nothing: sleeps on `seq` as it was, or on the doorbell | one is counted: changes `seq`, wakes or rings | the same |
+//!
+//! Before a handler of the program runs, the poller is given up on behalf of the thread, because
+//! the handler may leave the call by siglongjmp(3). Linux knows at that time how the call ends;
+//! what the poller knows of it is left in the call's [`Frame`]. The thread may be about to sleep:
+//! then the change of `seq` and of the frame's limit keep it from it.
+
+use crate::set::doorbell::{self, Lent};
+use crate::set::wait::short_of;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::{step_lock, step_waited};
+use crate::sys::{self, Errno, memory};
+use crate::table::object::Lists;
+use crate::table::{self, Slot, SlotHead, engine};
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, Ordering};
+use libc::{pollfd, timespec};
+use wakeset::{Deadline, Error, Event, EventPoll, Events, Source, mutated};
+
+/// What a handler that runs during a call has to find of it, on the stack of the thread.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Frame {
+    /// When the sleep in ppoll(2) ends, in its form. The kernel writes back what is left.
+    limit: [AtomicI64; 2],
+    /// [`GOING_ON`], or what a handler has left.
+    ended: AtomicU32,
+    /// The signals that the call blocks.
+    blocked: u64,
+}
+
+/// No handler has run.
+const GOING_ON: u32 = 0;
+/// One has, and nothing was ready before it.
+const NOTHING: u32 = 1;
+/// One has, and there may have been something.
+const LOOK: u32 = 2;
+/// One has of a signal that the call blocks, and so not during the sleep: to the program it was
+/// before the call.
+const AGAIN: u32 = 3;
+
+/// How a call was ended by a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interrupted {
+    Nothing,
+    /// What was ready before the handler goes first.
+    Look,
+    /// The call begins anew.
+    Again,
+}
+
+impl Frame {
+    /// For a call that blocks these signals.
+    pub(super) const fn new(blocked: u64) -> Self {
+        Self {
+            limit: [AtomicI64::new(0), AtomicI64::new(0)],
+            ended: AtomicU32::new(GOING_ON),
+            blocked,
+        }
+    }
+
+    /// Whether a handler has ended the call, and given up the poller.
+    pub(super) fn interrupted(&self) -> Option<Interrupted> {
+        match self.ended.load(Ordering::Relaxed) {
+            GOING_ON => None,
+            NOTHING => Some(Interrupted::Nothing),
+            AGAIN => Some(Interrupted::Again),
+            _ => Some(Interrupted::Look),
+        }
+    }
+
+    fn set_limit(&self, limit: timespec) {
+        self.limit[0].store(limit.tv_sec, Ordering::Relaxed);
+        self.limit[1].store(limit.tv_nsec, Ordering::Relaxed);
+    }
+
+    fn limit(&self) -> *mut timespec {
+        ptr::from_ref(&self.limit).cast_mut().cast()
+    }
+}
+
+/// See the [module's description](self).
+#[repr(C, align(64))]
+pub(super) struct Poller {
+    pub(super) head: SlotHead,
+    pub(super) lists: Lists,
+    pub(super) set: EventPoll,
+    /// Its place in the pool, plus one.
+    pub(super) name: u32,
+    /// Not 0: a call has it.
+    taken: AtomicU32,
+    /// Not 0: a watch has left for the kernel, or the doorbell is wanted back.
+    moved: AtomicU32,
+    /// What the thread sleeps on.
+    seq: AtomicU32,
+    /// What wakers ring: its doorbell while it sleeps in ppoll(2), -1 while it sleeps on `seq`.
+    doorbell: AtomicI32,
+    /// The doorbell that it has, -1 for none.
+    has_doorbell: AtomicI32,
+    /// Counts the wakers that are about to ring.
+    rings: AtomicU32,
+    /// The call's.
+    frame: AtomicPtr<Frame>,
+    own: Own,
+}
+
+/// What only the call touches that has the poller, or a handler above it.
+struct Own {
+    /// It may have watches.
+    watches: Cell<bool>,
+    /// It is counted in as a waiter.
+    counted: Cell<bool>,
+    led: Cell<Option<Deadline>>,
+    lent: Cell<Option<Lent>>,
+}
+
+// SAFETY: `own` is touched by the thread that has the poller, and what it holds may be sent.
+unsafe impl Sync for Poller {}
+
+// SAFETY: `repr(C)` with the head first, and a kind that no entry of the table has.
+unsafe impl Slot for Poller {
+    const KIND: usize = table::POLLER;
+
+    fn allocate(head: SlotHead) -> Option<&'static Self> {
+        Self::make(head, 0)
+    }
+}
+
+impl Poller {
+    /// A poller under this name, which the caller has.
+    pub(super) fn new(name: u32) -> Option<&'static Self> {
+        Self::make(SlotHead::unnumbered::<Self>(), name)
+    }
+
+    fn make(head: SlotHead, name: u32) -> Option<&'static Self> {
+        let poller = memory::leak(Self {
+            head,
+            lists: Lists::new(),
+            set: EventPoll::new(engine::get()?).ok()?,
+            name,
+            taken: AtomicU32::new(1),
+            moved: AtomicU32::new(0),
+            seq: AtomicU32::new(0),
+            doorbell: AtomicI32::new(-1),
+            has_doorbell: AtomicI32::new(-1),
+            rings: AtomicU32::new(0),
+            frame: AtomicPtr::new(ptr::null_mut()),
+            own: Own {
+                watches: Cell::new(false),
+                counted: Cell::new(false),
+                led: Cell::new(None),
+                lent: Cell::new(None),
+            },
+        })?;
+        let address = ptr::from_ref(poller).expose_provenance();
+        poller.set.set_owner(address);
+        poller.set.set_doorbell(Some((ring_at, address)));
+        Some(poller)
+    }
+
+    pub(super) fn try_take(&self) -> bool {
+        self.taken.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Makes it this call's. The caller has a signal guard.
+    pub(super) fn begin(&self, frame: &Frame) {
+        self.frame.store(ptr::from_ref(frame).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Ends the call's use of it. The caller has a signal guard, or is a handler on the thread.
+    pub(super) fn release(&self) {
+        self.leave();
+        self.unwatch();
+        self.return_doorbell();
+        self.frame.store(ptr::null_mut(), Ordering::Relaxed);
+        self.taken.store(0, Ordering::SeqCst);
+    }
+
+    /// Before a handler of a signal runs, in the thread that has it: ends the call.
+    pub(super) fn interrupt(&self, signal: c_int) {
+        let is_watching = self.own.watches.get() && self.moved.load(Ordering::SeqCst) == 0;
+        // SAFETY: the call is under way on this thread, below the handler.
+        if let Some(frame) = unsafe { self.frame.load(Ordering::Relaxed).as_ref() } {
+            let ended = if frame.blocked >> (signal - 1) & 1 == 1 {
+                AGAIN
+            } else if is_watching && self.set.poll().is_empty() {
+                NOTHING
+            } else {
+                LOOK
+            };
+            frame.set_limit(timespec { tv_sec: 0, tv_nsec: 0 });
+            frame.ended.store(ended, Ordering::Relaxed);
+        }
+        self.seq.fetch_add(1, Ordering::SeqCst);
+        self.release();
+    }
+
+    /// Watches an object under a key of the caller's.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]: the object is migrating, or was closed. Others: it cannot be watched.
+    ///
+    /// # Safety
+    /// The source is an object in its slot.
+    pub(super) unsafe fn watch(
+        &self,
+        key: c_int,
+        source: &'static dyn Source,
+        mask: u32,
+    ) -> Result<(), Error> {
+        self.own.watches.set(true);
+        let event = Event::new(Events::from_bits_retain(mask), 0);
+        // SAFETY: slots are never freed, and their queues are closed when the object ends.
+        unsafe { self.set.add_source(key, source, event) }
+    }
+
+    /// Takes its watches out of the wait queues, and forgets what they have told.
+    pub(super) fn unwatch(&self) {
+        if self.own.watches.replace(false) {
+            self.set.close();
+            self.set.reopen();
+        }
+        self.moved.store(0, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_watching(&self) -> bool {
+        self.own.watches.get()
+    }
+
+    /// Whether the watches have to be made anew, or the doorbell given back.
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved.load(Ordering::SeqCst) != 0
+    }
+
+    /// Drops what the watches have told of and no longer holds.
+    pub(super) fn sift(&self, most: usize) {
+        self.set.harvest(most, |_| true);
+    }
+
+    /// Has a doorbell from now on; `false` where there is none to be had.
+    pub(super) fn borrow_doorbell(&self) -> bool {
+        if self.doorbell() >= 0 {
+            return true;
+        }
+        let Some(lent) = doorbell::lend() else { return false };
+        self.has_doorbell.store(lent.fd(), Ordering::SeqCst);
+        self.own.lent.set(Some(lent));
+        true
+    }
+
+    pub(super) fn doorbell(&self) -> c_int {
+        self.has_doorbell.load(Ordering::Relaxed)
+    }
+
+    /// Gives the doorbell back, unless a waker is about to ring it: then the next call that has the
+    /// poller may.
+    pub(super) fn return_doorbell(&self) {
+        let bell = self.doorbell();
+        if bell < 0 {
+            return;
+        }
+        // Before the look at the wakers, who look at it after they have said so.
+        self.doorbell.store(-1, Ordering::SeqCst);
+        core::sync::atomic::fence(Ordering::SeqCst);
+        if self.rings.load(Ordering::SeqCst) != 0 {
+            return;
+        }
+        silence(bell);
+        self.has_doorbell.store(-1, Ordering::SeqCst);
+        drop(self.own.lent.take());
+    }
+
+    /// Gives the doorbell back, for a call that is about to wait for the migrations lock: the
+    /// thread that holds it may be waiting for the doorbell.
+    pub(super) fn give_doorbell_back(&self) {
+        self.return_doorbell();
+        while self.doorbell() >= 0 {
+            step_lock!(Waiting, &self.rings);
+            sys::sched_yield();
+            self.return_doorbell();
+        }
+        step_waited!();
+    }
+
+    /// For a thread that holds the migrations lock and wants the doorbells.
+    pub(super) fn recall(&self) {
+        if self.has_doorbell.load(Ordering::SeqCst) < 0 {
+            return;
+        }
+        if self.try_take() {
+            self.return_doorbell();
+            self.taken.store(0, Ordering::SeqCst);
+        } else {
+            self.note_moved();
+        }
+    }
+
+    pub(super) fn note_moved(&self) {
+        self.moved.swap(1, Ordering::SeqCst);
+        self.set.kick();
+    }
+
+    /// Sleeps until something may have changed, until the deadline at most: in ppoll(2) if there
+    /// are `entries`, the last of which is the doorbell's. The caller has a signal guard, and gives
+    /// it here. `None`: there was no reason to sleep.
+    pub(super) fn sleep(
+        &self,
+        frame: &Frame,
+        entries: Option<&[Cell<pollfd>]>,
+        deadline: Option<Deadline>,
+        mask: *const u8,
+        guard: SignalGuard,
+    ) -> Option<Result<usize, Errno>> {
+        // A poller that sleeps on the futex may have kept a doorbell from its last call.
+        let bell = if entries.is_some() { self.doorbell() } else { -1 };
+        self.doorbell.store(bell, Ordering::SeqCst);
+        let seen = self.seq.load(Ordering::SeqCst);
+        self.own.counted.set(true);
+        self.set.enter_remote();
+        let led = self.set.lead().filter(|_| !mutated!("poller_minds_no_timer"));
+        self.own.led.set(led);
+        let has_news = self.set.may_be_ready() && !mutated!("poller_sleeps_on_events");
+        let stays = has_news || self.has_moved();
+        let until = match (deadline, led) {
+            (Some(deadline), Some(led)) => Some(deadline.min(led)),
+            (deadline, led) => deadline.or(led),
+        };
+        if entries.is_some() {
+            let is_led = led.is_some() && until == led;
+            let left = |until: Deadline| match until.remaining() {
+                left if is_led => short_of(left),
+                left => left,
+            };
+            frame.set_limit(until.map_or(FAR, |until| time_of(left(until))));
+        }
+        drop(guard);
+        // From here on a handler may end the call.
+        (!stays && frame.interrupted().is_none()).then(|| {
+            self.set.asleep(|| match entries {
+                Some(entries) => {
+                    let place = entries.as_ptr().cast_mut().cast::<pollfd>();
+                    // SAFETY: so many entries, and a mask that the caller vouches for.
+                    unsafe { sys::waits::ppoll_within(place, entries.len(), frame.limit(), mask) }
+                }
+                None => {
+                    let until = until.map_or(FAR, |until| time_of(until.since_boot()));
+                    sys::futex_sleep(&self.seq, seen, &until).map(|()| 0)
+                }
+            })
+        })
+    }
+
+    /// The thread no longer sleeps.
+    pub(super) fn leave(&self) {
+        if self.own.counted.replace(false) {
+            self.set.stop_leading(self.own.led.take());
+            self.set.leave_remote();
+        }
+    }
+
+    /// Empties the doorbell, after it has rung.
+    pub(super) fn silence(&self) {
+        silence(self.doorbell());
+    }
+
+    /// The spin before a sleep.
+    pub(super) fn spin(
+        &self,
+        deadline: Option<Deadline>,
+        stay: impl Fn() -> bool,
+        ready: impl Fn() -> bool,
+        outside: Option<&mut dyn FnMut() -> bool>,
+    ) -> bool {
+        self.set.spin_unwatched(deadline, stay, ready, outside)
+    }
+}
+
+/// Later than any program waits, and what every kernel takes for a time.
+const FAR: timespec = timespec { tv_sec: i64::MAX / 4_000_000_000, tv_nsec: 0 };
+
+fn time_of(time: core::time::Duration) -> timespec {
+    timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(FAR.tv_sec).min(FAR.tv_sec),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}
+
+fn silence(doorbell: c_int) {
+    let mut rings = 0_u64;
+    let _ = sys::read(doorbell, (&raw mut rings).cast(), 8);
+}
+
+/// Wakes the thread that sleeps in the poller at `address`: a `DoorbellFn` of the engine.
+fn ring_at(address: usize) {
+    // SAFETY: `make` gives the address of a poller, which is never freed.
+    let poller = unsafe { &*ptr::with_exposed_provenance::<Poller>(address) };
+    // No handler comes in between: one that wants the number waits for this thread.
+    let _guard = SignalGuard::enter_unless_fast();
+    poller.rings.fetch_add(1, Ordering::SeqCst);
+    step_lock!(Locked, &poller.rings);
+    poller.seq.fetch_add(1, Ordering::SeqCst);
+    let bell = poller.doorbell.load(Ordering::SeqCst);
+    if bell >= 0 {
+        doorbell::ring(bell);
+    } else {
+        sys::futex_wake(&poller.seq, 1);
+    }
+    poller.rings.fetch_sub(1, Ordering::SeqCst);
+    step_lock!(Unlocked, &poller.rings);
+}

@@ -1,0 +1,371 @@
+//! One call: it looks, spins, sleeps, and looks again.
+
+use super::Outcome;
+use super::entries::{
+    Asked, Found, Looked, NONE, find, look, look_here, look_in_kernel, mask_of, may_have_news,
+    number, source_of,
+};
+use super::poller::{Frame, Interrupted};
+use super::pool::Taken;
+use crate::migrate;
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::{Errno, is_refusal, user, waits};
+use crate::table;
+use core::cell::Cell;
+use libc::{POLLIN, pollfd, timespec};
+use wakeset::{Deadline, Error, Timeout};
+
+extern crate alloc;
+use alloc::vec::Vec;
+
+/// So many entries fit on the stack of the thread, which may be small.
+const INLINE: usize = 24;
+
+/// How often a call asks for a doorbell that a migration or a fork keeps from it, before it goes
+/// to the kernel.
+const ATTEMPTS: u32 = 3;
+
+/// A handler has ended the call, which had until then. Its poller may be another call's.
+struct Ended(Interrupted, Option<Deadline>);
+
+/// Answers a call; see [`Outcome`].
+///
+/// # Safety
+/// As ppoll(2) and pselect(2).
+pub(super) unsafe fn answer<A: Asked>(asked: &A, timeout: Timeout, mask: *const u8) -> Outcome {
+    count(Stat::Waits, 1);
+    let mut mask = Mask { place: mask, blocked: 0 };
+    if !mask.place.is_null() {
+        // SAFETY: the caller's contract.
+        match unsafe { user::load(mask.place.cast()) } {
+            Some(blocked) => mask.blocked = blocked,
+            None => return Outcome::Unchanged,
+        }
+    }
+    let mut timeout = timeout;
+    loop {
+        // SAFETY: the caller's contract.
+        match unsafe { attempt(asked, timeout, mask, true) } {
+            Ok(outcome) => return outcome,
+            Err(Ended(Interrupted::Nothing, _)) => return interrupted(asked),
+            Err(Ended(Interrupted::Look, _)) => break,
+            Err(Ended(Interrupted::Again, deadline)) => {
+                timeout = Timeout::from(deadline.map(Deadline::remaining));
+            }
+        }
+    }
+    let no_mask = Mask { place: core::ptr::null(), blocked: 0 };
+    // SAFETY: as above.
+    match unsafe { attempt(asked, Timeout::Now, no_mask, false) } {
+        Ok(Outcome::Done(Ok(found @ 1..))) => Outcome::Done(Ok(found)),
+        _ => interrupted(asked),
+    }
+}
+
+/// The mask of a call.
+#[derive(Clone, Copy)]
+struct Mask {
+    /// Null for none.
+    place: *const u8,
+    blocked: u64,
+}
+
+fn interrupted<A: Asked>(asked: &A) -> Outcome {
+    let is_there = asked.store_interrupted();
+    Outcome::Done(Err(if is_there { Errno::EINTR } else { Errno::EFAULT }))
+}
+
+/// `tells_nothing`: a call that finds nothing tells that, too.
+unsafe fn attempt<A: Asked>(
+    asked: &A,
+    timeout: Timeout,
+    mask: Mask,
+    tells_nothing: bool,
+) -> Result<Outcome, Ended> {
+    let frame = Frame::new(mask.blocked);
+    let n = asked.len();
+    let inline = [const { Cell::new(NONE) }; INLINE + 1];
+    let mut more = Vec::new();
+    let all = match inline.get(..=n) {
+        Some(all) => all,
+        None => {
+            if !has_room(&mut more, n + 1) {
+                return Ok(Outcome::Unchanged);
+            }
+            more.as_slice()
+        }
+    };
+    let Some((bell, entries)) = all.split_last() else { return Ok(Outcome::Unchanged) };
+    if !asked.load(entries) {
+        // EFAULT, which the kernel will say.
+        return Ok(Outcome::Unchanged);
+    }
+    let mut wait = Wait {
+        asked,
+        frame: &frame,
+        all,
+        entries,
+        bell,
+        mask: mask.place,
+        kernel: false,
+        attempts: 0,
+        deadline: None,
+        tells_nothing,
+    };
+    if let Some(outcome) = wait.look(None) {
+        return match outcome {
+            Outcome::Rest(_) => Ok(Outcome::Unchanged),
+            outcome => {
+                if !wait.kernel {
+                    count(Stat::WaitsInProcess, 1);
+                    count(Stat::SyscallsAvoided, 1);
+                }
+                Ok(outcome)
+            }
+        };
+    }
+    if timeout == Timeout::Now {
+        return Ok(wait.end_at_once());
+    }
+    wait.deadline = Deadline::of(timeout);
+    let Some(poller) = Taken::take(&frame) else { return Ok(Outcome::Unchanged) };
+    wait.run(&poller)
+}
+
+/// Makes room for so many entries. A handler that leaves the call by siglongjmp(3) leaves it
+/// behind.
+#[cold]
+fn has_room(entries: &mut Vec<Cell<pollfd>>, n: usize) -> bool {
+    let _guard = SignalGuard::enter();
+    let has_room = entries.try_reserve_exact(n).is_ok();
+    if has_room {
+        entries.resize(n, Cell::new(NONE));
+    }
+    has_room
+}
+
+/// A call that has found nothing so far.
+struct Wait<'a, A: Asked> {
+    asked: &'a A,
+    frame: &'a Frame,
+    /// The entries, and the doorbell's after them.
+    all: &'a [Cell<pollfd>],
+    entries: &'a [Cell<pollfd>],
+    bell: &'a Cell<pollfd>,
+    mask: *const u8,
+    /// Whether there are entries that the kernel has to be asked about.
+    kernel: bool,
+    attempts: u32,
+    deadline: Option<Deadline>,
+    tells_nothing: bool,
+}
+
+/// What became of the watches that a sleep needs.
+enum Watched {
+    All,
+    /// Something has moved meanwhile.
+    Again,
+    /// One cannot be had here.
+    Refused,
+}
+
+impl<A: Asked> Wait<'_, A> {
+    /// Looks at everything. `None`: nothing is ready.
+    fn look(&mut self, poller: Option<&Taken<'_>>) -> Option<Outcome> {
+        let _guard = SignalGuard::enter();
+        loop {
+            match look(self.entries) {
+                Ok(Looked::At { kernel }) => self.kernel = kernel,
+                Ok(Looked::NothingHere) => return Some(self.rest()),
+                // A filter may know the program's own call alone.
+                Ok(Looked::Failed(errno)) if is_refusal(errno) => return Some(self.rest()),
+                Ok(Looked::Failed(errno)) => return Some(Outcome::Done(Err(errno))),
+                Err(unready) => {
+                    if let Some(poller) = poller {
+                        poller.give_doorbell_back();
+                    }
+                    unready.settle();
+                    continue;
+                }
+            }
+            return self.count();
+        }
+    }
+
+    /// Ends the call if an entry is ready.
+    fn count(&self) -> Option<Outcome> {
+        match self.asked.count(self.entries) {
+            Some(0) => None,
+            Some(found) => Some(self.end(found)),
+            None => Some(self.rest()),
+        }
+    }
+
+    fn end(&self, found: usize) -> Outcome {
+        if (found != 0 || self.tells_nothing) && !self.asked.store(self.entries) {
+            return Outcome::Done(Err(Errno::EFAULT));
+        }
+        Outcome::Done(Ok(found))
+    }
+
+    /// In the kernel, for the time that is left.
+    fn rest(&self) -> Outcome {
+        Outcome::Rest(self.deadline.map(Deadline::remaining))
+    }
+
+    fn is_time_up(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Deadline::now())
+    }
+
+    /// The end of a call that may not sleep. Under a mask, what is pending may be let in.
+    fn end_at_once(&self) -> Outcome {
+        if !self.mask.is_null() {
+            let mut no_time = timespec { tv_sec: 0, tv_nsec: 0 };
+            let place = self.entries.as_ptr().cast_mut().cast::<pollfd>();
+            // SAFETY: so many entries, and a mask that the caller vouches for.
+            let found =
+                unsafe { waits::ppoll_within(place, self.entries.len(), &mut no_time, self.mask) };
+            if found == Err(Errno::EINTR) {
+                return interrupted(self.asked);
+            }
+            return self.count().unwrap_or_else(|| self.end(0));
+        }
+        if !self.kernel {
+            count(Stat::WaitsInProcess, 1);
+            count(Stat::SyscallsAvoided, 1);
+        }
+        self.end(0)
+    }
+
+    fn run(&mut self, poller: &Taken<'_>) -> Result<Outcome, Ended> {
+        if self.mask.is_null() && self.spin(poller) {
+            let _guard = SignalGuard::enter();
+            self.ended()?;
+            if let Some(outcome) = self.look(Some(poller)) {
+                count(Stat::WaitsInProcess, usize::from(!self.kernel));
+                count(Stat::SyscallsAvoided, usize::from(!self.kernel));
+                return Ok(outcome);
+            }
+        }
+        loop {
+            if let Some(outcome) = self.round(poller)? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// Whether a handler has ended the call.
+    fn ended(&self) -> Result<(), Ended> {
+        self.frame.interrupted().map_or(Ok(()), |how| Err(Ended(how, self.deadline)))
+    }
+
+    /// The adaptive spin, in which nothing watches what is asked for yet. Whether to look again.
+    fn spin(&self, poller: &Taken<'_>) -> bool {
+        let stay = || self.frame.interrupted().is_none();
+        let ready = || may_have_news(self.entries);
+        let mut outside = || look_in_kernel(self.entries).unwrap_or(true);
+        let outside: Option<&mut dyn FnMut() -> bool> =
+            if self.kernel { Some(&mut outside) } else { None };
+        poller.spin(self.deadline, stay, ready, outside)
+    }
+
+    /// One sleep, and the look after it. `None`: another is needed.
+    fn round(&mut self, poller: &Taken<'_>) -> Result<Option<Outcome>, Ended> {
+        let guard = SignalGuard::enter();
+        self.ended()?;
+        match self.prepare(poller) {
+            Watched::All => {}
+            Watched::Again => {
+                poller.unwatch();
+                poller.give_doorbell_back();
+                migrate::wait_for_migrations();
+                return Ok(self.look(None));
+            }
+            Watched::Refused => return Ok(Some(self.rest())),
+        }
+        let in_kernel = self.sleeps_in_kernel();
+        let slept = poller.sleep(
+            self.frame,
+            in_kernel.then_some(self.all),
+            self.deadline,
+            self.mask,
+            guard,
+        );
+        let _guard = SignalGuard::enter();
+        self.ended()?;
+        poller.leave();
+        if in_kernel && self.bell.get().revents != 0 {
+            poller.silence();
+        }
+        poller.sift(self.all.len());
+        if poller.has_moved() {
+            poller.unwatch();
+            poller.give_doorbell_back();
+        }
+        if let Some(Ok(1..)) = slept {
+            // The kernel has just said what is ready there.
+            look_here(self.entries);
+            if let Some(outcome) = self.count() {
+                return Ok(Some(outcome));
+            }
+        }
+        Ok(self.look(Some(poller)).or_else(|| self.end_of(slept)))
+    }
+
+    /// How a call ends that has slept and found nothing. `None`: it does not.
+    fn end_of(&self, slept: Option<Result<usize, Errno>>) -> Option<Outcome> {
+        match slept {
+            Some(Err(Errno::EINTR)) => Some(interrupted(self.asked)),
+            Some(Err(errno)) if is_refusal(errno) => Some(self.rest()),
+            Some(Err(errno)) if !matches!(errno, Errno::ETIMEDOUT | Errno::EAGAIN) => {
+                Some(Outcome::Done(Err(errno)))
+            }
+            _ => self.is_time_up().then(|| self.end(0)),
+        }
+    }
+
+    fn sleeps_in_kernel(&self) -> bool {
+        self.kernel || !self.mask.is_null()
+    }
+
+    /// Before a sleep: all that is here is watched, and there is a doorbell if one is needed.
+    fn prepare(&mut self, poller: &Taken<'_>) -> Watched {
+        if !poller.is_watching() {
+            match self.watch(poller) {
+                Watched::All => {}
+                other => return other,
+            }
+        }
+        if !self.sleeps_in_kernel() {
+            return Watched::All;
+        }
+        if !poller.borrow_doorbell() {
+            self.attempts += 1;
+            return if self.attempts < ATTEMPTS { Watched::Again } else { Watched::Refused };
+        }
+        self.bell.set(pollfd { fd: poller.doorbell(), events: POLLIN, revents: 0 });
+        Watched::All
+    }
+
+    fn watch(&self, poller: &Taken<'_>) -> Watched {
+        for (key, entry) in self.entries.iter().map(Cell::get).enumerate() {
+            let Some(fd) = number(entry).filter(|_| entry.fd < 0) else { continue };
+            // A set is watched while it has no kernel half, and gets none meanwhile.
+            let is_set = matches!(find(fd), Found::Object(head) if head.kind() == table::SET);
+            let _migrating = is_set.then(|| {
+                poller.give_doorbell_back();
+                migrate::hold_migrations()
+            });
+            let Found::Object(head) = find(fd) else { return Watched::Again };
+            // SAFETY: an object in its slot.
+            match unsafe { poller.watch(key as i32, source_of(head), mask_of(entry)) } {
+                Ok(()) => {}
+                Err(Error::Closed) => return Watched::Again,
+                Err(_) => return Watched::Refused,
+            }
+        }
+        Watched::All
+    }
+}
