@@ -128,6 +128,9 @@ pub(super) unsafe fn io_uring_register(
     if migrate::is_for_good() {
         return call(fd, operation, argument, count);
     }
+    if fork::is_foreign() {
+        leave();
+    }
     let address = argument.expose_provenance();
     // SAFETY: the caller's contract.
     unsafe {

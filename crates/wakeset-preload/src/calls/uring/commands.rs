@@ -128,11 +128,9 @@ pub(super) fn submit(ring: &Ring, request: Request, make: impl Fn(Request) -> c_
     }
     let is_waiting = request.flags & flag::GETEVENTS != 0 && !queue.has_completed(request.wanted);
     drop(queue);
-    if is_waiting {
-        let result = make(Request { count: 0, ..request });
-        if submitted == 0 {
-            return result;
-        }
+    // A call that submits fewer than it is asked to does not wait.
+    if is_waiting && submitted == request.count {
+        make(Request { count: 0, ..request });
     }
     submitted as c_int
 }

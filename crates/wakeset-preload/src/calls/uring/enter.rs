@@ -55,10 +55,15 @@ pub(in super::super) fn before_caught(request: Request) {
 
 /// Whether nothing is submitted, or nothing of this process can be named.
 fn is_nothing_to_see(count: c_uint) -> bool {
-    count == 0 || migrate::is_for_good() || fork::is_foreign()
+    count == 0 || migrate::is_for_good()
 }
 
+/// The io_uring that is entered. `None`: it is not known.
 fn ring_of(fd: c_int, flags: c_uint) -> Option<&'static Ring> {
+    if fork::is_foreign() {
+        // The numbers of a vfork(2) child are its own.
+        return None;
+    }
     match flags & flag::REGISTERED_RING {
         0 => program_rings::find(fd),
         _ => program_rings::find_registered(fd),
