@@ -28,6 +28,7 @@ use crate::sys::signal_guard::SignalSafeLock;
 use crate::table::lifecycle::{self, Closes, Participant, Rank};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use queue::Layout;
 
@@ -87,7 +88,7 @@ pub fn find(number: c_int) -> Option<&'static Ring> {
 }
 
 fn member(index: c_int) -> u64 {
-    (sys::gettid() as u64) << 32 | u64::from(index as u32) + 1
+    ((sys::gettid() as u64) << 32) | (u64::from(index as u32) + 1)
 }
 
 /// The io_uring that the calling thread has registered under an index.
@@ -137,8 +138,6 @@ pub fn note_unregistered(index: c_int) {
     }
     ring.end_if(BY_INDEX);
 }
-
-use Ordering::{AcqRel, Relaxed};
 
 /// An io_uring is told what it may do (`IORING_REGISTER_RESTRICTIONS`): entries stay as they are.
 pub fn note_restricted() {

@@ -33,7 +33,8 @@ mod setup {
 
     /// Submissions can be seen with any of these: no thread of the kernel's takes them by itself,
     /// and there is a number.
-    pub(super) const FOLLOWED: u32 = (CQE_MIXED << 1) - 1 & !(SQPOLL | SQ_AFF | REGISTERED_FD_ONLY);
+    pub(super) const FOLLOWED: u32 =
+        ((CQE_MIXED << 1) - 1) & !(SQPOLL | SQ_AFF | REGISTERED_FD_ONLY);
     /// An entry may be answered here with these alone: any thread may submit, at any time, and a
     /// request that does nothing completes at once.
     pub(super) const ANSWERED: u32 = CQSIZE
