@@ -16,7 +16,7 @@
 //! | `table` | descriptor → object, lock-free to read |
 //! | [`migrate`] | migrating objects into the kernel |
 //! | `objects` | [`counter`] (eventfd), [`timer`] (timerfd), [`pipe`] (pipe and socketpair) |
-//! | `kernel_half` | what a set watches in the kernel: [`listeners`], and `uring`, the two io_urings |
+//! | `kernel_half` | what a set watches in the kernel: [`listeners`], and `uring`, the two io_urings; the program's own ones ([`program_rings`]) |
 //! | [`set`] | epoll_create1, epoll_ctl, epoll_wait; [`doorbell`], [`lease`], [`custom`], [`batch`], event rings |
 //! | [`poll`] | poll(2) and select(2) of objects here |
 //! | `calls` | close, dup, exec, `SCM_RIGHTS` ([`descriptor`]), [`fork`], complete calls; [`interpose`], what stands in front of libc's functions |
@@ -64,7 +64,7 @@ mod rooms {
         timerfd_gettime, timerfd_settime, write,
     };
     pub use calls::{deputy, descriptor, fork, interpose};
-    pub use kernel_half::listeners;
+    pub use kernel_half::{listeners, program_rings};
     pub use objects::{pipe, timer};
     /// eventfd(2), and read(2) and write(2) of whatever object.
     pub mod counter {

@@ -28,6 +28,7 @@ mod select;
 mod socket;
 mod syscall;
 pub(crate) mod table;
+pub(crate) mod uring;
 mod variadic;
 
 pub(crate) use instruction::{Why, is_moot, leave};

@@ -26,10 +26,9 @@ const ANSWERED: [(&str, &[&str]); 6] = [
 ];
 
 /// What sends every object to the kernel when it is called, and with what it is avoided.
-const LEAVING: [(&str, &[&str]); 3] = [
+const LEAVING: [(&str, &[&str]); 2] = [
     ("cancels threads", &["pthread_cancel"]),
     ("uses POSIX AIO", &["aio_read", "aio_write", "aio_read64", "aio_write64"]),
-    ("uses io_uring", &["io_uring_queue_init", "io_uring_queue_init_params", "io_uring_setup"]),
 ];
 
 pub fn look(program: &OsStr) -> Result<Found, String> {

@@ -139,8 +139,12 @@ fn meaning(reason: Stat) -> &'static str {
              it does not need with close-on-exec."
         }
         Stat::MigratedPassedOver => "sendmsg(2) passed them to another process (SCM_RIGHTS).",
-        Stat::MigratedIoRing => "io_uring_setup(2): an io_uring reaches every descriptor.",
-        Stat::MigratedAio => "io_setup(2): asynchronous I/O reaches every descriptor.",
+        Stat::MigratedIoRing => {
+            "A request of an io_uring named them, or its requests cannot be seen."
+        }
+        Stat::MigratedAio => {
+            "A request of io_submit(2) named them, or aio_read(3) and its kin were used."
+        }
         Stat::MigratedUnmodelled => {
             "A call that only the kernel answers, such as dup(2): docs/calls.md lists them."
         }

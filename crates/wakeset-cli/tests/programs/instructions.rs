@@ -1,6 +1,10 @@
 //! Programs that make system calls by instruction besides those through libc.
 //!
 //! `wakeset run --verbose` says of each whether its calls are caught, or why all is the kernel's.
+//! Below, in `uring`: programs with io_urings, whose libraries make such calls.
+
+#[path = "uring.rs"]
+mod uring;
 
 use std::path::PathBuf;
 

@@ -93,6 +93,14 @@ fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) {
     step_lock!(Unlocked, &table::CLOSES);
 }
 
+/// Before the kernel closes a number for a request of an io_uring, if it comes to that: the object
+/// goes into the kernel, and calls that sleep in it go on with its file.
+pub fn before_kernel_closes(fd: c_int) {
+    if !is_foreign() {
+        migrate::closing(fd, Stat::MigratedIoRing);
+    }
+}
+
 /// close_range(2) as far as it concerns in-process objects.
 ///
 /// `Done` when it had to go around descriptors of ours that the program does not know.

@@ -1,6 +1,8 @@
-//! What a set watches in the kernel: the listeners among it, and the io_urings that serve it.
+//! What a set watches in the kernel: the listeners among it, and the io_urings that serve it. And
+//! the program's own io_urings.
 
 pub mod listeners;
+pub mod program_rings;
 pub(crate) mod uring;
 
 use core::ffi::c_int;

@@ -44,7 +44,7 @@ use crate::sys::vforked::{self, Wish};
 use crate::table::gate::{self, Gate};
 pub(crate) use crate::table::gate::{hold_migrations, wait_for_migrations};
 use crate::table::object::Host;
-use crate::table::{self, Entry, Slot};
+use crate::table::{self, Entry, Slot, late};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -54,10 +54,13 @@ use wakeset::mutated;
 
 /// For an object that was put into the table because the gate was open `before`: migrates it if the
 /// gate has been closed since, because then no other thread may. Also if it is open again: a child
-/// has the descriptor.
+/// has the descriptor. Also if a request of an io_uring is to look the number up.
 pub(crate) fn recheck_gate(fd: c_int, before: Gate) {
     if before.has_been_closed() && !mutated!("made_past_the_gate") {
         self::fd(fd, Stat::MigratedFork);
+    }
+    if late::is_noted(fd) {
+        self::fd(fd, Stat::MigratedIoRing);
     }
 }
 

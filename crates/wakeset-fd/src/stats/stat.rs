@@ -37,9 +37,9 @@ stats! {
     MigratedSpawn = "spawn",
     /// Migrated: it was passed to another process over a socket (SCM_RIGHTS).
     MigratedPassedOver = "passed_over",
-    /// Migrated: the process set up an io_uring.
+    /// Migrated: a request of an io_uring named it, or requests cannot be seen.
     MigratedIoRing = "io_uring",
-    /// Migrated: the process set up asynchronous I/O (io_setup).
+    /// Migrated: a request of asynchronous I/O named it (io_submit, aio_read).
     MigratedAio = "aio",
     /// Migrated: it was given to a call that is not modelled.
     MigratedUnmodelled = "unmodelled_call",

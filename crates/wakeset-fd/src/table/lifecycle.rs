@@ -22,6 +22,7 @@ pub(crate) enum Rank {
     Listeners,
     Polls,
     Commands,
+    ProgramRings,
     /// Files that outlive their numbers.
     Kept,
     /// The lists that a migration was working on.

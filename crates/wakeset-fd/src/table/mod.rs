@@ -21,6 +21,7 @@ pub(crate) mod engine;
 pub(crate) mod gate;
 pub(crate) mod hidden;
 pub(crate) mod kept;
+pub mod late;
 pub(crate) mod lifecycle;
 pub(crate) mod migrating;
 pub(crate) mod object;

@@ -226,7 +226,7 @@ macro_rules! calls {
         #[allow(unused_imports, reason = "a part of the table has not every kind of row")]
         use crate::calls::{
             create, descriptor, epoll, fork, instruction, path, poll, process, read_write, row,
-            sandbox, select, socket,
+            sandbox, select, socket, uring,
         };
         #[allow(unused_imports, reason = "as above")]
         use crate::signals;

@@ -6,9 +6,9 @@
 //! say themselves; those that have a body of their own are sorted here.
 
 use super::masks;
-use crate::calls::{Registers, table};
+use crate::calls::{Registers, table, uring};
 use core::cell::Cell;
-use core::ffi::{c_int, c_long};
+use core::ffi::{c_int, c_long, c_uint};
 use core::ptr;
 use libc::ucontext_t;
 use syscalls::{Errno, Sysno, raw_syscall};
@@ -73,6 +73,13 @@ pub(super) unsafe fn decide(
             S::select => selects(registers),
             S::fork | S::clone | S::listen => row(call, registers, Real::Now),
             S::mmap | S::mprotect | S::pkey_mprotect | S::shmat => row(call, registers, Real::Now),
+            S::io_uring_setup => row(call, registers, Real::Now),
+            S::io_uring_register if uring::is_noted_after(b) => row(call, registers, Real::Now),
+            S::io_uring_register => row(call, registers, Real::Later(0)),
+            S::io_uring_enter => {
+                uring::before_caught_enter(a as c_int, b as c_uint, d as c_uint);
+                Made
+            }
             S::fcntl if b as c_int == libc::F_SETFL => row(call, registers, Real::Now),
             S::fcntl => names(&[a]),
             S::ioctl if is_noted(b as u32) => row(call, registers, Real::Now),

@@ -45,6 +45,7 @@ pub use wakeset_group::listener::{
     Fired, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted, inode, is_ready,
 };
 
+use crate::kernel_half::program_rings;
 use crate::table::gate;
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -95,7 +96,7 @@ pub fn order() -> Option<Order> {
         3 | AUTO => Order::Turns,
         _ => return None,
     };
-    gate::may_open().then_some(order)
+    (gate::may_open() && !program_rings::any_waiting()).then_some(order)
 }
 
 /// The [`order`] of a waiter that is about to sleep, which is a thread or the process

@@ -92,26 +92,41 @@ calls! {
     // ---- Rings and asynchronous I/O ----
 
     "C" io_uring_setup(entries, parameters) -> c_int {
-        names [io_uring_setup] number [io_uring_setup] => leaves [MigratedIoRing]
-        ForGood "An io_uring reaches every descriptor by a road that passes no hook. liburing \
-            exports this name."
-        apart "libc has no function for it, and liburing's returns the error instead of setting \
-            errno"
+        number [io_uring_setup] => body [uring::io_uring_setup]
+        Noted "What is submitted to the io_uring is looked at from here on. With \
+            `IORING_SETUP_SQPOLL`, where a thread of the kernel's takes entries unseen, or \
+            `IORING_SETUP_REGISTERED_FD_ONLY`, every object migrates for good."
+        apart "libc has no function for it"
+    }
+    "C-unwind" io_uring_enter(
+        fd: c_int, count: c_uint, wanted: c_uint, flags: c_uint, argument, size
+    ) -> c_int {
+        number [io_uring_enter] => body [uring::io_uring_enter]
+        MigratesNamed "What the submitted entries name. An epoll_ctl(2) on an in-process set is \
+            answered ([io_urings](design/program-rings.md)). An entry that is not known, or an \
+            io_uring whose setup was not seen: every object migrates for good."
+        apart "libc has no function for it"
+    }
+    "C" io_uring_register(
+        fd: c_int, operation: c_uint, argument: *mut c_void, count: c_uint
+    ) -> c_int {
+        number [io_uring_register] => body [uring::io_uring_register]
+        MigratesNamed "Files and eventfds that are registered. An operation that is not known, or \
+            that gives the io_uring other memory: every object migrates for good."
+        apart "libc has no function for it"
     }
     "C" io_uring_queue_init(entries, ring, parameters, memory, len) -> c_int {
-        names [io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem]
-        => leaves [MigratedIoRing]
-        ForGood "liburing makes its system calls itself."
+        names [
+            io_uring_setup io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem
+        ] => first [uring::before_library_setup()]
+        Noted "liburing makes its system calls by instruction: they are caught from here on, or, \
+            where they cannot be, every object migrates for good."
         apart "they are functions of liburing alone"
     }
-    "C" io_setup(n, context) -> c_int {
-        names [io_setup] number [io_setup] => leaves [MigratedAio]
-        ForGood "libaio exports this name."
+    "C" io_submit(context, count, requests) -> c_int {
+        names [io_submit] number [io_submit] => first [uring::before_io_submit(count, requests)]
+        MigratesNamed "Of libaio, too, which exports this name."
         apart "libc has no function for it, and libaio's returns the error instead of setting errno"
-    }
-    "C" io_queue_init(n, context) -> c_int {
-        names [io_queue_init] => leaves [MigratedAio]
-        ForGood "libaio makes its system calls itself." apart "it is a function of libaio alone"
     }
     "C" aio(first, second, third, fourth) -> c_int {
         names [aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64]
