@@ -25,13 +25,11 @@ priority (`chrt -r 1`) they never do. `--busy` allows for more of it.
 import collections
 import multiprocessing
 import os
-import pathlib
 import signal
 import socket
-import statistics
-import subprocess
 import sys
 
+import counting
 import paired
 import twice
 import workers
@@ -102,86 +100,17 @@ def load(port, clients, seconds):
     return sum(got, collections.Counter())
 
 
-class Calls:
-    """Counts the calls of accept(2) and those that fail, in some processes, by perf."""
-
-    def __init__(self, pids):
-        events = []
-        for call in ("accept", "accept4"):
-            events += [
-                "-e",
-                f"syscalls:sys_enter_{call}",
-                "-e",
-                f"syscalls:sys_exit_{call}",
-                "--filter",
-                "ret<0",
-            ]
-        argv = [
-            twice.find_program("perf"),
-            "stat",
-            "-x",
-            ",",
-            *events,
-            "-p",
-            ",".join(map(str, pids)),
-        ]
-        self.perf = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
-        twice.wait_for(lambda: self.open_counters() >= 4 * len(pids), "perf to count")
-
-    def open_counters(self):
-        try:
-            links = [os.readlink(f) for f in pathlib.Path(f"/proc/{self.perf.pid}/fd").iterdir()]
-        except OSError:
-            return 0
-        return sum("perf_event" in link for link in links)
-
-    def finish(self):
-        """(calls, failed calls)."""
-        self.perf.send_signal(signal.SIGINT)
-        text = self.perf.communicate(timeout=30)[1]
-        counts = {"enter": 0, "exit": 0}
-        for line in text.splitlines():
-            count, *fields = line.split(",")
-            require(count.isdigit() or count == "<not counted>" or not fields, f"perf: {line}")
-            if count.isdigit():
-                counts[fields[1].split("_")[1]] += int(count)
-        require(counts["enter"] > counts["exit"], f"perf has counted nothing:\n{text}")
-        return counts["enter"], counts["exit"]
-
-
-def switches(pids):
-    """(context switches that the workers asked for, all of them). The others say how busy the
-    machine is."""
-    lines = [
-        line
-        for pid in pids
-        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    ]
-    asked, other = (
-        sum(int(l.split()[1]) for l in lines if l.startswith(k))
-        for k in ("voluntary", "nonvoluntary")
-    )
-    return asked, asked + other
-
-
-def processor_seconds(pids):
-    return (
-        sum(int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids)
-        / 1e9
-    )
-
-
 def measure(server, clients, seconds):
     """The figures of one load, and how many requests each worker served. The calls are counted in a
     load of their own, because perf slows what it counts."""
     pids = server.worker_pids()
-    before = *switches(pids), processor_seconds(pids)
+    before = *counting.switches(pids), counting.processor_seconds(pids)
     served = load(server.port, clients, seconds)
     count = sum(served.values())
-    after = *switches(pids), processor_seconds(pids)
+    after = *counting.switches(pids), counting.processor_seconds(pids)
     sleeps, switched, spent = ((now - then) / count for then, now in zip(before, after))
     figures = {"sleeps": sleeps, "switches": switched, "cpu": spent * 1e6, "rate": count / seconds}
-    calls = Calls(pids)
+    calls = counting.Calls(pids)
     more = load(server.port, clients, seconds)
     made, failed = calls.finish()
     # A call that does not fail is a request.

@@ -77,7 +77,7 @@ daemon off;
 worker_processes {workers};
 pid {dir}/nginx.pid;
 error_log {dir}/error.log;
-events {{ worker_connections 64; accept_mutex off; {events} }}
+events {{ worker_connections 1024; accept_mutex {mutex}; {events} }}
 http {{
     access_log off;
     keepalive_timeout 5s;
@@ -94,10 +94,10 @@ NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 class Server:
-    """A server with WORKERS children that wait on one port."""
+    """A server with `count` children that wait on one port."""
 
-    def __init__(self, room, argv, port, stop=signal.SIGTERM):
-        self.room, self.port, self.stop = room, port, stop
+    def __init__(self, room, argv, port, stop=signal.SIGTERM, count=WORKERS):
+        self.room, self.port, self.stop, self.count = room, port, stop, count
         self.program = room.start(argv)
         wait_for(lambda: self.program.poll() is not None or self.is_up(), "the workers")
         require(
@@ -113,7 +113,7 @@ class Server:
 
     def is_up(self):
         try:
-            return len(self.worker_pids()) == WORKERS
+            return len(self.worker_pids()) == self.count
         except OSError:
             return False
 
@@ -149,25 +149,24 @@ def python_app(room):
     (room.dir / "app.py").write_text(PYTHON_APP)
 
 
-def gunicorn(room, *options):
+def gunicorn(room, *options, count=WORKERS):
     """Workers that select, or with `-k gthread` an epoll set for each and threads behind it."""
     python_app(room)
     port = twice.free_port()
-    return Server(
-        room,
-        ["gunicorn", "-w", WORKERS, "-b", f"127.0.0.1:{port}", *options, "app:application"],
-        port,
-    )
+    bind = f"127.0.0.1:{port}"
+    argv = ["gunicorn", "-w", count, "-b", bind, *options, "app:application"]
+    return Server(room, argv, port, count=count)
 
 
-def unicorn(room):
+def unicorn(room, count=WORKERS):
     (room.dir / "config.ru").write_text(RUBY_APP)
     port = twice.free_port()
-    (room.dir / "unicorn.rb").write_text(f'worker_processes {WORKERS}\nlisten "127.0.0.1:{port}"\n')
-    return Server(room, ["unicorn", "-E", "none", "-c", "unicorn.rb", "config.ru"], port)
+    (room.dir / "unicorn.rb").write_text(f'worker_processes {count}\nlisten "127.0.0.1:{port}"\n')
+    argv = ["unicorn", "-E", "none", "-c", "unicorn.rb", "config.ru"]
+    return Server(room, argv, port, count=count)
 
 
-def uwsgi(room):
+def uwsgi(room, *options, count=WORKERS):
     """Workers with an epoll set each, without the lock that lets one of them wait."""
     python_app(room)
     port = twice.free_port()
@@ -177,12 +176,12 @@ def uwsgi(room):
         "--http-socket",
         f"127.0.0.1:{port}",
         "--processes",
-        WORKERS,
+        count,
+        *options,
     ]
     # It rereads its configuration on SIGTERM unless told that this is to end it.
-    return Server(
-        room, [*argv, "--die-on-term", "--disable-logging", "--wsgi-file", "app.py"], port
-    )
+    argv += ["--die-on-term", "--disable-logging", "--wsgi-file", "app.py"]
+    return Server(room, argv, port, count=count)
 
 
 def apache(room):
@@ -197,16 +196,15 @@ def apache(room):
     return Server(room, ["apache2", "-DFOREGROUND", "-f", room.dir / "apache.conf"], port)
 
 
-def nginx(room, events=""):
-    """Workers with an edge-triggered set each, no `reuseport` and no lock."""
+def nginx(room, events="", count=WORKERS, mutex="off"):
+    """Workers with an exclusive watch each, no `reuseport`, and a lock around accept(2) or none."""
     port = twice.free_port()
     user = "user {} {};".format(*twice.unprivileged_user()) if os.geteuid() == 0 else ""
-    text = NGINX.format(
-        dir=room.dir, port=port, user=user, workers=WORKERS, events=events, nothing=NOTHING
-    )
+    values = {"dir": room.dir, "port": port, "user": user, "events": events, "nothing": NOTHING}
+    text = NGINX.format(workers=count, mutex=mutex, **values)
     (room.dir / "nginx.conf").write_text(text)
     argv = ["nginx", "-p", room.dir, "-e", room.dir / "error.log", "-c", room.dir / "nginx.conf"]
-    return Server(room, argv, port, stop=signal.SIGQUIT)
+    return Server(room, argv, port, stop=signal.SIGQUIT, count=count)
 
 
 # ---- clients ----

@@ -82,7 +82,7 @@ pub fn spin(value: &str) -> Result<String, String> {
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Order {
     /// As turns while a worker closes its connections before it waits again, as fifo while it keeps
-    /// them open
+    /// them open; one that keeps more than an idle one leaves it the next, while they are not short
     Auto,
     /// The one with the fewest open connections; of several, the one that has been idle longest
     Least,

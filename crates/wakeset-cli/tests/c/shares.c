@@ -4,7 +4,10 @@
  * or hang, and while a process writes rubbish over what they share. With --max-connections, a
  * worker that holds so many takes no more while another is free.
  *
- *     shares even | gone | rubbish | most N
+ *     shares even | gone | rubbish | burst | most N
+ *
+ * With the word `waits` after it, it leaves out workers that block in accept(2), and with `burst`
+ * those that are told by edges.
  */
 #define _GNU_SOURCE
 #include "listening.h"
@@ -32,6 +35,8 @@ static void show_way(enum way way, const char *what, int most)
 		show_gone(way, SIGKILL, 0);
 		show_gone(way, SIGSTOP, 0);
 	}
+	if (strcmp(what, "burst") == 0 && way != EDGE)
+		show_burst(way);
 	if (strcmp(what, "rubbish") == 0)
 		for (int rubbish = 0; rubbish < RUBBISHES; rubbish++)
 			show_rubbish(way, rubbish);
@@ -43,7 +48,8 @@ int main(int count, char **arguments)
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
 	srand(1);
-	for (int way = 0; way < WAYS; way++)
+	int waits = count > 2 && strcmp(arguments[2], "waits") == 0;
+	for (int way = 0; way < (waits ? ACCEPT : WAYS); way++)
 		show_way(way, arguments[1], count > 2 ? atoi(arguments[2]) : 0);
 	return verdict();
 }

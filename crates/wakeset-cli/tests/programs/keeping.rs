@@ -19,7 +19,9 @@ fn show(order: &str, what: &str, most: Option<&str>) {
     let name = format!("shares_{what}_{order}_{}", most.unwrap_or("any"));
     let Some(program) = compile("shares", Build::Plain, &name) else { return };
     let file = scratch(&format!("{name}.json"));
-    let arguments: Vec<_> = [Some(what), most].into_iter().flatten().collect();
+    // In these a worker that blocks in accept(2) stays in the kernel's queue.
+    let waits = (order == "auto" && most.is_none() || what == "burst").then_some("waits");
+    let arguments: Vec<_> = [Some(what), most, waits].into_iter().flatten().collect();
     let runner = match most {
         Some(most) => Runner::Limited(order, most),
         None => Runner::Ordered(order, &file),
@@ -42,6 +44,12 @@ fn workers_hold_the_same_in_the_order_least() {
     show("least", "even", None);
 }
 
+/// The same, as far as the credit goes: a worker in accept(2) stays in the kernel's queue.
+#[test]
+fn workers_hold_the_same_in_the_automatic_order() {
+    show("auto", "even", None);
+}
+
 /// A slot that its worker has left behind would make the others wait for it each time.
 #[test]
 fn a_worker_that_is_gone_does_not_weigh_on_the_rest() {
@@ -51,7 +59,17 @@ fn a_worker_that_is_gone_does_not_weigh_on_the_rest() {
 /// What is shared may be written by any process of the group.
 #[test]
 fn rubbish_in_what_is_shared_costs_evenness_and_nothing_else() {
-    show("least", "rubbish", None);
+    for order in ["auto", "least"] {
+        show(order, "rubbish", None);
+    }
+}
+
+/// The first of several workers that were woken accepted until there was nothing left.
+#[test]
+fn a_worker_that_accepts_all_leaves_the_rest_to_others() {
+    for order in ["auto", "least"] {
+        show(order, "burst", None);
+    }
 }
 
 /// In each order; the first worker of the queue would take all in lifo.

@@ -9,9 +9,10 @@ use crate::flags;
 use core::ffi::c_int;
 use libc::{EPOLLIN, socklen_t};
 use syscalls::{Errno, Sysno};
+use wakeset::mutated;
 use wakeset_fd::doorbell;
 use wakeset_fd::interpose::fail;
-use wakeset_fd::listeners::{self, ListenerStat, held};
+use wakeset_fd::listeners::{self, ListenerStat, baton, held};
 use wakeset_fd::refusable;
 
 /// What a look before accept(2) has found.
@@ -155,7 +156,7 @@ fn has_no_limit(fd: c_int) -> bool {
 fn accept_in_group(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
     // A thread that holds connections is to leave the next to one that holds fewer, which the
     // kernel's queue does not know.
-    let holds = listeners::may_step_back() && held::count_of(held::PROCESS) > 0;
+    let holds = listeners::may_step_back_in_accept() && held::count_of(held::PROCESS) > 0;
     let sleeps = (holds || listeners::any_exclusive())
         && listeners::is_listener(fd)
         && blocks(fd)
@@ -221,8 +222,28 @@ fn accept_beside_others(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
     }
 }
 
-/// Makes `call`, an accept(2) on this listener, unless it is known to find nothing.
+/// Whether this thread, which accepts until there is nothing left, leaves the rest to others: they
+/// hold less, and sleep for this listener or were woken for what is there. It was told by level, so
+/// what they do not take its next wait reports again; to the program it is as if another had been
+/// faster, and then one more connection had come.
+fn leaves_the_rest(fd: c_int) -> bool {
+    let holder = || WAITER.with(|waiter| waiter.holder.get());
+    let another = |note| listeners::another_holds_less(holder(), note);
+    told::has_taken_one(fd)
+        && another(u64::MAX)
+        && another(baton::note_of(listeners::inode(fd)))
+        && listeners::order().is_some()
+        && listeners::is_listener(fd)
+        && flags::is_nonblocking(fd) == Some(true)
+        && !mutated!("rest_is_taken")
+}
+
+/// Makes `call`, an accept(2) on this listener, unless it is known to find nothing, or what it
+/// finds is left to others.
 pub(crate) fn accept(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
+    if leaves_the_rest(fd) {
+        return fail(libc::EAGAIN) as c_int;
+    }
     let looked = look_first(fd);
     if looked == Looked::None {
         note_nothing(fd, false);

@@ -73,6 +73,12 @@ impl Wait<'_> {
         baton::pass();
     }
 
+    /// Asked by the baton, the thread leaves what is there to the next.
+    pub(super) fn pass_on() {
+        WAITER.with(|waiter| waiter.share.pay());
+        baton::pass();
+    }
+
     /// At the end of the wait: what the thread has left to others, and was not told of, it
     /// declines, because it may be away for long.
     pub(super) fn end_stepping(&self) {

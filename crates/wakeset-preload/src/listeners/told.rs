@@ -37,6 +37,11 @@ struct Entry {
 
 struct Entries {
     len: Cell<usize>,
+    /// The listener that the last wait has reported, if by level: what is left there is reported
+    /// again. -1 for none.
+    by_level: Cell<c_int>,
+    /// Whether the thread has accepted one from that listener since.
+    has_taken: Cell<bool>,
     entries: [Cell<Entry>; MOST],
 }
 
@@ -44,6 +49,8 @@ thread_local! {
     // No destructor and no lazy part, as in `thread`.
     static TOLD: Entries = const { Entries {
         len: Cell::new(0),
+        by_level: Cell::new(-1),
+        has_taken: Cell::new(false),
         entries: [const { Cell::new(Entry { fd: -1, has_passed: false }) }; MOST],
     } };
 }
@@ -83,6 +90,7 @@ impl Entries {
         if fork::is_foreign() {
             return;
         }
+        self.by_level.set(-1);
         let len = self.len.replace(0);
         for entry in self.entries.iter().take(len).map(Cell::get) {
             if entry.has_passed {
@@ -112,6 +120,8 @@ pub(super) fn note(fd: c_int, is_edge: bool) {
         if is_edge || !has_passed() {
             told.put(fd, false);
         }
+        told.by_level.set(if is_edge { -1 } else { fd });
+        told.has_taken.set(false);
     });
     ending::hear_of_it();
 }
@@ -124,7 +134,19 @@ pub(super) fn note_unseen(fd: c_int) {
 /// This thread has taken a connection from this listener.
 #[inline]
 pub(super) fn note_accept(fd: c_int) {
-    TOLD.with(|told| told.remove(fd));
+    TOLD.with(|told| {
+        told.remove(fd);
+        if told.by_level.get() == fd {
+            told.has_taken.set(true);
+        }
+    });
+}
+
+/// Whether this thread was told of this listener by level and has accepted one connection since: it
+/// is told again of what it leaves there.
+#[inline]
+pub(super) fn has_taken_one(fd: c_int) -> bool {
+    TOLD.with(|told| told.has_taken.get() && told.by_level.get() == fd)
 }
 
 /// Whether this thread has declined something, so that its waits look before they sleep.
@@ -160,7 +182,7 @@ extern "C" fn at_end() {
 #[inline]
 pub(crate) fn before_wait() {
     TOLD.with(|told| {
-        if told.len.get() > 0 {
+        if told.len.get() > 0 || told.by_level.get() >= 0 {
             told.review();
         }
     });

@@ -253,7 +253,7 @@ impl Wait<'_> {
                 woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::SpuriousWakes));
                 self.step_back();
             } else if passes {
-                baton::pass();
+                Self::pass_on();
             }
             return self.is_over().then_some(Outcome::Done(Ok(0)));
         }

@@ -162,6 +162,47 @@ static void show_rubbish(enum way way, enum rubbish what)
 	end();
 }
 
+static void signal_all(int signal_number)
+{
+	for (int i = 0; i < WORKERS; i++)
+		must(kill(workers[i], signal_number));
+}
+
+/* All are woken at a time, and the first to run finds connections for all; how many the one that
+ * has most has taken. */
+static int most_of_burst(enum way way, int connections)
+{
+	int clients[MOST_OPEN], most = 0;
+	begin(way, 0);
+	until_idle();
+	signal_all(SIGSTOP);
+	until_idle();
+	for (int i = 0; i < connections; i++)
+		clients[i] = connect_to(listener);
+	double begun = seconds();
+	signal_all(SIGCONT);
+	for (int i = 0; i < connections; i++)
+		note_answer(clients[i], begun);
+	print_held();
+	for (int i = 0; i < WORKERS; i++)
+		most = held[i] > most ? held[i] : most;
+	end();
+	return most;
+}
+
+/* On average, because the first may have taken several before the second has begun to run. */
+static void show_burst(enum way way)
+{
+	enum { BURSTS = 6, EACH = 5 * WORKERS };
+	int sum = 0;
+	printf("-- %s, all workers are woken at a time\n", way_names[way]);
+	accepts_all = 1;
+	for (int i = 0; i < BURSTS; i++)
+		sum += most_of_burst(way, EACH);
+	yes("none takes more than half", sum * 2 <= BURSTS * EACH);
+	accepts_all = 0;
+}
+
 /* None holds more than `most` while another holds less; then they do. */
 static void show_most(enum way way, int threads, int most)
 {

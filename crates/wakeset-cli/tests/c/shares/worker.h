@@ -13,6 +13,8 @@ static const char *const way_names[] = {
 enum { WORKERS = 4, MOST_OPEN = 400, ENDS = WORKERS };
 
 static int listener, over_threads;
+/* Whether a worker accepts until there is nothing left, as event loops do. */
+static int accepts_all;
 static pid_t workers[WORKERS];
 /* Of the client: its connections, and which worker has each. */
 static int open_connections, client_of[MOST_OPEN], worker_of[MOST_OPEN], held[WORKERS];
@@ -54,6 +56,12 @@ static int accept_one(int set, char name)
 	return 1;
 }
 
+static void accept_some(int set, char name, int all)
+{
+	while (accept_one(set, name) && all)
+		;
+}
+
 /* In accept(2) a worker cannot see that connections end: a thread of its own closes them. */
 static void *close_ended(void *set)
 {
@@ -80,26 +88,26 @@ static void wait_and_serve(enum way way, int own, int kept, char name)
 		if (FD_ISSET(kept, &read))
 			drop_ended(kept);
 		if (FD_ISSET(listener, &read))
-			accept_one(kept, name);
+			accept_some(kept, name, accepts_all);
 		break;
 	case POLL:
 		must(poll(fds, 2, -1));
 		if (fds[1].revents)
 			drop_ended(kept);
 		if (fds[0].revents)
-			accept_one(kept, name);
+			accept_some(kept, name, accepts_all);
 		break;
 	case ACCEPT:
 		accept_one(kept, name);
 		break;
 	default:
-		n = must(epoll_wait(own, events, 2, -1));
+		/* It ends when the process is stopped and goes on. */
+		n = epoll_wait(own, events, 2, -1);
 		for (int i = 0; i < n; i++) {
 			if (events[i].data.u64 == 'k')
 				drop_ended(kept);
 			else
-				while (accept_one(kept, name) && way == EDGE)
-					;
+				accept_some(kept, name, accepts_all || way == EDGE);
 		}
 	}
 }
@@ -211,13 +219,10 @@ static void until_idle(void)
 	}
 }
 
-/* One more connection; the worker that has it. */
-static int open_one(void)
+/* This connection, which was made then, is answered; the worker that has it. */
+static int note_answer(int client, double begun)
 {
 	char answer = 0;
-	until_idle();
-	double begun = seconds();
-	int client = connect_to(listener);
 	must(read(client, &answer, 1));
 	double waited = seconds() - begun;
 	longest = waited > longest ? waited : longest;
@@ -228,6 +233,15 @@ static int open_one(void)
 	worker_of[open_connections++] = worker;
 	held[worker]++;
 	return worker;
+}
+
+/* One more connection; the worker that has it. */
+static int open_one(void)
+{
+	until_idle();
+	double begun = seconds();
+	int client = connect_to(listener);
+	return note_answer(client, begun);
 }
 
 static void close_one(int which)

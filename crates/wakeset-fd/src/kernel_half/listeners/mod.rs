@@ -39,7 +39,8 @@ pub use private_sets::{
 };
 pub use rescue_clock::RescueClock;
 pub use shared_hint::{any_exclusive, is_exclusive, note_exclusive};
-pub use shares::{Share, counts_held, give_up, may_step_back};
+use shares::Least;
+pub use shares::{Share, another_holds_less, counts_held, give_up, may_step_back_in_accept};
 pub use told::{Telling, set_telling};
 pub use wakeset_group::listener::{
     Fired, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted, inode, is_ready,
@@ -63,7 +64,8 @@ pub enum Choice {
     Kernels,
     /// In this order.
     Ordered(Order),
-    /// One that holds nothing keeps its place for a while, and others go to the end.
+    /// One that holds nothing keeps its place for a while, and others go to the end; one that holds
+    /// more than another steps back, as often as what it holds pays for.
     Automatic,
     /// The waiter that holds least; of several, the one that has been idle longest.
     Least,
@@ -82,7 +84,12 @@ pub fn choose(choice: Choice, most: Option<u32>) {
     };
     ORDER.store(word, Ordering::SeqCst);
     let most = most.filter(|_| choice != Choice::Kernels);
-    shares::set_rule(choice == Choice::Least, most, choice == Choice::Automatic);
+    let least = match choice {
+        Choice::Least => Least::Always,
+        Choice::Automatic => Least::OnCredit,
+        _ => Least::No,
+    };
+    shares::set_rule(least, most);
 }
 
 /// The order; `None` where everything is left to the kernel: because that was chosen, because the

@@ -21,6 +21,8 @@
 //! stepped back is still free: another may step back for it. Listeners are named by a bit of their
 //! inode ([`note_of`](baton::note_of)); two may have the same, which costs evenness.
 //!
+//! In the automatic order a waiter steps back as often as its [`Credit`] allows.
+//!
 //! So no wake is lost, whatever the page says: the waiter that was woken answers for the connection
 //! itself. If its wait ends for something else, it declines the connection, and what was declined
 //! is for the first that is asked, whatever it holds. What it reads there is compared and nothing
@@ -30,13 +32,19 @@
 //!
 //! Nothing here orders memory: a figure that is late costs evenness.
 
+mod credit;
+mod rule;
 mod slots;
 
 use super::baton;
 use super::held::{self, PROCESS};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use core::time::Duration;
+use credit::Credit;
+pub(super) use rule::{Least, set_rule};
+pub use rule::{counts_held, may_step_back_in_accept};
+use rule::{is_better, is_least_first, is_on_credit};
 use slots::{SLOT_OF, Slot, taken};
 pub(super) use slots::{Slots, note_taken, publish};
 use wakeset::{Deadline, mutated, process_id};
@@ -57,39 +65,8 @@ const FRESH: Duration = Duration::from_millis(1500);
 /// When a slot is taken for one that a process has left behind.
 const LEFT: Duration = Duration::from_secs(10);
 
-/// The most connections that a worker is to hold while another is free.
-static MOST: AtomicU32 = AtomicU32::new(u32::MAX);
-/// Whether connections go to the waiter that holds least.
-static LEAST_FIRST: AtomicBool = AtomicBool::new(false);
-/// Whether waiters step back at all.
-static STEPS: AtomicBool = AtomicBool::new(false);
-/// Whether it matters what they hold.
-static COUNTS: AtomicBool = AtomicBool::new(false);
-
 /// The process, and how many waiters it has had.
 static WAITERS: AtomicU64 = AtomicU64::new(0);
-
-/// Says how connections are shared out: to the waiter that holds least, or in any order, as long as
-/// a waiter holds less than `most`. `counts`: whether it matters otherwise what waiters hold.
-pub(super) fn set_rule(least_first: bool, most: Option<u32>, counts: bool) {
-    LEAST_FIRST.store(least_first, Relaxed);
-    MOST.store(most.unwrap_or(u32::MAX), Relaxed);
-    let steps = least_first || most.is_some();
-    STEPS.store(steps, Relaxed);
-    COUNTS.store(steps || counts, Relaxed);
-}
-
-/// Whether waiters step back at all.
-#[inline]
-pub fn may_step_back() -> bool {
-    STEPS.load(Relaxed)
-}
-
-/// Whether it matters what waiters hold.
-#[inline]
-pub fn counts_held() -> bool {
-    COUNTS.load(Relaxed)
-}
 
 fn now() -> u64 {
     Deadline::now().since_boot().as_nanos() as u64
@@ -101,11 +78,32 @@ fn is_within(time: u64, now: u64, limit: Duration) -> bool {
     u128::from(now.abs_diff(time)) < limit.as_nanos()
 }
 
-/// Of two waiters, one that holds `mine` and was woken and one that holds `its` and sleeps, whether
-/// the connection is the sleeper's.
-fn is_better(its: u32, mine: u32) -> bool {
-    let most = MOST.load(Relaxed);
-    LEAST_FIRST.load(Relaxed) && its < mine || mine >= most && its < most
+/// Whether another waiter, which sleeps for the listener with this note or was just woken for it,
+/// holds less than `holder`. For a waiter that has accepted one and is about to accept a second.
+pub fn another_holds_less(holder: u8, note: u64) -> bool {
+    if note == 0 || !is_least_first() || baton::is_urgent(note) {
+        return false;
+    }
+    let is_alone = WAITERS.load(Relaxed) as u32 <= 1;
+    let (mine, now) = (held::count_of(if is_alone { PROCESS } else { holder }), now());
+    // It does not sleep itself, because it has accepted.
+    slots::used().iter().any(|slot| slot.may_take(note, now) && is_better_slot(slot, mine))
+}
+
+fn is_better_slot(slot: &Slot, mine: u32) -> bool {
+    is_better(slot.held.load(Relaxed), mine, true)
+}
+
+impl Slot {
+    /// Whether its waiter sleeps for one of the listeners with these notes, or was told of a
+    /// connection a moment ago.
+    fn may_take(&self, notes: u64, now: u64) -> bool {
+        let told = self.told.load(Relaxed);
+        self.owner.load(Relaxed) != 0
+            && self.sleeps_for.load(Relaxed) & notes != 0
+            && is_within(self.since.load(Relaxed), now, FRESH)
+            && (told == 0 || is_within(told, now, TOLD))
+    }
 }
 
 /// When a wait ends while its waiter leaves connections on listeners with these notes to others:
@@ -144,6 +142,8 @@ pub struct Share {
     steps: AtomicU32,
     /// When it last stepped back in vain.
     distrusts: AtomicU64,
+    /// What it may still step back for in the automatic order.
+    credit: Credit,
 }
 
 impl Share {
@@ -157,6 +157,7 @@ impl Share {
             taken: AtomicU32::new(0),
             steps: AtomicU32::new(0),
             distrusts: AtomicU64::new(0),
+            credit: Credit::new(),
         }
     }
 
@@ -212,7 +213,7 @@ impl Share {
 
     /// It is about to sleep for the listeners with these notes.
     pub fn note_sleep(&self, notes: u64) {
-        if !STEPS.load(Relaxed) {
+        if !counts_held() {
             return;
         }
         let holder = self.counted_as();
@@ -233,7 +234,7 @@ impl Share {
 
     /// It sleeps no more, and was told of a connection or not.
     pub fn note_awake(&self, is_told: bool) {
-        if !STEPS.load(Relaxed) {
+        if !counts_held() {
             return;
         }
         if is_told {
@@ -253,12 +254,17 @@ impl Share {
     /// Whether it holds so little that no other could hold less.
     #[inline]
     pub fn is_free(&self) -> bool {
-        !STEPS.load(Relaxed) || held::count_of(self.counted_as()) == 0
+        !counts_held() || held::count_of(self.counted_as()) == 0
     }
 
     /// Whether a connection on one of the listeners with these notes should be another's, which
     /// sleeps.
     pub fn leaves(&self, notes: u64) -> bool {
+        let held = || held::count_of(self.counted_as());
+        self.would_leave(notes, !is_on_credit() || self.credit.is_enough(now(), held()))
+    }
+
+    fn would_leave(&self, notes: u64, may_step: bool) -> bool {
         if notes == 0 || self.is_free() || baton::number() < 0 || baton::is_urgent(notes) {
             return false;
         }
@@ -269,15 +275,10 @@ impl Share {
         let mine = held::number_held(self.counted_as());
         mine > 0
             && slots::used().iter().any(|slot| {
-                let (owner, since) = (slot.owner.load(Relaxed), slot.since.load(Relaxed));
-                let told = slot.told.load(Relaxed);
-                owner != 0
-                    && owner != own
-                    && slot.sleeps_for.load(Relaxed) & notes != 0
-                    && since > distrusts
-                    && is_within(since, now, FRESH)
-                    && (told == 0 || is_within(told, now, TOLD))
-                    && is_better(slot.held.load(Relaxed), mine)
+                slot.owner.load(Relaxed) != own
+                    && slot.since.load(Relaxed) > distrusts
+                    && slot.may_take(notes, now)
+                    && is_better(slot.held.load(Relaxed), mine, may_step)
             })
     }
 
@@ -286,6 +287,14 @@ impl Share {
         self.steps.fetch_add(1, Relaxed);
         self.stepped.store(now(), Relaxed);
         self.taken.store(taken(), Relaxed);
+        self.pay();
+    }
+
+    /// It was asked by the baton, and has left the connection to another.
+    pub fn pay(&self) {
+        if is_on_credit() {
+            self.credit.pay(now(), held::count_of(self.counted_as()));
+        }
     }
 
     /// How long it sleeps before it looks again.
@@ -306,7 +315,8 @@ impl Share {
             self.steps.store(0, Relaxed);
         }
         let others_take = taken() != self.taken.load(Relaxed);
-        if !is_there || others_take || !self.leaves(notes) {
+        // It has paid already.
+        if !is_there || others_take || !self.would_leave(notes, true) {
             return false;
         }
         let (since, now) = (self.stepped.load(Relaxed), now());

@@ -69,6 +69,9 @@ impl Rotation {
             let notes = own.fold(0, |notes, member| notes | baton::note_of(member.inode));
             // Before the check.
             let passes = self.rounds.visit(notes);
+            if passes && members.iter().any(|member| can_take(member) && leaves(member)) {
+                self.share.pay();
+            }
             for member in members.iter_mut().filter(|member| can_take(member)) {
                 if notes & baton::note_of(member.inode) != 0 && is_ready(member.fd) {
                     member.renew(set.number());

@@ -150,18 +150,61 @@ fn what_was_declined_is_for_the_first_that_is_asked() {
     drop_both(&share);
 }
 
-/// The automatic order counts what waiters hold, and leaves nothing to others.
+/// The automatic order left nothing to others, and with one step for each connection it would cost
+/// as much as `least`.
 #[test]
-fn a_waiter_steps_back_in_the_order_least_and_for_a_limit_alone() {
+fn in_the_automatic_order_a_waiter_steps_back_on_credit() {
     let _alone = alone();
-    for (choice, most, leaves) in [
-        (Choice::Least, None, true),
-        (Choice::Automatic, None, false),
-        (Choice::Automatic, Some(2), true),
+    for (choice, most, steps) in [
+        (Choice::Ordered(wakeset_group::Order::Fifo), None, 0..=0),
+        // Time goes on meanwhile.
+        (Choice::Automatic, None, 32..=49),
+        (Choice::Automatic, Some(2), 50..=50),
+        (Choice::Least, None, 50..=50),
     ] {
         let share = holding_two(most, choice);
         other(0, NOTE, now());
-        assert_eq!(share.leaves(NOTE), leaves, "{choice:?}, {most:?}");
+        let mut taken = 0;
+        while taken < 50 && share.leaves(NOTE) {
+            share.note_step();
+            // It has seen the listener empty.
+            share.steps.store(0, Relaxed);
+            taken += 1;
+        }
+        assert!(steps.contains(&taken), "{taken}: {choice:?}, {most:?}");
+        drop_both(&share);
+    }
+}
+
+/// The last step that it could pay for ended at once, because it could not pay for another.
+#[test]
+fn a_waiter_that_has_paid_stays_back() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Automatic);
+    other(0, NOTE, now());
+    while share.leaves(NOTE) {
+        share.note_step();
+        share.steps.store(0, Relaxed);
+    }
+    assert!(share.stays_back(NOTE, true));
+    drop_both(&share);
+}
+
+/// One that accepts until there is nothing left took what others had been woken for.
+#[test]
+fn a_waiter_leaves_a_second_connection_to_one_that_holds_less() {
+    let _alone = alone();
+    for (choice, its, sleeps_for, leaves) in [
+        (Choice::Least, 1, NOTE, true),
+        (Choice::Automatic, 1, NOTE, true),
+        (Choice::Automatic, 2, NOTE, false),
+        (Choice::Automatic, 0, NOTE << 1, false),
+        (Choice::Ordered(wakeset_group::Order::Fifo), 0, NOTE, false),
+    ] {
+        let share = holding_two(None, choice);
+        note_taken(share.holder());
+        other(its, sleeps_for, now());
+        assert_eq!(another_holds_less(share.holder(), NOTE), leaves, "{choice:?}, {its}");
         drop_both(&share);
     }
 }
