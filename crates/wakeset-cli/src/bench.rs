@@ -146,14 +146,15 @@ enum Benchmark {
     /// operations per second, plain and under `wakeset run`.
     #[command(verbatim_doc_comment, after_help = "Example: wakeset bench selfpipe --secs 2")]
     Selfpipe(selfpipe::Options),
-    /// Round trips from thread to thread, of our own programs and of Java, Node, asyncio and Asio
+    /// Round trips from thread to thread, of our own programs and of runtimes that are installed
     ///
     /// One operation is a round trip: a thread wakes another one and waits until that one has
     /// woken it; with Node's `fs.promises.stat` and asyncio's `run_in_executor`, one such call.
     /// The unit is microseconds, with the processor time and the context switches of one beside
     /// it. Plain there are two cases, which differ much: the scheduler has both threads on one
     /// core, or on two. So plain is measured twice: on one processor (`one core`), and left to the
-    /// scheduler (`plain`). Programs that are not installed are named and not measured.
+    /// scheduler (`plain`). Programs that are not installed are named and not measured. Nothing is
+    /// downloaded: `cargo fetch` in a package with tokio and its feature `net` brings tokio.
     #[command(
         verbatim_doc_comment,
         after_help = "Example: wakeset bench hop --program epoll,java --spin auto,off --secs 2"

@@ -150,13 +150,20 @@ pub fn soak(options: &Options) -> Result<i32, Failure> {
     Ok(i32::from(load.failure().is_some()))
 }
 
+/// How long waits spin (µs), in turn: as long as it pays, not at all, and long.
+const SPINS: [Option<u32>; 3] = [None, Some(0), Some(200)];
+
 /// Samples every second until the time is over or something is wrong, and prints a line now and
-/// then.
+/// then. Each second waits spin differently; under `wakeset run` that says how they do.
 fn watch_over(load: &Load, watch: &mut Watch<'_>, time: Duration) -> Result<(), Failure> {
     let warm_up = (time / WARM_UP as u32).min(LONGEST_WARM_UP);
     let begin = Instant::now();
     let mut next_line = begin;
-    while begin.elapsed() < time && load.failure().is_none() {
+    for spin in SPINS.into_iter().cycle() {
+        if begin.elapsed() >= time || load.failure().is_some() {
+            break;
+        }
+        wakeset::set_spin_limit(spin);
         std::thread::sleep(Duration::from_secs(1).min(time.saturating_sub(begin.elapsed())));
         watch.sample(begin.elapsed() >= warm_up)?;
         if Instant::now() >= next_line {

@@ -339,7 +339,17 @@ fn hop_measures_each_pair_of_threads_on_every_side() {
 /// What is not installed is named, whatever that is: the benchmark is for any machine.
 #[test]
 fn hop_measures_or_names_each_runtime() {
-    let runtimes = ["java", "node-worker", "node-stat", "asyncio", "asio"];
+    let runtimes = [
+        "java",
+        "node-worker",
+        "node-stat",
+        "asyncio",
+        "asio",
+        "zeromq-pair",
+        "zeromq-tcp",
+        "glib",
+        "tokio",
+    ];
     let (printed, programs) =
         hop("hop-runtimes", &["--secs", "0.6", "--program", &runtimes.join(",")]);
     for runtime in runtimes {

@@ -84,6 +84,11 @@ pub use sync::clock::set_model_clock;
 #[doc(hidden)]
 pub use sync::inheritance::set_in_use as set_real_time;
 #[doc(hidden)]
+pub use sync::last_stretch::LastStretch;
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub use sync::spin::set_model_spin;
+#[doc(hidden)]
 pub use sync::spin::spin_limit;
 pub use sync::spin::{LONGEST_SPIN, set_spin_limit};
 pub use sync::time::{Deadline, Timeout};

@@ -71,6 +71,10 @@ fn variable(name: &str) -> Option<u64> {
     )
 }
 
+/// How long waits spin, in turn: with the engine and by number in each round another one, under
+/// `wakeset run --spin` in each third of the time.
+const SPINS: [(Option<u32>, &str); 3] = [(None, "auto"), (Some(0), "off"), (Some(200), "200")];
+
 fn histories<W: World>() {
     let _alone = run_alone();
     let time = Duration::from_secs(variable("WAKESET_HISTORIES_SECS").unwrap_or(1));
@@ -87,6 +91,8 @@ fn histories<W: World>() {
             (Some(_), Some(seed)) => seed,
             _ => seeds.next(),
         };
+        // On the kernel's side, without effect.
+        wakeset::set_spin_limit(SPINS[rounds as usize % SPINS.len()].0);
         let plan = Plan::draw::<W>(&mut Random::new(seed, 0));
         let shown = format!("seed {seed:#x} on {}, round {rounds}: {plan:?}", W::NAME);
         let outcome = match round::run::<W>(plan, seed) {
@@ -124,15 +130,21 @@ fn engine() {
     histories::<Bare>();
 }
 
-/// This very program once more, with the preload library in the kernel's place.
 #[test]
 fn interposed() {
     let _alone = run_alone();
+    let seconds = variable("WAKESET_HISTORIES_SECS").unwrap_or(1).div_ceil(SPINS.len() as u64);
+    SPINS.iter().for_each(|(_, spin)| run_interposed(spin, seconds));
+}
+
+/// This very program once more, with the preload library in the kernel's place.
+fn run_interposed(spin: &str, seconds: u64) {
     let own = std::env::current_exe().expect("our own path");
     let output = Command::new(env!("CARGO_BIN_EXE_wakeset"))
-        .args(["run", "--"])
+        .args(["run", "--spin", spin, "--"])
         .arg(own)
         .args(["--exact", "kernel", "--nocapture"])
+        .env("WAKESET_HISTORIES_SECS", seconds.to_string())
         .env_remove("LD_PRELOAD")
         // Calls by instruction in it are those of the engine that it has as well.
         .env("WAKESET_INSTRUCTIONS", "ignore")
@@ -142,7 +154,7 @@ fn interposed() {
     let text = String::from_utf8_lossy(&text);
     assert!(
         output.status.success() && text.contains("1 passed"),
-        "under `wakeset run`, {}:\n{text}",
+        "under `wakeset run --spin {spin}`, {}:\n{text}",
         output.status
     );
     let complaint = text.lines().find(|line| line.starts_with("wakeset: "));

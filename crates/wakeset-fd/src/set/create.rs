@@ -70,6 +70,7 @@ fn begin(fd: c_int, holds_watches: bool) -> bool {
     slot.rotation.clear();
     polls::begin_without(slot);
     slot.round_robin.store(0, Ordering::Relaxed);
+    slot.busy_poll.store(0, Ordering::Relaxed);
     doorbell::begin_without(slot);
     table::put_object(fd, slot);
     true

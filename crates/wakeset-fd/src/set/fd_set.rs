@@ -38,6 +38,8 @@ pub(crate) struct FdSet {
     pub(crate) polls: Polls,
     /// Counts the waits that had both halves to look at, each of which goes first in its turn.
     pub(crate) round_robin: AtomicU32,
+    /// How long (µs) the kernel half has been told to poll devices.
+    pub(crate) busy_poll: AtomicU32,
     /// Where its waiters count.
     pub(crate) counted: SetPlace,
 }
@@ -60,6 +62,7 @@ unsafe impl Slot for FdSet {
             rotation: Rotation::new(),
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
+            busy_poll: AtomicU32::new(0),
             counted: SetPlace::none(),
         })?;
         slot.set.set_owner(ptr::from_ref(slot).addr());

@@ -36,6 +36,10 @@ const fn fcntl(command: i32) -> OwnCall {
 /// SIOCOUTQ.
 const OUTPUT_QUEUE: Option<u32> = Some(0x5411);
 
+/// ioctl_eventpoll(2).
+pub(crate) const EPIOCSPARAMS: u32 = 0x4008_8a01;
+pub(crate) const EPIOCGPARAMS: u32 = 0x8008_8a02;
+
 /// All of them. A row of the table of docs/system-calls.md may stand for several.
 pub const OWN_CALLS: &[OwnCall] = &[
     futex(libc::FUTEX_WAIT),
@@ -70,6 +74,8 @@ pub const OWN_CALLS: &[OwnCall] = &[
     useful(Sysno::getsockopt),
     useful(Sysno::getsockname),
     OwnCall { second: OUTPUT_QUEUE, ..useful(Sysno::ioctl) },
+    OwnCall { second: Some(EPIOCGPARAMS), ..useful(Sysno::ioctl) },
+    OwnCall { second: Some(EPIOCSPARAMS), ..useful(Sysno::ioctl) },
     useful(Sysno::fstat),
     #[cfg(target_arch = "x86_64")]
     useful(Sysno::open),

@@ -70,6 +70,19 @@ fn a_sleeper_in_the_kernel_half_hears_of_a_write() {
     });
 }
 
+/// Catches the same of a waiter that has looked at both halves for a while before, in vain.
+#[test]
+fn who_has_spun_in_vain_hears_of_a_write_in_the_kernel_half() {
+    explore(2, || {
+        wakeset::set_model_spin(1);
+        let mixed = Mixed::watching(IN);
+        let writer = run(&mixed, |mixed| mixed.counter.write(1).unwrap());
+        assert_eq!(mixed.wait(Timeout::Never), [OF_COUNTER]);
+        writer.join().unwrap();
+        wakeset::set_model_spin(0);
+    });
+}
+
 /// Catches a doorbell that comes too late for a wake and is not rung for it. The set becomes a
 /// mixed one while a ready counter is added, and so without a doorbell; the waker finds the waiter
 /// counted and nothing to ring.

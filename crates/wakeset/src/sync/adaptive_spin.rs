@@ -22,9 +22,8 @@
 //! can only do harm: with as many threads spinning as there are processors, and after the thread
 //! has lost its processor in it.
 //!
-//! The model checkers run without it: what it does depends on the clock, and a schedule must be
-//! repeatable. The handshake of a waiter that spins (`Waiters::while_spinning`) has models of its
-//! own.
+//! Under the model checkers nothing is learned, because a schedule must be repeatable: a model says
+//! how many times each wait looks before it sleeps (`set_model_spin`), and without that none does.
 
 use crate::sync::spin::{self, Limit, Spinner, processor};
 use crate::sync::time::Deadline;
@@ -102,7 +101,7 @@ const GAP: u64 = 20_000;
 /// How long (ns) as many threads may spin as there are processors.
 const CROWDED: u64 = 3_000;
 /// Checks of the ready list between two readings of the clock.
-const CHECKS: u32 = 8;
+const CHECKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
 /// The memory of one set or object about its last waits. All of it is a guess and none of it
 /// matters for correctness, so the accesses are relaxed and may lose updates.
@@ -222,7 +221,7 @@ impl AdaptiveSpin {
             Limit::Auto => (spin::AUTO_LIMIT, true),
             Limit::Nanos(limit) => (limit, false),
         };
-        if self.shares_processor() || adaptive && !self.is_worth_it() {
+        if self.shares_processor() || adaptive && !self.is_worth_it() && !is_soon(until) {
             return None;
         }
         let spinner = Spinner::begin(!adaptive)?;
@@ -327,6 +326,12 @@ impl AdaptiveSpin {
         }
         result
     }
+}
+
+/// Whether a time (ns) comes before a sleep would be over.
+fn is_soon(until: u64) -> bool {
+    until < Deadline::FAR.as_nanos()
+        && until.saturating_sub(Deadline::now().as_nanos()) < SLEEP_COST.get() as u64
 }
 
 /// One spin.

@@ -120,7 +120,8 @@ impl Blocked {
             // new one, only that `seen` is read before the attempt.
             after_publishing(weakened());
             step!(block_looked);
-            match attempt() {
+            let skipped = mutant!("block_without_look");
+            match if skipped { Err(Error::WouldBlock) } else { attempt() } {
                 // A change of O_NONBLOCK does not reach a call that has begun to wait.
                 Err(Error::WouldBlock) => {}
                 done => break done,

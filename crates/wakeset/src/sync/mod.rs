@@ -7,12 +7,13 @@
 //! a large one. All other code is the same in every build.
 //!
 //! Within the room, `lock` uses `lock_word`, `inheritance` and `thread_id`; `futex` uses `time`;
-//! `spin` uses `inheritance`, `adaptive_spin` uses `spin` and `time`; `blocked` uses `futex`,
-//! `fence` and `adaptive_spin`; all use `atomics`.
+//! `spin` uses `inheritance`; `adaptive_spin` and `last_stretch` use `spin` and `time`; `blocked`
+//! uses `futex`, `fence` and `adaptive_spin`; all use `atomics`.
 
 pub(crate) mod adaptive_spin;
 pub(crate) mod blocked;
 pub(crate) mod fence;
+pub(crate) mod last_stretch;
 pub(crate) mod line;
 pub(crate) mod lock;
 pub(crate) mod time;

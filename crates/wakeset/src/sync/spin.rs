@@ -77,9 +77,19 @@ pub(crate) fn limit() -> Limit {
 /// `None` where that is refused.
 pub(crate) fn thread_time() -> Option<u64> {
     const THREAD_CPUTIME: usize = 3;
+    processor_time(THREAD_CPUTIME)
+}
+
+/// The same of the process.
+pub(crate) fn process_time() -> Option<u64> {
+    const PROCESS_CPUTIME: usize = 2;
+    processor_time(PROCESS_CPUTIME)
+}
+
+fn processor_time(clock: usize) -> Option<u64> {
     let mut time = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes a time there.
-    unsafe { syscall!(Sysno::clock_gettime, THREAD_CPUTIME, &raw mut time) }.ok()?;
+    unsafe { syscall!(Sysno::clock_gettime, clock, &raw mut time) }.ok()?;
     Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 

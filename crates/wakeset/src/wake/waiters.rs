@@ -304,14 +304,23 @@ impl Waiters {
         if self.counts.load(Ordering::Relaxed) & TO_WAKE != 0 {
             return 0;
         }
-        let until = until.map_or(NEVER, Deadline::as_nanos);
+        let until = until.map_or(NEVER, Deadline::as_nanos).min(self.deadline());
         let Some(mut spin) = self.adaptive_spin.begin(until) else { return 0 };
         loop {
-            let looked = self.while_spinning(|| self.look(&mut spin, &stay, &ready, &mut outside));
+            let mut taken = 0;
+            let looked = self.while_spinning(|| {
+                let looked = self.look(&mut spin, &stay, &ready, &mut outside);
+                if mutant!("harvest_in_spin") && looked == Looked::Ready {
+                    taken = take();
+                }
+                looked
+            });
             if looked == Looked::Stop {
                 return 0;
             }
-            let taken = if looked == Looked::Nothing { 0 } else { take() };
+            if looked != Looked::Nothing && taken == 0 {
+                taken = take();
+            }
             if taken != 0 {
                 match looked {
                     Looked::Ready => spin.succeeded(),

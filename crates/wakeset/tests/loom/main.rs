@@ -26,6 +26,7 @@ mod reclaim;
 mod report;
 mod ring;
 mod sleep;
+mod spin;
 mod timer;
 
 /// A set and a counter of one engine, both shared.

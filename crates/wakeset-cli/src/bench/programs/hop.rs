@@ -17,6 +17,7 @@
 //! ([`runtime`]). Two of the pairs, `futex` and `spin`, are what a round trip can cost at best:
 //! they are measured plain only.
 
+mod compile;
 mod pair;
 pub mod program;
 mod row;
@@ -75,7 +76,7 @@ enum Program {
 }
 
 impl Program {
-    const ALL: [Program; 13] = [
+    const ALL: [Program; 17] = [
         Program::Pair(Means::Epoll),
         Program::Pair(Means::EpollSocket),
         Program::Pair(Means::EpollManySockets),
@@ -87,6 +88,10 @@ impl Program {
         Program::Runtime(Runtime::NodeStat),
         Program::Runtime(Runtime::Asyncio),
         Program::Runtime(Runtime::Asio),
+        Program::Runtime(Runtime::ZeromqPair),
+        Program::Runtime(Runtime::ZeromqTcp),
+        Program::Runtime(Runtime::Glib),
+        Program::Runtime(Runtime::Tokio),
         Program::Pair(Means::Futex),
         Program::Pair(Means::Spin),
     ];

@@ -14,7 +14,7 @@ use core::ffi::c_int;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use wakeset::{mutant, mutated};
+use wakeset::{Deadline, LastStretch, mutant, mutated};
 
 /// How long a wait sleeps in the kernel half at a time when no waker can reach it there: the kernel
 /// has no watch left for a doorbell.
@@ -159,6 +159,31 @@ impl Wait<'_> {
         left
     }
 
+    /// How long to sleep for a timer that is due then. The kernel puts the signal mask in place for
+    /// the sleep alone, so with one the thread does not spin.
+    fn shorten(&self, due: Deadline, stretch: &LastStretch) -> Duration {
+        let left = due.remaining();
+        match short_of(left) {
+            whole if whole == left && self.mask.set.is_null() => stretch.begin(due).remaining(),
+            short => short,
+        }
+    }
+
+    /// After such a sleep: the last stretch, if the sleep has found nothing. A handler that runs in
+    /// it ends the wait.
+    fn pass_last_stretch(
+        &self,
+        result: Result<c_int, Errno>,
+        stretch: &LastStretch,
+    ) -> Result<c_int, Errno> {
+        if result != Ok(0) {
+            return result;
+        }
+        let before = handled::any();
+        self.set.set.pass_last_stretch(stretch);
+        if handled::any() == before { result } else { Err(Errno::EINTR) }
+    }
+
     /// Sleeps in the kernel half as a remote waiter. `None`: a check after the count has found
     /// something to do, and another round does it.
     fn sleep_mixed(&self, until: Until, bounds: &Bounds) -> Option<Slept> {
@@ -178,6 +203,7 @@ impl Wait<'_> {
                 && !set.set.is_empty()
                 && set.doorbell.load(Ordering::SeqCst) < 0);
         let mut led = None;
+        let stretch = LastStretch::new();
         let result = (!no_sleep).then(|| {
             let mut end = until;
             if has_listeners {
@@ -191,7 +217,7 @@ impl Wait<'_> {
             }
             led = set.set.lead();
             if let Some(led) = led {
-                end = end.at_most(short_of(led.remaining()));
+                end = end.at_most(self.shorten(led, &stretch));
             }
             let exact = led.is_some() || bounds.listener_look.is_some();
             cancel::point(|| {
@@ -204,6 +230,8 @@ impl Wait<'_> {
         step!(elsewhere_slept);
         set.set.stop_leading(led);
         set.set.leave_remote();
+        let is_over = until.left() == Some(Duration::ZERO);
+        let result = result.map(|r| if is_over { r } else { self.pass_last_stretch(r, &stretch) });
         // Nothing but the limit of the wait itself bounded the sleep.
         let unbounded = !bounds.no_doorbell && !has_listeners && led.is_none();
         let to_the_end = unbounded || until.left() == Some(Duration::ZERO);

@@ -3,8 +3,10 @@
 //!
 //! A wait is a number of rounds ([`Wait::step`]): in process only (here), with both halves
 //! (`mixed`), or in a set that has become a kernel epoll. What it finds in the kernel half is in
-//! `kernel`, how it spins before it sleeps in `spin`.
+//! `kernel`, how it spins before it sleeps in `spin` and `busy_poll`.
 
+#[cfg_attr(loom, path = "../../../testing/set/busy_poll.rs")]
+mod busy_poll;
 mod kernel;
 mod limits;
 mod mixed;
@@ -22,6 +24,7 @@ use crate::set::{FdSet, polls, ring};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_wake};
 use crate::sys::cancel;
+use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::user;
@@ -232,6 +235,7 @@ impl Wait<'_> {
             return round;
         }
         let stay = || set.state.is_pure() || mutant!("pure_without_look");
+        let before = handled::any();
         let woken = cancel::point(|| set.set.sleep_once(stay, deadline));
         let n = self.harvest(0);
         if woken == Woken::Kicked {
@@ -239,6 +243,8 @@ impl Wait<'_> {
         }
         match woken {
             _ if n > 0 || self.faulted.get() => Some(Ok(n)),
+            // In the last stretch before a time.
+            Woken::TimedOut | Woken::Kicked if handled::any() != before => Some(Err(Errno::EINTR)),
             Woken::TimedOut if set.state.is_pure() => Some(Ok(0)),
             Woken::Interrupted => Some(Err(Errno::EINTR)),
             Woken::Kicked | Woken::TimedOut => None,

@@ -1,6 +1,7 @@
 //! The adaptive spin of a wait, before it sleeps (`docs/design/harvest.md`, "Whether to sleep").
 
 use super::Wait;
+use super::busy_poll;
 use super::limits::Until;
 use super::mixed::Round;
 use crate::set::polls;
@@ -73,6 +74,7 @@ impl Wait<'_> {
         if set.rotation.any() || !self.mask.set.is_null() {
             return ControlFlow::Continue(());
         }
+        busy_poll::tell(set);
         let deadline = until.left().and_then(|left| Deadline::of(Timeout::After(left)));
         let before = handled::any();
         // What the look at the kernel half has found.

@@ -1,6 +1,7 @@
 //! The leader: the waiter that sleeps until the set's deadline.
 
 use crate::set::base::set_core::SetCore;
+use crate::sync::last_stretch::LastStretch;
 use crate::sync::time::Deadline;
 use crate::sync::{Ordering, Slept, after_publishing};
 use crate::wake::timed::NEVER;
@@ -71,6 +72,15 @@ impl SetCore {
         }
     }
 
+    /// After a sleep that has timed out: spins until the time has come, as a waiter that needs no
+    /// waking. The caller harvests afterwards.
+    pub(crate) fn pass_last_stretch(&self, stretch: &LastStretch) {
+        if let Some(left) = stretch.left() {
+            let ready = || self.may_be_ready();
+            self.wake.waiters.while_spinning(|| LastStretch::spin(left, ready));
+        }
+    }
+
     /// Sleeps until kicked, at most until `deadline`, unless `ready()`; and no longer than the
     /// set's own deadline if nobody else minds that.
     pub(crate) fn sleep_unless(
@@ -89,13 +99,18 @@ impl SetCore {
         sleep: impl FnOnce(&dyn Fn() -> Option<Deadline>) -> Slept,
     ) -> Slept {
         let led = Cell::new(None);
+        let stretch = LastStretch::new();
         let slept = sleep(&|| {
             led.set(self.lead());
-            match (deadline, led.get().map(Deadline::from_nanos)) {
+            let due = match (deadline, led.get().map(Deadline::from_nanos)) {
                 (Some(deadline), Some(own)) => Some(deadline.min(own)),
                 (deadline, own) => deadline.or(own),
-            }
+            };
+            due.map(|due| stretch.begin(due))
         });
+        if slept == Slept::TimedOut {
+            self.pass_last_stretch(&stretch);
+        }
         self.stop_leading(led.get());
         match slept {
             // The set's time, not the caller's.

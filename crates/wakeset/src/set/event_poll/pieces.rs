@@ -5,6 +5,7 @@ use crate::set::base::set_core::SetCore;
 use crate::set::changes::batch::Changes;
 use crate::set::event_poll::handle::EventPoll;
 use crate::sync::Slept;
+use crate::sync::last_stretch::LastStretch;
 use crate::sync::time::Deadline;
 use crate::wake::source::Source;
 use crate::wake::waiters::DoorbellFn;
@@ -154,6 +155,13 @@ impl EventPoll {
             0 => waiters.spin(deadline, stay, ready, Some(outside), harvest),
             found => found,
         }
+    }
+
+    /// After a sleep of the caller's until `stretch` began: spins until the time has come or
+    /// something may be ready.
+    #[doc(hidden)]
+    pub fn pass_last_stretch(&self, stretch: &LastStretch) {
+        self.core().pass_last_stretch(stretch);
     }
 
     /// Times a sleep in the kernel half, for the spin before the next.

@@ -19,3 +19,8 @@ pub(crate) fn enable(enabled: bool) {
 pub(crate) fn wanted() -> bool {
     WANTED.with(Cell::get)
 }
+
+/// No thread is, for a spin.
+pub(crate) fn is_real_time() -> bool {
+    false
+}

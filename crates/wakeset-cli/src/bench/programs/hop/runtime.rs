@@ -1,12 +1,12 @@
 //! Programs on a runtime or library that is not ours: a page of source for each.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::compile::{cargo, compile, compiles, flags_of, scratch};
 use crate::bench::programs::child::succeeds;
 use crate::failure::Failure;
 
@@ -23,6 +23,14 @@ pub enum Runtime {
     Asyncio,
     /// C++: Asio's `post` between two `io_context`s
     Asio,
+    /// C: ZeroMQ's PAIR sockets over inproc
+    ZeromqPair,
+    /// C: ZeroMQ's REQ and REP sockets over tcp
+    ZeromqTcp,
+    /// C: GLib's main contexts
+    Glib,
+    /// Rust: tokio's `current_thread` runtimes, where cargo has tokio
+    Tokio,
 }
 
 const JAVA: &str = include_str!("sources/Hop.java");
@@ -31,6 +39,11 @@ const NODE_WORKER: &str = include_str!("sources/worker.js");
 const NODE_STAT: &str = include_str!("sources/stat.js");
 const ASYNCIO: &str = include_str!("sources/executor.py");
 const ASIO: &str = include_str!("sources/post.cpp");
+const C_METER: &str = include_str!("sources/meter.c");
+const ZEROMQ: &str = include_str!("sources/zeromq.c");
+const GLIB: &str = include_str!("sources/glib.c");
+const TOKIO: &str = include_str!("sources/tokio.rs");
+const TOKIO_MANIFEST: &str = include_str!("sources/tokio.toml");
 
 /// Fails to compile where there is no Asio of either kind.
 const ASIO_CHECK: &str = "
@@ -48,6 +61,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// A program that was compiled there.
+    fn of(directory: TempDir, program: &str) -> Self {
+        let program = directory.path().join(program);
+        Prepared { program, arguments: Vec::new(), _directory: Some(directory) }
+    }
+
     /// A run of so many seconds.
     pub fn command(&self, seconds: f64) -> Command {
         let mut command = Command::new(&self.program);
@@ -59,20 +78,37 @@ impl Prepared {
 impl Runtime {
     /// What is missing here to run it, if anything is.
     pub fn missing(self) -> Option<&'static str> {
+        let runs =
+            |program: &str, arguments: &[&str]| succeeds(Command::new(program).args(arguments));
         let (there, what) = match self {
-            Runtime::Java => (
-                succeeds(Command::new("java").arg("-version"))
-                    && succeeds(Command::new("javac").arg("-version")),
-                "java with javac",
-            ),
-            Runtime::NodeWorker | Runtime::NodeStat => {
-                (succeeds(Command::new("node").arg("--version")), "node")
+            Runtime::Java => {
+                (runs("java", &["-version"]) && runs("javac", &["-version"]), "java with javac")
             }
-            Runtime::Asyncio => (
-                succeeds(Command::new("python3").args(["-I", "-c", "import asyncio"])),
-                "python3 with asyncio",
+            Runtime::NodeWorker | Runtime::NodeStat => (runs("node", &["--version"]), "node"),
+            Runtime::Asyncio => {
+                (runs("python3", &["-I", "-c", "import asyncio"]), "python3 with asyncio")
+            }
+            Runtime::Asio => {
+                let options = ["-std=c++17", "-fsyntax-only"];
+                (compiles("c++", &options, "check.cpp", ASIO_CHECK), "c++ with Asio's header")
+            }
+            Runtime::ZeromqPair | Runtime::ZeromqTcp => {
+                let options = ["-fsyntax-only"];
+                (compiles("cc", &options, "check.c", "#include <zmq.h>\n"), "cc with zmq.h")
+            }
+            Runtime::Glib => (
+                runs("cc", &["--version"]) && runs("pkg-config", &["--exists", "glib-2.0"]),
+                "cc with GLib's headers and pkg-config",
             ),
-            Runtime::Asio => (has_asio(), "c++ with Asio's header"),
+            Runtime::Tokio => {
+                let platform = "--filter-platform=x86_64-unknown-linux-gnu";
+                let resolves = ["metadata", "--offline", "--format-version=1", platform];
+                let check = || scratch(&[("Cargo.toml", TOKIO_MANIFEST), ("src/main.rs", TOKIO)]);
+                let there = check().is_ok_and(|directory| {
+                    succeeds(cargo().args(resolves).current_dir(directory.path()))
+                });
+                (there, "cargo that has downloaded tokio with its feature net")
+            }
         };
         (!there).then_some(what)
     }
@@ -85,9 +121,19 @@ impl Runtime {
             _directory: None,
         };
         let node = |source: &str| script("node", &["-e"], &format!("{NODE_METER}{source}"));
+        let c = |source: &str, flags: &[String]| {
+            let mut compiler = Command::new("cc");
+            compiler.args(["-O2", "-pthread", "-o", "hop", "hop.c"]).args(flags);
+            compile(&mut compiler, &[("hop.c", &format!("{C_METER}{source}"))])
+        };
+        let zeromq = |transport: &str| {
+            let directory = c(ZEROMQ, &["-lzmq".to_string()])?;
+            Ok(Prepared { arguments: vec![transport.into()], ..Prepared::of(directory, "hop") })
+        };
         Ok(match self {
             Runtime::Java => {
-                let directory = compile(Command::new("javac").arg("Hop.java"), "Hop.java", JAVA)?;
+                let directory =
+                    compile(Command::new("javac").arg("Hop.java"), &[("Hop.java", JAVA)])?;
                 let path = directory.path().into();
                 let arguments = vec!["-cp".into(), path, "Hop".into()];
                 Prepared { program: "java".into(), arguments, _directory: Some(directory) }
@@ -97,32 +143,18 @@ impl Runtime {
             Runtime::Asyncio => script("python3", &["-I", "-c"], ASYNCIO),
             Runtime::Asio => {
                 let mut compiler = Command::new("c++");
-                compiler.args(["-std=c++17", "-O2", "-pthread", "-o", "post", "post.cpp"]);
-                let directory = compile(&mut compiler, "post.cpp", ASIO)?;
-                let program = directory.path().join("post");
-                Prepared { program, arguments: Vec::new(), _directory: Some(directory) }
+                compiler.args(["-std=c++17", "-O2", "-pthread", "-o", "hop", "post.cpp"]);
+                Prepared::of(compile(&mut compiler, &[("post.cpp", ASIO)])?, "hop")
+            }
+            Runtime::ZeromqPair => zeromq("inproc")?,
+            Runtime::ZeromqTcp => zeromq("tcp")?,
+            Runtime::Glib => Prepared::of(c(GLIB, &flags_of("glib-2.0")?)?, "hop"),
+            Runtime::Tokio => {
+                let mut cargo = cargo();
+                cargo.args(["build", "--release", "--offline", "--target-dir", "target"]);
+                let sources = [("Cargo.toml", TOKIO_MANIFEST), ("src/main.rs", TOKIO)];
+                Prepared::of(compile(&mut cargo, &sources)?, "target/release/hop")
             }
         })
     }
-}
-
-fn has_asio() -> bool {
-    let Ok(directory) = tempfile::tempdir() else { return false };
-    let check = directory.path().join("check.cpp");
-    std::fs::write(&check, ASIO_CHECK).is_ok()
-        && succeeds(Command::new("c++").args(["-std=c++17", "-fsyntax-only"]).arg(check))
-}
-
-/// Compiles a source of this name in a directory of its own.
-fn compile(compiler: &mut Command, name: &str, source: &str) -> Result<TempDir, Failure> {
-    let mut compiled = || {
-        let directory = tempfile::Builder::new().prefix("wakeset-hop-").tempdir()?;
-        std::fs::write(directory.path().join(name), source)?;
-        let output = compiler.current_dir(directory.path()).stdin(Stdio::null()).output()?;
-        if output.status.success() {
-            return Ok(directory);
-        }
-        Err(io::Error::other(String::from_utf8_lossy(&output.stderr)))
-    };
-    compiled().map_err(|why| Failure::own(format!("cannot compile {name}: {why}")))
 }
