@@ -14,6 +14,7 @@
 //! | `run` | `wakeset run`: preloads the interposer into a program, and reports what it counted |
 //! | `output` | prints a text on standard output |
 //! | `format` | numbers and tables as text |
+//! | `glibc` | functions of libc under versions that old glibcs have, too |
 //! | `failure` | the error of every subcommand |
 //!
 //! `main` is the C one: Rust's own start-up code ignores SIGPIPE and opens `/dev/null` on closed
@@ -26,6 +27,8 @@ mod demo;
 mod doctor;
 mod failure;
 mod format;
+#[cfg(older_glibc)]
+mod glibc;
 mod inspect;
 mod live;
 mod output;

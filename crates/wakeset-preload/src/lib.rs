@@ -10,6 +10,7 @@
 //! | `loader` | the objects that are loaded, and roads to libc that pass no name of ours |
 //! | `real` | libc's own functions |
 //! | `unwind` | the unwinder, once something is unwound |
+//! | `glibc` | functions of libc under versions that old glibcs have, too |
 //! | `flags` | whether descriptors block |
 //! | `heap` | memory that a signal handler may ask for |
 //! | `dispatch` | system calls by instruction: what makes them, and how they are caught |
@@ -37,6 +38,7 @@ mod caught;
 mod dispatch;
 mod environment;
 mod flags;
+mod glibc;
 mod heap;
 mod listeners;
 mod loader;

@@ -19,7 +19,7 @@ mod redirect;
 
 use core::ffi::CStr;
 
-pub(crate) use order::{audited, iterate, next};
+pub(crate) use order::{audited, in_late_part, iterate, next};
 pub(crate) use redirect::{Obstacle, hold, is_redirected, redirect, release, wraps};
 
 /// Whether we have a function of this name.

@@ -40,10 +40,13 @@ pub(crate) fn resolve(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 
 #[cold]
 fn look_up(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    let mut function = match loader::next(name) {
+    let mut function = match loader::next(name).or_else(|| loader::in_late_part(name)) {
         Some(address) => ptr::with_exposed_provenance_mut(address),
         None => look_up_elsewhere(name),
     };
+    if function.is_null() && name == c"dlsym" {
+        function = find_without_libdl as *mut c_void;
+    }
     if function.is_null() {
         // This libc does not have it. Only a program that found the symbol through us can call it.
         function = missing as *mut c_void;
@@ -52,9 +55,25 @@ fn look_up(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     function
 }
 
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// dlsym(3) of a program that was started without it: before glibc 2.34 it is in libdl. Until a
+/// plugin has brought that, nobody asks but our own code, for functions of libc.
+unsafe extern "C" fn find_without_libdl(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's contract, that of dlsym(3).
+    unsafe {
+        match loader::in_late_part(c"dlsym") {
+            Some(address) => {
+                typed::<Dlsym>(ptr::with_exposed_provenance_mut(address))(handle, name)
+            }
+            None => loader::next(CStr::from_ptr(name))
+                .map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut),
+        }
+    }
+}
+
 /// A function of neither libc nor a library before it, such as one of liburing's.
 fn look_up_elsewhere(name: &CStr) -> *mut c_void {
-    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
     let Some(address) = loader::next(c"dlsym") else { return ptr::null_mut() };
     let dlsym = typed::<Dlsym>(ptr::with_exposed_provenance_mut(address));
     // SAFETY: a valid name; RTLD_NEXT is what it is for.

@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The library that these tests were built beside.
@@ -167,6 +168,11 @@ fn obstacle(library: &str) -> Option<String> {
 
 /// Compiles the program that reaches every probe; `None`, with a word about it, without a compiler.
 fn program() -> Option<PathBuf> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BUILT.get_or_init(build).clone()
+}
+
+fn build() -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probes");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/probes.c");
     let mut compiler = Command::new("cc");
@@ -190,48 +196,69 @@ fn program() -> Option<PathBuf> {
 /// has something to print.
 #[test]
 fn the_scripts_run_where_programs_may_be_traced() {
-    let library = library();
-    let shown = library.to_str().expect("UTF-8");
-    if let Some(why) = obstacle(shown) {
-        eprintln!("skipped: nothing may be traced here: {why}");
-        return;
-    }
-    let Some(program) = program() else { return };
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     for (path, code) in scripts() {
         // What is not cleared at the end is what the script is about.
         let words = code.split(|c: char| !c.is_alphanumeric() && !"_@".contains(c));
         let mut maps = words.filter(|word| word.starts_with('@'));
         let result = maps.find(|map| !code.contains(&format!("clear({map})"))).expect("a map");
         let name = path.file_name().expect("a name").to_str().expect("UTF-8");
-        let (script, output) = (scratch.join(name), scratch.join(format!("{name}.out")));
-        let soon = format!("{code}\ninterval:ms:100 {{ print({result}); }}\n");
-        fs::write(&script, soon).expect("a file");
-        let mut tracer = Command::new("bpftrace")
-            .args(["-B", "line"])
-            .arg(&script)
-            .arg(&library)
-            .stdin(Stdio::null())
-            .stdout(File::create(&output).expect("a file"))
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("it was there before");
-        let line = format!("{result}[");
-        let has_result = || {
-            let said = fs::read_to_string(&output).expect("the output");
-            said.contains(&line) || said.contains(&format!("{result}:"))
-        };
-        // Nothing says when the probes are in place, so the program runs until they are.
-        let mut rounds = 0;
-        while !has_result() && rounds < 300 {
-            let status = Command::new(&program).env("LD_PRELOAD", &library).status();
-            assert!(status.expect("it starts").success());
-            std::thread::sleep(Duration::from_millis(20));
-            rounds += 1;
+        if !tells(name, &code, result) {
+            return;
         }
-        let _ = tracer.kill();
-        let _ = tracer.wait();
-        let said = fs::read_to_string(&output).expect("the output");
-        assert!(has_result(), "{name}: nothing in {rounds} rounds:\n{said}");
     }
+}
+
+/// A thread that serves a userfaultfd has its turn, and gives it up.
+#[test]
+fn a_turn_at_a_userfaultfd_is_told() {
+    if fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_err() {
+        eprintln!("skipped: this kernel has no userfaultfd");
+        return;
+    }
+    for turn in [5, 6] {
+        let code = format!("usdt:$1:wakeset:turn /arg1 == {turn}/ {{ @faults[arg1] = count(); }}");
+        tells(&format!("turn-{turn}.bt"), &code, "@faults");
+    }
+}
+
+/// Runs a script until it can print its map `result`. Returns whether programs may be traced here,
+/// with a word if they may not.
+fn tells(name: &str, code: &str, result: &str) -> bool {
+    let library = library();
+    if let Some(why) = obstacle(library.to_str().expect("UTF-8")) {
+        eprintln!("skipped: nothing may be traced here: {why}");
+        return false;
+    }
+    let Some(program) = program() else { return false };
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (script, output) = (scratch.join(name), scratch.join(format!("{name}.out")));
+    let soon = format!("{code}\ninterval:ms:100 {{ print({result}); }}\n");
+    fs::write(&script, soon).expect("a file");
+    let mut tracer = Command::new("bpftrace")
+        .args(["-B", "line"])
+        .arg(&script)
+        .arg(&library)
+        .stdin(Stdio::null())
+        .stdout(File::create(&output).expect("a file"))
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it was there before");
+    let line = format!("{result}[");
+    let has_result = || {
+        let said = fs::read_to_string(&output).expect("the output");
+        said.contains(&line) || said.contains(&format!("{result}:"))
+    };
+    // Nothing says when the probes are in place, so the program runs until they are.
+    let mut rounds = 0;
+    while !has_result() && rounds < 300 {
+        let status = Command::new(&program).env("LD_PRELOAD", &library).status();
+        assert!(status.expect("it starts").success());
+        std::thread::sleep(Duration::from_millis(20));
+        rounds += 1;
+    }
+    let _ = tracer.kill();
+    let _ = tracer.wait();
+    let said = fs::read_to_string(&output).expect("the output");
+    assert!(has_result(), "{name}: nothing in {rounds} rounds:\n{said}");
+    true
 }

@@ -51,14 +51,12 @@ impl Behaviour {
         variables
     }
 
-    /// The same for a program that is started here: where a control group grants one processor or
-    /// less (`cpu.max`), a spin would take the time that its waker needs.
+    /// The same for a program that is started here.
     pub fn variables_here(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = self.variables();
-        let granted = std::thread::available_parallelism();
-        if self.spin == "auto" && granted.is_ok_and(|processors| processors.get() == 1) {
+        if let Some(off) = spin_here(&self.spin) {
             variables.retain(|(name, _)| *name != SPIN_VARIABLE);
-            variables.push((SPIN_VARIABLE, "off".into()));
+            variables.push(off);
         }
         variables
     }
@@ -67,6 +65,15 @@ impl Behaviour {
     pub fn leaves_instructions(&self) -> bool {
         self.instructions == Instructions::Kernel
     }
+}
+
+/// The variable that turns `auto` off for a program that is started here, if it has to be: where a
+/// control group grants one processor or less (`cpu.max`), a spin would take the time that its
+/// waker needs.
+pub fn spin_here(spin: &str) -> Option<(&'static str, OsString)> {
+    let granted = std::thread::available_parallelism();
+    let one = spin == "auto" && granted.is_ok_and(|processors| processors.get() == 1);
+    one.then(|| (SPIN_VARIABLE, "off".into()))
 }
 
 /// Reads what `--spin` takes.

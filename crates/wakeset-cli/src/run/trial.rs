@@ -6,6 +6,7 @@ use std::time::Duration;
 use wakeset_fd::stats::area::AREA_VARIABLE;
 
 use super::area;
+use super::behaviour::spin_here;
 use super::collect::Collector;
 use super::command::Command;
 use super::library;
@@ -33,7 +34,9 @@ pub fn try_out(
     let command = Command::new(words)?;
     let memory =
         area::make().map_err(|error| Failure::own(format!("no memory for counts: {error}")))?;
-    set_environment(&library, vec![(AREA_VARIABLE, memory.place.clone().into())]);
+    let mut variables = vec![(AREA_VARIABLE, memory.place.clone().into())];
+    variables.extend(spin_here("auto"));
+    set_environment(&library, variables);
     let mut collector = Collector::new(memory);
     let (end, lasted) = run_limited(&command, limit, || collector.start(), at_limit)?;
     Ok(Trial { report: collector.end(), end, lasted })

@@ -149,6 +149,30 @@ fn the_programs_output_is_apart() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("what it prints"));
 }
 
+/// On one processor a spin would take the time that its waker needs, so a trial runs without, as
+/// `wakeset run` does.
+#[test]
+fn a_trial_on_one_processor_does_not_spin() {
+    let script = "echo spin: ${WAKESET_SPIN-unset}";
+    let spin_of = |prefix: &[&str]| {
+        let wakeset = env!("CARGO_BIN_EXE_wakeset");
+        let words =
+            [prefix, &[wakeset, "doctor", "--try", "60", "--", "sh", "-c", script]].concat();
+        let output = Command::new(words[0]).args(&words[1..]).env_remove("WAKESET_SPIN").output();
+        let said = output.expect("it starts").stderr;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        said.lines().find_map(|line| line.strip_prefix("spin: ")).map(String::from)
+    };
+    let status = fs::read_to_string("/proc/self/status").expect("this process");
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let allowed = allowed.expect("the processors").trim();
+    let first = allowed.split([',', '-']).next().expect("a processor");
+    assert_eq!(spin_of(&["taskset", "-c", first]).as_deref(), Some("off"));
+    if allowed != first {
+        assert_eq!(spin_of(&[]).as_deref(), Some("unset"));
+    }
+}
+
 /// Asks until this many answers have come.
 fn ask(port: u16, times: usize) {
     let end = Instant::now() + Duration::from_secs(60);

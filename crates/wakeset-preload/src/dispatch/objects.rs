@@ -118,8 +118,9 @@ unsafe extern "C" fn on_object(info: *mut dl_phdr_info, _: usize, look: *mut c_v
 
 /// Libraries whose system calls by instruction are about nothing that a program has made through
 /// libc, by the beginning of their names: they wait on words of memory, or read files of their own.
-/// The last has none, but tables between its functions that contain the two bytes.
-const HARMLESS: [&[u8]; 7] = [
+/// libcrypto has none, but tables between its functions that contain the two bytes. The last two
+/// are parts of libc before glibc 2.34, whose functions have our hooks before them as libc's do.
+const HARMLESS: [&[u8]; 9] = [
     b"libgomp.so.",
     b"libitm.so.",
     b"libasan.so.",
@@ -127,6 +128,8 @@ const HARMLESS: [&[u8]; 7] = [
     b"libtsan.so.",
     b"libubsan.so.",
     b"libcrypto.so.",
+    b"libpthread.so.0",
+    b"librt.so.1",
 ];
 
 fn is_harmless(path: &CStr) -> bool {

@@ -57,10 +57,19 @@ impl Object {
     pub(super) unsafe fn of(map: &'static LinkMap) -> Self {
         // SAFETY: the loader's string; null only in a map that is being made.
         let name = if map.name.is_null() { c"" } else { unsafe { CStr::from_ptr(map.name) } };
+        // SAFETY: the caller's contract.
+        unsafe { Self::at(map.base, name, map.dynamic) }
+    }
+
+    /// The object that is loaded there, with its dynamic section.
+    ///
+    /// # Safety
+    /// It stays loaded as long as this value is used.
+    pub(super) unsafe fn at(base: usize, name: &'static CStr, dynamic: *const Dynamic) -> Self {
         let mut object = Self {
-            base: map.base,
+            base,
             name,
-            dynamic: map.dynamic,
+            dynamic,
             soname: None,
             strings: ptr::null(),
             symbols: ptr::null(),
@@ -69,8 +78,8 @@ impl Object {
             hash: ptr::null(),
         };
         // The loader has added the base in place, but not where the section cannot be written.
-        let address = |value: usize| if value < map.base { value + map.base } else { value };
-        let mut entry = map.dynamic;
+        let address = |value: usize| if value < base { value + base } else { value };
+        let mut entry = dynamic;
         // SAFETY: the section ends with an entry of tag 0.
         while let Some(Dynamic { tag: tag @ 1.., value }) = unsafe { entry.as_ref() } {
             let pointer = address(*value);

@@ -137,6 +137,45 @@ pub(crate) unsafe fn iterate(visit: Visit, data: *mut c_void) {
     }
 }
 
+/// A function of a part of libc that is none of the program's own: before glibc 2.34, a plugin may
+/// bring libpthread or libdl into a program that was started without.
+pub(crate) fn in_late_part(name: &CStr) -> Option<usize> {
+    let mut search = Late { name, found: None };
+    // SAFETY: `visit_late` gets `search` back, and the loader's descriptions of objects.
+    unsafe { iterate(visit_late, (&raw mut search).cast()) };
+    search.found
+}
+
+/// The name of a function, and its address.
+struct Late<'a> {
+    name: &'a CStr,
+    found: Option<usize>,
+}
+
+/// Looks for the function in one object, which stays loaded meanwhile. The parts of libc that have
+/// a function of ours are never unloaded.
+unsafe extern "C" fn visit_late(info: *mut dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+    const PT_DYNAMIC: u32 = 2;
+    // SAFETY: by the contract of dl_iterate_phdr(3), and of the call above.
+    let (info, search) = unsafe { (&*info, &mut *data.cast::<Late>()) };
+    for index in 0..info.dlpi_phnum.into() {
+        // SAFETY: there are so many.
+        let header = unsafe { &*info.dlpi_phdr.wrapping_add(index) };
+        if header.p_type != PT_DYNAMIC {
+            continue;
+        }
+        let base = info.dlpi_addr as usize;
+        let dynamic = ptr::with_exposed_provenance(base.wrapping_add(header.p_vaddr as usize));
+        // SAFETY: the dynamic section of a loaded object.
+        let object = unsafe { Object::at(base, c"", dynamic) };
+        // The kernel's own object has no table of symbols that would be read here.
+        if is_libc(&object) {
+            search.found = first(search.name, iter::once(object));
+        }
+    }
+    c_int::from(search.found.is_some())
+}
+
 fn first(name: &CStr, mut objects: impl Iterator<Item = Object>) -> Option<usize> {
     objects.find_map(|object| {
         let symbol = object.find(name)?;

@@ -6,10 +6,21 @@ use crate::flags;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
+use wakeset::probe;
 use wakeset_fd::count::count;
 use wakeset_fd::signal_guard::SignalGuard;
 use wakeset_fd::stats::Stat;
 use wakeset_group::leader::Waiter;
+
+/// What the probe `turn` says of a thread that serves a userfaultfd: docs/probes.md.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Turn {
+    Queued = 4,
+    Has = 5,
+    Ended = 6,
+    Told = 7,
+}
 
 /// A call on a userfaultfd under way.
 pub(super) struct Using {
@@ -43,12 +54,17 @@ impl Using {
         }
     }
 
+    fn probe(&self, turn: Turn) {
+        probe!(turn, i32 self.fd, u32 turn);
+    }
+
     /// Takes the turn if it is free, or joins the queue. Returns whether the thread has the turn.
     pub(super) fn join(&self, waiter: &Waiter) -> bool {
         let _guard = SignalGuard::enter();
         // SAFETY: the waiter stays on the stack until `leave`, `take`, or a handler has taken it
         // out of the queue; the thread that gives it the turn takes it out, too.
         let given = unsafe { self.group.leadership.join(waiter, me()) };
+        self.probe(if given { Turn::Has } else { Turn::Queued });
         CALL.with(|call| {
             call.waiter.set(if given { ptr::null() } else { waiter });
             call.group.set(self.group);
@@ -61,6 +77,9 @@ impl Using {
         let _guard = SignalGuard::enter();
         let given = waiter.leads();
         count(Stat::UffdWakes, usize::from(given));
+        if given {
+            self.probe(Turn::Has);
+        }
         CALL.with(|call| {
             call.waiter.set(ptr::null());
             call.group.set(if given { self.group } else { ptr::null() });
@@ -73,6 +92,7 @@ impl Using {
         let _guard = SignalGuard::enter();
         let taken = self.group.leadership.rescue(waiter, stamp);
         if taken {
+            self.probe(Turn::Has);
             CALL.with(|call| call.waiter.set(ptr::null()));
         }
         taken
@@ -96,6 +116,9 @@ impl Using {
         if told && !again {
             // Before the turn is kept: see `Polling::sleep`.
             self.group.told.note();
+        }
+        if had {
+            self.probe(if told { Turn::Told } else { Turn::Ended });
         }
         match (had, told) {
             (true, true) => self.group.leadership.hold(me(), order()),

@@ -1,8 +1,10 @@
 /*
- * Reaches every probe: a sleep in a set and in read(2), the wakes that end them, a migration, and a
- * turn at a listening socket.
+ * Reaches every probe: a sleep in a set and in read(2), the wakes that end them, a migration, a
+ * turn at a listening socket, and one at a userfaultfd.
  */
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -10,7 +12,10 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static int counter, blocking, set;
@@ -35,6 +40,35 @@ static void *sleeper(void *unused)
 		must(write(blocking, &one, sizeof one));
 	}
 	return unused;
+}
+
+static void *page_toucher(void *page)
+{
+	*(volatile char *)page = 1;
+	return page;
+}
+
+/* A fault that this thread serves. Not everybody may have a userfaultfd. */
+static void serve_fault(void)
+{
+	long size = sysconf(_SC_PAGESIZE);
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	struct uffdio_api api = {.api = UFFD_API};
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api))
+		return;
+	void *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register reg = {.range = {(uintptr_t)page, (uint64_t)size},
+	                              .mode = UFFDIO_REGISTER_MODE_MISSING};
+	struct uffdio_zeropage zero = {.range = reg.range};
+	struct uffd_msg message;
+	pthread_t thread;
+	must(ioctl(fd, UFFDIO_REGISTER, &reg));
+	if (pthread_create(&thread, NULL, page_toucher, page))
+		exit(1);
+	must((int)read(fd, &message, sizeof message));
+	must(ioctl(fd, UFFDIO_ZEROPAGE, &zero));
+	pthread_join(thread, NULL);
+	close(fd);
 }
 
 int main(void)
@@ -68,5 +102,6 @@ int main(void)
 	struct pollfd polled = {.fd = listener, .events = POLLIN};
 	must(poll(&polled, 1, -1));
 	must(accept(listener, NULL, NULL));
+	serve_fault();
 	return 0;
 }
