@@ -138,13 +138,15 @@ fn meaning(reason: Stat) -> &'static str {
         Stat::MigratedIoRing => "io_uring_setup(2): an io_uring reaches every descriptor.",
         Stat::MigratedAio => "io_setup(2): asynchronous I/O reaches every descriptor.",
         Stat::MigratedUnmodelled => {
-            "A call that only the kernel answers, such as dup(2): docs/calls.md lists them."
+            "A call that only the kernel answers, such as shutdown(2): docs/calls.md lists them."
         }
         Stat::MigratedOddArgument => {
             "A call with an argument that only the kernel answers, such as a long write into a \
              pipe: docs/limits.md lists them."
         }
-        Stat::MigratedDupClosed => "close(2) of a number that a set watched under another one.",
+        Stat::MigratedDuplicate => {
+            "dup(2) of a pipe or socket pair, or of a set that another loop watches by its number."
+        }
         Stat::MigratedNestedKernel => {
             "epoll_ctl(2) put them into, or around, a set that is the kernel's."
         }

@@ -2,6 +2,7 @@
 //! library: each asks the in-process side first and makes the system call if that does not answer.
 
 pub mod descriptor;
+pub mod duplicate;
 pub mod fork;
 #[cfg(test)]
 mod fork_tests;
@@ -145,7 +146,7 @@ pub fn close(fd: c_int) -> Result<(), Errno> {
 /// # Errors
 /// As dup(2).
 pub fn dup(fd: c_int) -> Result<c_int, Errno> {
-    descriptor::before_dup(fd).or_kernel(|| sys::dup(fd))
+    duplicate::dup(fd).or_kernel(|| sys::dup(fd))
 }
 
 /// Turns `O_NONBLOCK` on or off, as fcntl(`F_SETFL`) does.

@@ -22,6 +22,7 @@ pub(crate) enum Rank {
     Listeners,
     Polls,
     Commands,
+    Duplicates,
     /// Files that outlive their numbers.
     Kept,
     /// The lists that a migration was working on.
