@@ -2,9 +2,9 @@
 
 use crate::outcome::{answered_int, answered_unit, fail, returned_unit, whole};
 use core::ffi::{c_int, c_long, c_uint, c_ulong};
-use wakeset_fd::interpose::{after_fcntl, after_ioctl};
+use wakeset_fd::interpose::{after_fcntl, after_ioctl, returned};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{descriptor, migrate};
+use wakeset_fd::{descriptor, duplicate, migrate};
 
 mod real {
     use super::{c_int, c_long};
@@ -33,14 +33,14 @@ pub extern "C" fn ws_close_range(first: c_uint, last: c_uint, flags: c_int) -> c
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_dup(fd: c_int) -> c_int {
     // SAFETY: numbers only.
-    answered_int(descriptor::before_dup(fd), || unsafe { libc::dup(fd) })
+    answered_int(duplicate::dup(fd), || unsafe { libc::dup(fd) })
 }
 
 /// dup2(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: numbers only.
-    answered_int(descriptor::before_dup_to(old, new, 0), || unsafe { libc::dup2(old, new) })
+    answered_int(duplicate::dup_onto(old, new, 0), || unsafe { libc::dup2(old, new) })
 }
 
 /// dup3(2).
@@ -48,7 +48,7 @@ pub extern "C" fn ws_dup2(old: c_int, new: c_int) -> c_int {
 pub extern "C" fn ws_dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: numbers only.
     let call = || unsafe { libc::dup3(old, new, flags) };
-    answered_int(descriptor::before_dup_to(old, new, flags), call)
+    answered_int(duplicate::dup_onto(old, new, flags), call)
 }
 
 /// fcntl(2). C declares the third argument as variadic; on x86-64 an int, a long and a pointer
@@ -60,10 +60,10 @@ pub unsafe extern "C-unwind" fn ws_fcntl(fd: c_int, command: c_int, argument: c_
             return fail(libc::EBADF) as c_int;
         }
         if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-            // The number that dup(2) would be refused with, if it is.
-            let verdict = descriptor::before_dup(fd);
-            if let wakeset_fd::Verdict::Done(Err(error)) = verdict {
-                return fail(error.into_raw()) as c_int;
+            let closes_on_exec = command == libc::F_DUPFD_CLOEXEC;
+            let verdict = duplicate::dup_above(fd, argument as c_uint as usize, closes_on_exec);
+            if let wakeset_fd::Verdict::Done(result) = verdict {
+                return returned(result) as c_int;
             }
         }
         // SAFETY: the caller's contract.

@@ -3,8 +3,8 @@
 //!
 //! An in-process object owns a real kernel one of the same kind. Its number, its flags, fstat(2)
 //! and its entry in `/proc` are therefore real; only its state is here. When something is about to
-//! reach it that does not come through this crate (fork, exec, `SCM_RIGHTS`, a second descriptor, a
-//! call that is not modelled) the state moves into the kernel object ([`migrate`]), and from then
+//! reach it that does not come through this crate (fork, exec, `SCM_RIGHTS`, a call that is
+//! not modelled) the state moves into the kernel object ([`migrate`]), and from then
 //! on it is an ordinary kernel descriptor.
 //!
 //! The rooms, lowest first; a file uses its own room and those above it in this table:
@@ -63,7 +63,7 @@ mod rooms {
         ppoll, pselect, read, recv, send, set_nonblocking, shutdown, socketpair, timerfd_create,
         timerfd_gettime, timerfd_settime, write,
     };
-    pub use calls::{deputy, descriptor, fork, interpose};
+    pub use calls::{deputy, descriptor, duplicate, fork, interpose};
     pub use kernel_half::{listeners, program_rings};
     pub use objects::{pipe, timer};
     /// eventfd(2), and read(2) and write(2) of whatever object.

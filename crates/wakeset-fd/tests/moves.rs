@@ -38,8 +38,8 @@ fn wait(set: c_int, milliseconds: c_int) -> c_int {
     unsafe { fd::epoll_wait(set, events.as_mut_ptr(), 4, milliseconds) }.unwrap()
 }
 
-fn dup(number: c_int) {
-    fd::close(fd::dup(number).unwrap()).unwrap();
+fn migrate(number: c_int) {
+    fd::migrate::release(number).unwrap();
 }
 
 /// Runs `f` in a thread, which has to end.
@@ -74,8 +74,8 @@ fn of_a_set_around_one_that_was_closed_in_use() {
             waiter
         });
         fd::close(inner).unwrap();
-        ends("a move of what is watched beside it", move || dup(counter));
-        ends("a move of the set around", move || dup(outer));
+        ends("a move of what is watched beside it", move || migrate(counter));
+        ends("a move of the set around", move || migrate(outer));
         ends("a move of everything", || fd::fork::prepare().in_parent());
         drop(lease);
         // It sleeps on, as after any close in use.
@@ -110,7 +110,7 @@ fn of_timers_around_a_set_that_stays() {
     add(middle, inner);
     add(middle, timer);
     add(top, middle);
-    ends("a move of a set around it", move || dup(inner));
+    ends("a move of a set around it", move || migrate(inner));
     assert!(!fd::descriptor::is_in_process(timer));
     let time = |nanoseconds| libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
     let long_ago = libc::itimerspec { it_interval: time(0), it_value: time(1) };

@@ -146,13 +146,15 @@ fn meaning(reason: Stat) -> &'static str {
             "A request of io_submit(2) named them, or aio_read(3) and its kin were used."
         }
         Stat::MigratedUnmodelled => {
-            "A call that only the kernel answers, such as dup(2): docs/calls.md lists them."
+            "A call that only the kernel answers, such as shutdown(2): docs/calls.md lists them."
         }
         Stat::MigratedOddArgument => {
             "A call with an argument that only the kernel answers, such as a long write into a \
              pipe: docs/limits.md lists them."
         }
-        Stat::MigratedDupClosed => "close(2) of a number that a set watched under another one.",
+        Stat::MigratedDuplicate => {
+            "dup(2) of a pipe or socket pair, or of a set that another loop watches by its number."
+        }
         Stat::MigratedNestedKernel => {
             "epoll_ctl(2) put them into, or around, a set that is the kernel's."
         }

@@ -25,6 +25,8 @@ fn count(report: &Value, path: &str) -> u64 {
 /// Makes an eventfd and a set, has an event, and forks afterwards if it is asked to. With another
 /// argument it does not end by itself.
 const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +53,8 @@ int main(int argc, char **argv) {
             _exit(0);
         return waitpid(child, 0, 0) != child;
     }
-    if (!strcmp(how, "duplicates"))
-        return dup(fd) < 0;
+    if (!strcmp(how, "splices"))
+        return splice(fd, NULL, fd, NULL, 1, 0) != -1;
     if (!strcmp(how, "fails"))
         return 4;
     if (!strcmp(how, "crashes"))
@@ -96,8 +98,8 @@ fn what_migrates_is_told_with_its_reason() {
     let (report, is_served) = attempt("60", &program, &["forks"]);
     assert!(is_served && count(&report, "/migrated") == 2, "{report:#}");
     assert!(has(&report, "note", "migrated", "2 of them: fork"), "{report:#}");
-    let (report, _) = attempt("60", &program, &["duplicates"]);
-    let what = "1 of them: unmodelled_call, by dup 1";
+    let (report, _) = attempt("60", &program, &["splices"]);
+    let what = "1 of them: unmodelled_call, by splice 1";
     assert!(has(&report, "note", "migrated", what), "{report:#}");
 }
 

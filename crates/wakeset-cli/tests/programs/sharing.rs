@@ -159,7 +159,7 @@ fn sets_and_migrations_are_told_apart() {
     let migrations = counts["migrations"].as_array().expect("migrations");
     assert_eq!(migrations.len(), 1, "{counts:#}");
     let [object, reason, call] = ["object", "reason", "call"].map(|it| &migrations[0][it]);
-    assert!(object == "eventfd" && reason == "unmodelled_call" && call == "dup", "{counts:#}");
+    assert!(object == "eventfd" && reason == "unmodelled_call" && call == "splice", "{counts:#}");
 
     let pids = |counts: &Value| -> Vec<u64> {
         let processes = counts["processes"].as_array().expect("processes");
@@ -178,7 +178,7 @@ fn sets_and_migrations_are_told_apart() {
         said.starts_with(&format!("process {child} (looked_at) and its descendants")),
         "{said}"
     );
-    assert!(said.contains("unmodelled_call by dup"), "{said}");
+    assert!(said.contains("unmodelled_call by splice"), "{said}");
 }
 
 /// What ends is added up by those that come after it.

@@ -8,7 +8,7 @@ use super::{Command, Sysno, World};
 use core::ptr;
 use libc::{c_int, epoll_event, timespec};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{Errno, counter, descriptor, migrate, set};
+use wakeset_fd::{Errno, counter, descriptor, duplicate, migrate, set};
 
 /// Wakeset, in this process.
 #[derive(Debug)]
@@ -106,12 +106,14 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
             Sysno::poll | Sysno::select => poll_or_select(number, arguments),
             Sysno::close => unit(wakeset_fd::close(fd)),
             Sysno::dup => of(wakeset_fd::dup(fd)),
-            Sysno::dup2 => complete(descriptor::before_dup_to(fd, b as c_int, 0)),
-            Sysno::dup3 => complete(descriptor::before_dup_to(fd, b as c_int, c as c_int)),
+            Sysno::dup2 => complete(duplicate::dup_onto(fd, b as c_int, 0)),
+            Sysno::dup3 => complete(duplicate::dup_onto(fd, b as c_int, c as c_int)),
             Sysno::fcntl if b as c_int == libc::F_SETFL => {
                 unit(wakeset_fd::set_nonblocking(fd, c as c_int & libc::O_NONBLOCK != 0))
             }
-            Sysno::fcntl => complete(descriptor::before_dup(fd)),
+            Sysno::fcntl => {
+                complete(duplicate::dup_above(fd, c, b as c_int == libc::F_DUPFD_CLOEXEC))
+            }
             Sysno::ioctl if descriptor::is_hidden(fd) => -(libc::EBADF as isize),
             Sysno::ioctl => {
                 let result = raw(number, arguments);

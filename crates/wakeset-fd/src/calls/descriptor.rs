@@ -1,10 +1,11 @@
 //! What happens to descriptors as such: close, duplication, inheritance, passing.
 
+use crate::calls::duplicate;
 use crate::migrate;
 use crate::objects::counter::FdCounter;
 use crate::objects::pipe::FdPipe;
 use crate::objects::timer::FdTimer;
-use crate::set::{FdSet, doorbell};
+use crate::set::FdSet;
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::process::is_foreign;
@@ -39,22 +40,33 @@ pub fn close(fd: c_int) -> Verdict<()> {
         _ if is_foreign() => return Kernel,
         _ => {}
     }
-    forget(fd);
-    Kernel
+    forget(fd)
 }
 
-/// Ends the in-process object of a number that is about to be closed.
-fn forget(fd: c_int) {
+/// Ends the in-process object of a number that is about to be closed, or closes a number of an
+/// object that goes on under another.
+pub(super) fn forget(fd: c_int) -> Verdict<()> {
     if vforked::may_exist() && !mutated!("closed_beside_vfork_child") {
         // A vfork(2) child has the descriptor, too, so it is the kernel's to say when the object
         // ends.
         migrate::closing(fd, Stat::Closed);
     }
     let _guard = SignalGuard::enter();
-    let object = match table::get(fd) {
-        Entry::Object(object) => object,
-        Entry::Kernel => return lifecycle::before_close(fd),
-        Entry::Doorbell => return,
+    let object = loop {
+        let object = match table::get(fd) {
+            Entry::Object(object) => object,
+            Entry::Kernel => {
+                lifecycle::before_close(fd);
+                return Kernel;
+            }
+            Entry::Doorbell => return Kernel,
+        };
+        if !object.has_several() {
+            break object;
+        }
+        if let Some(verdict) = duplicate::close(fd, object) {
+            return verdict;
+        }
     };
     // Without calls by address, which the processor cannot foresee after a system call.
     if let Some(counter) = object.downcast::<FdCounter>() {
@@ -72,6 +84,7 @@ fn forget(fd: c_int) {
     } else {
         end(fd, object.object());
     }
+    Kernel
 }
 
 /// [`forget`] of an object that the number has just been seen to stand for.
@@ -89,7 +102,7 @@ fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) {
     }
     count(Stat::Closed, 1);
     step_lock!(Locked, &table::CLOSES);
-    slot::end(object);
+    slot::end(fd, object);
     step_lock!(Unlocked, &table::CLOSES);
 }
 
@@ -124,7 +137,7 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     let mut next = first;
     let mut around = false;
     for fd in begin..end {
-        forget(fd);
+        let _ = forget(fd);
         if matches!(table::get(fd), Entry::Doorbell) {
             around = true;
             let fd = fd as c_uint;
@@ -146,59 +159,11 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
 }
 
 /// Whether it is a set that can never migrate.
-fn is_fixed_set(entry: Entry) -> bool {
+pub(super) fn is_fixed_set(entry: Entry) -> bool {
     match entry {
         Entry::Object(object) => object.object().as_host().is_some_and(Host::is_fixed),
         Entry::Kernel | Entry::Doorbell => false,
     }
-}
-
-/// Before a descriptor is duplicated: a description with two descriptors lives in the kernel.
-pub fn before_dup(fd: c_int) -> Verdict<c_int> {
-    match table::get(fd) {
-        Entry::Doorbell => return Done(Err(Errno::EBADF)),
-        // The other number would tell of its kernel half only.
-        entry if is_fixed_set(entry) => return Done(Err(Errno::EBUSY)),
-        Entry::Kernel => return Kernel,
-        _ if is_foreign() => return Kernel,
-        _ => {}
-    }
-    migrate::fd_for(fd, Stat::MigratedUnmodelled, c"dup");
-    Kernel
-}
-
-/// Before dup2(2) or dup3(2) from `old` to `new` with `flags`: the object at `new` is closed by it.
-pub fn before_dup_to(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
-    if flags & !libc::O_CLOEXEC != 0 {
-        // EINVAL, before anything is looked up.
-        return Kernel;
-    }
-    if matches!(table::get(old), Entry::Doorbell) {
-        return Done(Err(Errno::EBADF));
-    }
-    let valid = old != new && sys::fcntl(old, libc::F_GETFD, 0).is_ok();
-    if !valid {
-        // An error, or nothing to do.
-        return Kernel;
-    }
-    if is_fixed_set(table::get(old)) {
-        return Done(Err(Errno::EBUSY));
-    }
-    if is_foreign() {
-        // As for close(2).
-        return Kernel;
-    }
-    migrate::fd_for(old, Stat::MigratedUnmodelled, c"dup2");
-    if let Err(error) = doorbell::make_way(old, new) {
-        return Done(Err(error));
-    }
-    lifecycle::before_close(new);
-    if is_fixed_set(table::get(new)) {
-        forget(new);
-    }
-    // Into the kernel, which closes it if it comes to that, and not if the call fails.
-    migrate::closing(new, Stat::MigratedUnmodelled);
-    Kernel
 }
 
 /// Before an exec: migrates what the new program inherits.

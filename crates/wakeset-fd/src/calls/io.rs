@@ -30,7 +30,9 @@ pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> 
 #[inline(never)]
 unsafe fn write_here(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> {
     loop {
-        let object = match table::get(fd) {
+        // Until the operation is over.
+        let (entry, _held) = table::get_held(fd);
+        let object = match entry {
             Entry::Object(object) => object,
             Entry::Doorbell => return Done(Err(Errno::EBADF)),
             Entry::Kernel => return Kernel,
@@ -75,7 +77,9 @@ pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
 #[inline(never)]
 unsafe fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
     loop {
-        let object = match table::get(fd) {
+        // Until the operation is over.
+        let (entry, _held) = table::get_held(fd);
+        let object = match entry {
             Entry::Object(object) => object,
             Entry::Doorbell => return Done(Err(Errno::EBADF)),
             Entry::Kernel => return Kernel,
@@ -112,7 +116,7 @@ unsafe fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
 /// Takes note of a change of `O_NONBLOCK` that the kernel object has made: fcntl(`F_SETFL`),
 /// ioctl(`FIONBIO`).
 pub fn note_nonblocking(fd: c_int, nonblocking: bool) {
-    if let Entry::Object(object) = table::get(fd) {
+    if let (Entry::Object(object), _held) = table::get_held(fd) {
         object.object().set_nonblocking(nonblocking);
     }
 }

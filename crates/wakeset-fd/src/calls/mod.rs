@@ -3,6 +3,7 @@
 
 pub mod deputy;
 pub mod descriptor;
+pub mod duplicate;
 pub mod fork;
 #[cfg(test)]
 mod fork_tests;
@@ -148,7 +149,7 @@ pub fn close(fd: c_int) -> Result<(), Errno> {
 /// # Errors
 /// As dup(2).
 pub fn dup(fd: c_int) -> Result<c_int, Errno> {
-    descriptor::before_dup(fd).or_kernel(|| sys::dup(fd))
+    duplicate::dup(fd).or_kernel(|| sys::dup(fd))
 }
 
 /// Turns `O_NONBLOCK` on or off, as fcntl(`F_SETFL`) does.

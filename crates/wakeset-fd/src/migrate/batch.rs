@@ -13,7 +13,7 @@ use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::migrating::Migrating;
 use crate::table::object::{Host, Object};
 use crate::table::slot::end_use_guarded;
-use crate::table::{self, Entry, Slot, SlotHead};
+use crate::table::{self, Entry, Slot, SlotHead, duplicates};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use wakeset::{WaitQueue, mutated, probe};
@@ -123,7 +123,12 @@ fn host(head: &'static SlotHead) -> Option<&'static dyn Host> {
 impl Batch {
     /// Begins the migration of what a number stands for, once.
     fn begin(&mut self, fd: c_int) {
-        let Entry::Object(head) = table::get(fd) else { return };
+        if let Entry::Object(head) = table::get(fd) {
+            self.begin_object(head);
+        }
+    }
+
+    fn begin_object(&mut self, head: &'static SlotHead) {
         let object = head.object();
         if let Some(set) = object.as_host() {
             self.begin_set(head, set);
@@ -132,18 +137,18 @@ impl Batch {
         let kind = KINDS.iter().position(|kind| *kind == head.kind());
         let Some(list) = kind.and_then(|kind| self.sources.get_mut(kind)) else { return };
         // Both ends of a pair, or neither.
-        if list.begin(head.fd(), head)
+        if list.begin(head)
             && let Some(other) = object.companion()
         {
-            list.begin(other.fd(), other);
+            list.begin(other);
         }
     }
 
     /// Marks a set as going into the kernel, once; one that stays goes onto a list of its own.
     fn begin_set(&mut self, head: &'static SlotHead, set: &'static dyn Host) {
         if set.is_fixed() {
-            self.fixed.begin(head.fd(), head);
-        } else if !set.is_in_kernel() && self.sets.begin(head.fd(), head) {
+            self.fixed.begin(head);
+        } else if !set.is_in_kernel() && self.sets.begin(head) {
             stale::mark_if_lost(head, set.file_type());
             // Additions to this set wait for us from here on.
             set.begin_migration();
@@ -155,7 +160,7 @@ impl Batch {
         let mut next = self.sets.first();
         while let Some(head) = next {
             if let Some(set) = host(head) {
-                set.each_watched(&mut |fd| self.begin(fd));
+                set.each_watched(&mut |source| self.begin_object(source));
             }
             next = Migrating::after(head);
         }
@@ -182,7 +187,8 @@ impl Batch {
             if head.is_lost() {
                 set.wait_queue().close();
             } else {
-                set.wait_queue().detach_watches(|watch| self.touched.take_over(&watch, false));
+                set.wait_queue()
+                    .detach_watches(|watch| self.touched.take_over(&watch, head, false));
             }
         }
     }
@@ -267,7 +273,7 @@ fn migrate_sources(
     }
     for round in ROUNDS {
         for head in sources.iter().filter(|head| head.links.watched()) {
-            round.detach_watches(head.object(), quiet, touched);
+            round.detach_watches(head, quiet, touched);
         }
     }
     step!(move_watches_handed);
@@ -283,7 +289,8 @@ fn migrate_sources(
 /// Counts an object that is in the kernel now, or was closed on its way, and tells tracers.
 fn note(head: &SlotHead, reason: Stat) {
     let name = NAMES.get(reason as usize).copied().unwrap_or_default();
-    probe!(migrate, i32 head.fd(), u64 name.as_ptr().addr(), u64 name.len());
+    let fd = duplicates::number_of(head);
+    probe!(migrate, i32 fd, u64 name.as_ptr().addr(), u64 name.len());
     if !Stat::MOVED.contains(&(reason as usize)) {
         return count(reason, 1);
     }
@@ -294,7 +301,7 @@ fn note(head: &SlotHead, reason: Stat) {
         _ => 3,
     };
     count_migration(|| {
-        Migration::new(area::now(), head.fd() as u32, kind, reason, super::call_under_way())
+        Migration::new(area::now(), fd as u32, kind, reason, super::call_under_way())
     });
 }
 
@@ -334,7 +341,8 @@ fn is_gone(object: &dyn Object) -> bool {
 }
 
 impl Round {
-    fn detach_watches(self, object: &dyn Object, quiet: bool, touched: &mut Touched) {
+    fn detach_watches(self, head: &'static SlotHead, quiet: bool, touched: &mut Touched) {
+        let object = head.object();
         let queue: &WaitQueue = object.wait_queue();
         if is_gone(object) {
             // Its watches go with it.
@@ -342,7 +350,7 @@ impl Round {
         } else if self.0.is_none_or(|pending| pending == queue.has_pending_edge()) {
             queue.detach_watches(|mut watch| {
                 watch.pending = object.may_report(&watch);
-                touched.take_over(&watch, quiet);
+                touched.take_over(&watch, head, quiet);
             });
         }
     }
@@ -351,7 +359,11 @@ impl Round {
 /// From now on the number stands for the kernel object.
 fn leave_table<O: Object + ?Sized>(object: &'static O) {
     let head = object.head();
-    if table::vacate(head.fd(), head) {
+    if head.has_several() {
+        for _ in 0..duplicates::leave_all(head) {
+            end_use_guarded(object);
+        }
+    } else if table::vacate(head.fd(), head) {
         end_use_guarded(object);
     }
 }
@@ -365,7 +377,7 @@ fn export(head: &'static SlotHead, set: &'static dyn Host, touched: &mut Touched
             // Those around it hear of its kernel half only.
             complaint::of_watch(head.fd(), head.fd(), error);
         }
-        set.wait_queue().detach_watches(|watch| touched.take_over(&watch, false));
+        set.wait_queue().detach_watches(|watch| touched.take_over(&watch, head, false));
     }
 }
 
@@ -439,7 +451,12 @@ impl Touched {
     }
 
     /// Puts a watch that leaves user space into the kernel half of its set.
-    fn take_over(&mut self, watch: &wakeset::DetachedWatch, quiet: bool) {
+    fn take_over(
+        &mut self,
+        watch: &wakeset::DetachedWatch,
+        source: &'static SlotHead,
+        quiet: bool,
+    ) {
         let head = owner(watch.owner);
         let Some(set) = host(head) else { return };
         if set.is_closed() || head.is_lost() {
@@ -448,7 +465,7 @@ impl Touched {
         }
         // Before it is in the kernel half, of which those around do not know.
         unsettle_around(set);
-        set.take_over(watch, quiet);
+        set.take_over(watch, source, quiet);
         self.push(head, set);
     }
 

@@ -44,12 +44,12 @@ use crate::sys::vforked::{self, Wish};
 use crate::table::gate::{self, Gate};
 pub(crate) use crate::table::gate::{hold_migrations, wait_for_migrations};
 use crate::table::object::Host;
-use crate::table::{self, Entry, Slot, late};
+use crate::table::{self, Entry, Slot, SlotHead, duplicates, late};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-pub(crate) use stale::mark_if_lost;
 pub use stale::number_is_new;
+pub(crate) use stale::{is_number_of, mark_if_lost};
 use wakeset::mutated;
 
 /// For an object that was put into the table because the gate was open `before`: migrates it if the
@@ -186,6 +186,18 @@ pub fn pipes(reason: Stat) {
             fd(number, reason);
         }
     }
+}
+
+/// [`fd`] for an object, by whatever number.
+pub(crate) fn object(head: &SlotHead, reason: Stat) {
+    let _guard = SignalGuard::enter();
+    let _migrating = hold_migrations();
+    object_held(head, reason);
+}
+
+/// [`object`] for a caller that holds the migrations lock.
+pub(crate) fn object_held(head: &SlotHead, reason: Stat) {
+    fd_held(duplicates::number_of(head), reason);
 }
 
 /// [`fd`] for a caller that holds the migrations lock.

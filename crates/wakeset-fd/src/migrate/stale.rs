@@ -19,6 +19,7 @@ use crate::stats::count::count;
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno, notice};
+use crate::table::duplicates::{self, Loss};
 use crate::table::{self, Entry, SlotHead, slot};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
@@ -42,19 +43,46 @@ fn end_stale(fd: c_int) {
     }
     let _guard = SignalGuard::enter();
     let Entry::Object(head) = table::get(fd) else { return };
-    let object = head.object();
-    if object.begin_close() {
-        // One end of a pair: the other one is the kernel's from now on, which has closed this one.
+    if head.has_several() || head.object().begin_close() {
         let _migrating = hold_migrations();
+        end_stale_held(fd);
+    } else {
+        end_only_number(fd, head);
+    }
+}
+
+/// Ends what the table has under a number that the kernel has just given out, for a caller that
+/// holds the migrations lock.
+fn end_stale_held(fd: c_int) {
+    let Entry::Object(head) = table::get(fd) else { return };
+    if head.has_several() {
+        // The object goes on under the others.
+        match duplicates::lose_held(fd, head, || true) {
+            Loss::Stale => return,
+            Loss::GoesOn => {}
+            Loss::Last => {
+                count(Stat::Closed, 1);
+                slot::end_last(head.object());
+            }
+        }
+        note(fd);
+    } else if head.object().begin_close() {
+        // One end of a pair: the other one is the kernel's from now on, which has closed this one.
         if table::stands_for(fd, head) {
             head.links.set_lost(true);
             note(fd);
             fd_held(fd, Stat::Closed);
         }
-    } else if table::vacate(fd, head) {
+    } else {
+        end_only_number(fd, head);
+    }
+}
+
+fn end_only_number(fd: c_int, head: &'static SlotHead) {
+    if table::vacate(fd, head) {
         note(fd);
         count(Stat::Closed, 1);
-        slot::end(object);
+        slot::end(fd, head.object());
     }
 }
 
@@ -83,11 +111,18 @@ fn note(fd: c_int) {
 /// Whether a number stands for something else by now, and that was not noticed yet. Another file of
 /// the same type is not noticed.
 fn is_lost(head: &SlotHead, file_type: u32) -> bool {
-    if head.is_lost() {
-        return false;
-    }
+    !head.is_lost() && is_another(head.fd(), file_type)
+}
+
+/// Whether an object that migrates, and has or had several numbers, still has this one.
+pub(crate) fn is_number_of(fd: c_int, head: &'static SlotHead) -> bool {
+    table::stands_for(fd, head) && !is_another(fd, head.object().file_type())
+}
+
+/// Whether a number is closed, or that of a file of another type.
+fn is_another(fd: c_int, file_type: u32) -> bool {
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    if let Err(error) = sys::raw!(fstat, head.fd(), status.as_mut_ptr()) {
+    if let Err(error) = sys::raw!(fstat, fd, status.as_mut_ptr()) {
         return error == Errno::EBADF;
     }
     // SAFETY: the kernel has filled it in.

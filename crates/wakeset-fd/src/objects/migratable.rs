@@ -18,7 +18,7 @@ use crate::table::object::Object;
 use crate::table::slot::end_use;
 use crate::table::{Slot, SlotHead, Using};
 use core::ffi::c_int;
-use wakeset::{DetachedWatch, Error, Events};
+use wakeset::{DetachedWatch, Error, Events, mutated};
 
 /// A kind of object whose state lives in its slot, or in the kernel object of its number.
 pub(crate) trait Migratable: Slot {
@@ -267,7 +267,11 @@ pub(crate) fn carry_out<M: Migratable, T>(
             if let Some(residence) = object.residence() {
                 residence.wait_until_settled();
             }
-            if object.kept_file().and_then(KeptFile::number).is_some() || object.is_closed() {
+            // By the handle, where the number may be another's by now.
+            let head = object.slot_head();
+            let has_handle = head.has_several() && !mutated!("sleeper_goes_on_by_its_number");
+            let has_file = has_handle || object.kept_file().and_then(KeptFile::number).is_some();
+            if has_file || object.is_closed() {
                 return Err(Kept(using.leave_counted()));
             }
         }
@@ -287,7 +291,9 @@ impl Kept {
     /// It can be cancelled in there; the object and the file then stay as they are.
     pub(crate) fn call<T>(self, call: impl FnOnce(c_int) -> Result<T, Errno>) -> Result<T, Errno> {
         let object = self.0.object();
-        let result = cancel::point(|| match object.kept().and_then(KeptFile::number) {
+        let handle = || self.0.has_several().then(|| self.0.fd());
+        let kept = || object.kept().and_then(KeptFile::number);
+        let result = cancel::point(|| match kept().or_else(handle) {
             Some(number) => call(number),
             None => loop {
                 if let Err(errno) = sys::pause() {

@@ -266,7 +266,8 @@ pub unsafe fn timerfd_settime(
     if matches!(table::get(fd), Entry::Doorbell) {
         return Done(sys::timerfd_settime(-1, flags, new, old));
     }
-    let Some(slot) = table::find::<FdTimer>(fd) else { return Kernel };
+    let (entry, _held) = table::get_held(fd);
+    let Some(slot) = entry.downcast::<FdTimer>() else { return Kernel };
     if !sys::is_user(new, size_of::<itimerspec>()) {
         return Done(Err(Errno::EFAULT));
     }
@@ -316,7 +317,8 @@ pub unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Verdict<()
     if matches!(table::get(fd), Entry::Doorbell) {
         return Done(sys::timerfd_gettime(-1, current));
     }
-    let Some(slot) = table::find::<FdTimer>(fd) else { return Kernel };
+    let (entry, _held) = table::get_held(fd);
+    let Some(slot) = entry.downcast::<FdTimer>() else { return Kernel };
     let expiry = slot.timer.expiry();
     if expiry.interval != 0 && expiry.has_expired(now()) && !mutated!("timer_looked_at_stays") {
         // Linux begins the next interval then, whose end is an edge of its own, though nothing has

@@ -27,7 +27,8 @@ pub unsafe fn epoll_ctl(
     event: *const epoll_event,
 ) -> Verdict<()> {
     loop {
-        let target = table::get(fd);
+        // What it stands for stays that until the watch has been changed.
+        let (target, _held) = table::get_held(fd);
         let set = match find_set(epfd, op, fd, event, target) {
             Ok(set) => set,
             Err(verdict) => return verdict,

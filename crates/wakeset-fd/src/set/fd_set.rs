@@ -2,9 +2,11 @@
 
 use crate::kernel_half::KernelEpoll;
 use crate::kernel_half::listeners::rotation::Rotation;
+use crate::migrate;
 use crate::set::doorbell;
 use crate::set::polls::{self, Polls};
 use crate::set::state::SetState;
+use crate::stats::Stat;
 use crate::stats::count::SetPlace;
 use crate::sys::{self, memory};
 use crate::table::object::{Host, Lists, Object};
@@ -125,6 +127,21 @@ impl Object for FdSet {
 impl FdSet {
     pub(crate) fn fd(&self) -> c_int {
         self.head.fd()
+    }
+
+    /// Whether it has, or had, several numbers.
+    pub(crate) fn has_several(&self) -> bool {
+        self.head.has_several()
+    }
+
+    /// Migrates it, and what has to go with it.
+    pub(crate) fn migrate(&self, reason: Stat) {
+        migrate::object(&self.head, reason);
+    }
+
+    /// [`migrate`](Self::migrate) for a caller that holds the migrations lock.
+    pub(super) fn migrate_held(&self, reason: Stat) {
+        migrate::object_held(&self.head, reason);
     }
 
     /// Whether it has no watch and no doorbell, and no call sleeps in it.

@@ -1,16 +1,16 @@
 //! How a set takes part in a migration: its watches go to its kernel half, one by one.
 
+use crate::migrate;
 use crate::set::export::export_held;
 use crate::set::{FdSet, doorbell, polls};
-use crate::sys::complaint;
-use crate::sys::{self, Errno};
-use crate::table;
+use crate::sys::{self, Errno, complaint, elsewhere};
 use crate::table::object::{Host, Lists};
+use crate::table::{self, SlotHead};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use libc::{EPOLL_CTL_ADD, epoll_event};
-use wakeset::{DetachedWatch, Events};
+use wakeset::{DetachedWatch, Events, mutated};
 
 impl Host for FdSet {
     fn is_fixed(&self) -> bool {
@@ -30,15 +30,20 @@ impl Host for FdSet {
         polls::give_up_held(self);
     }
 
-    fn each_watched(&self, f: &mut dyn FnMut(c_int)) {
-        self.set.for_each(|fd, _, _, _| f(fd));
+    fn each_watched(&self, f: &mut dyn FnMut(&'static SlotHead)) {
+        self.set.for_each(|fd, source, _, _| {
+            if fd >= 0 {
+                // SAFETY: sources without a number are custom ones; the others are slots.
+                f(unsafe { SlotHead::at(source.cast::<()>().addr()) });
+            }
+        });
     }
 
     fn is_empty(&self) -> bool {
         self.set.is_empty()
     }
 
-    fn take_over(&self, watch: &DetachedWatch, quiet: bool) {
+    fn take_over(&self, watch: &DetachedWatch, source: &'static SlotHead, quiet: bool) {
         let mut events = watch.interest.bits();
         if watch.interest.intersection(Events::FLAGS) == watch.interest {
             // Disarmed by a ONESHOT report. The kernel reports ERR and HUP of what it takes for
@@ -48,7 +53,7 @@ impl Host for FdSet {
         let event = epoll_event { events, u64: watch.data };
         let has_edges = watch.interest.intersects(Events::ET | Events::ONESHOT);
         self.rotation.note_other(watch.data);
-        match sys::epoll_ctl(self.fd(), EPOLL_CTL_ADD, watch.fd, &raw const event) {
+        match add(self.fd(), watch.fd, source, &event) {
             // A thread is closing the number and waits for us, and another has added it meanwhile,
             // as a number of the kernel's.
             Err(Errno::EEXIST) if !table::get(watch.fd).is_object() => {}
@@ -97,6 +102,23 @@ impl Host for FdSet {
     fn lists(&self) -> &Lists {
         &self.lists
     }
+}
+
+/// Adds what has migrated to a kernel half under the number by which it was watched. Where that has
+/// been closed, and the file goes on under another, it cannot be named here.
+fn add(
+    epfd: c_int,
+    fd: c_int,
+    source: &'static SlotHead,
+    event: &epoll_event,
+) -> Result<(), Errno> {
+    if source.has_several()
+        && !migrate::is_number_of(fd, source)
+        && !mutated!("watch_moves_under_a_closed_number")
+    {
+        return elsewhere::add_under(epfd, source.fd(), fd, event);
+    }
+    sys::epoll_ctl(epfd, EPOLL_CTL_ADD, fd, event)
 }
 
 /// The kernel half takes the watch just added for one with an edge to report, but that has been

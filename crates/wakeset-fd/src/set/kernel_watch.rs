@@ -65,7 +65,7 @@ fn add_first(
             return Some(Done(Err(error)));
         }
         drop(migrating);
-        migrate::fd(set.fd(), Stat::MigratedNestedKernel);
+        set.migrate(Stat::MigratedNestedKernel);
         return None;
     }
     if !set.set.is_empty() {
@@ -75,7 +75,7 @@ fn add_first(
             Ok(false) if set.state.is_fixed() => {}
             Ok(false) => {
                 drop(migrating);
-                migrate::fd(set.fd(), Stat::MigratedLimit);
+                set.migrate(Stat::MigratedLimit);
                 return None;
             }
             // What the program asks for is refused as well, if it has no other error.
@@ -123,6 +123,6 @@ fn note_known_watch(set: &FdSet) {
     }
     match set.state.is_fixed() {
         true => set.note_kernel_watch(),
-        false => migrate::fd_held(set.fd(), Stat::MigratedUnmodelled),
+        false => set.migrate_held(Stat::MigratedUnmodelled),
     }
 }

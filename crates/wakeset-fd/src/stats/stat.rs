@@ -45,8 +45,8 @@ stats! {
     MigratedUnmodelled = "unmodelled_call",
     /// Migrated: a modelled call had an argument that is not modelled.
     MigratedOddArgument = "odd_argument",
-    /// Migrated: the watched number was closed while a duplicate lives on.
-    MigratedDupClosed = "duplicate_closed",
+    /// Migrated: it was duplicated, and cannot have several numbers here.
+    MigratedDuplicate = "duplicate",
     /// Migrated: it was nested with a set that lives in the kernel.
     MigratedNestedKernel = "nested_in_kernel",
     /// Migrated: a poll or select waited on it together with kernel descriptors.

@@ -5,6 +5,7 @@
 
 pub mod cancel;
 pub(crate) mod complaint;
+pub(crate) mod elsewhere;
 pub(crate) mod essential;
 pub mod handled;
 pub(crate) mod handler;

@@ -43,6 +43,8 @@ mod list {
         pipe_before_carry
         // table
         entry_before_put use_counted object_ended use_before_end use_ended entry_vacated number_lost
+        // table/duplicates.rs, calls/duplicate.rs
+        one_number_closed number_duplicated
         // set/doorbell.rs
         doorbell_before_ring doorbell_rung doorbell_in_kernel doorbell_known
         // set/wait

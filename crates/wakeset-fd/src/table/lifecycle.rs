@@ -22,6 +22,7 @@ pub(crate) enum Rank {
     Listeners,
     Polls,
     Commands,
+    Duplicates,
     ProgramRings,
     /// Files that outlive their numbers.
     Kept,

@@ -1,9 +1,8 @@
 //! The objects of a migration under way, in lists that need no memory: a migration must not fail
 //! for want of it. The links are in the slots' heads, and the migrations lock guards them.
 
-use crate::table;
+use crate::table::duplicates;
 use crate::table::slot::SlotHead;
-use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A slot's place in a list.
@@ -20,6 +19,11 @@ pub(crate) struct Links {
     asked: AtomicBool,
     /// It may have watches that migrate with it.
     watched: AtomicBool,
+    /// The object has, or had, several numbers, and a handle beside them: see
+    /// [`duplicates`](crate::table::duplicates).
+    several: AtomicBool,
+    /// It had, and they are the kernel's.
+    left: AtomicBool,
 }
 
 impl Links {
@@ -31,7 +35,28 @@ impl Links {
             lost: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             watched: AtomicBool::new(false),
+            several: AtomicBool::new(false),
+            left: AtomicBool::new(false),
         }
+    }
+
+    /// Whether it has several numbers now; whether it had before.
+    pub(super) fn set_several(&self, several: bool) -> bool {
+        self.left.store(false, Ordering::Relaxed);
+        self.several.swap(several, Ordering::SeqCst)
+    }
+
+    #[inline(always)]
+    pub(super) fn several(&self) -> bool {
+        self.several.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_left(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn left(&self) -> bool {
+        self.left.load(Ordering::SeqCst)
     }
 
     pub(crate) fn set_lost(&self, lost: bool) {
@@ -88,15 +113,15 @@ impl Migrating {
         Self { first: None, last: None }
     }
 
-    /// Begins the migration of the object that `fd` stands for, if it still does and this has not
-    /// been done; whether it has.
-    pub(crate) fn begin(&mut self, fd: c_int, head: &'static SlotHead) -> bool {
+    /// Begins the migration of an object, if a number still stands for it and this has not been
+    /// done; whether it has.
+    pub(crate) fn begin(&mut self, head: &'static SlotHead) -> bool {
         if head.is_migrating() {
             return false;
         }
         head.set_migrating(true);
         // After the mark: either the closing thread sees the mark, or we see that it has been here.
-        if !table::stands_for(fd, head) {
+        if !duplicates::is_named(head) {
             head.set_migrating(false);
             return false;
         }

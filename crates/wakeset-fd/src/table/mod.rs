@@ -6,17 +6,19 @@
 //! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` when an object is made under this number |
 //! | slot, `COUNTER` / `SET` / `TIMER` / `PIPE` | an in-process object, or one end of one | `VACANT` when it is closed or moves into the kernel |
 //! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` |
+//! | 0 or slot, `ALIAS` | a further number of an in-process object, after dup(2); the slot, if any, is the number's own | `VACANT` or 0 when it is closed or the object migrates |
 //! | 0 or slot, `DOORBELL` | a doorbell of ours, which the program does not know | `SPARE_DOORBELL` when its set is gone; 0 or `VACANT` when the program needs the number |
 //! | 0 or slot, `SPARE_DOORBELL` | a doorbell that no set uses | `DOORBELL` when a set needs one; 0 or `VACANT` as above |
 //!
 //! **Reclamation.** A thread may read an entry, stop, and go on after another closed the
 //! descriptor. So slots are type-stable and each is used again only under *the same number*: what
 //! the late thread then touches is the object its number stands for now, which is what a kernel
-//! that got the call at that moment would have touched. This holds because an in-process object has
-//! exactly one descriptor: a second one (dup, fork, SCM_RIGHTS…) moves it into the kernel.
+//! that got the call at that moment would have touched. A further number, which dup(2) makes, leads
+//! to another number's slot; calls that come by one count themselves in first (`duplicates`).
 
 #[cfg(test)]
 pub(crate) mod alone;
+pub(crate) mod duplicates;
 pub(crate) mod engine;
 pub(crate) mod gate;
 pub(crate) mod hidden;
@@ -31,6 +33,7 @@ pub(crate) mod slot;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
 use crate::sys::vforked::{self, Wish};
+pub(crate) use crate::table::duplicates::get_held;
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -48,7 +51,7 @@ static LAST_DOORBELL: AtomicI32 = AtomicI32::new(0);
 #[cfg(wakeset_steps)]
 pub(crate) static CLOSES: u8 = 0;
 
-const TAG: usize = 7;
+const TAG: usize = 15;
 pub(crate) const COUNTER: usize = 1;
 pub(crate) const SET: usize = 2;
 const VACANT: usize = 3;
@@ -56,8 +59,9 @@ const DOORBELL: usize = 4;
 const SPARE_DOORBELL: usize = 5;
 pub(crate) const TIMER: usize = 6;
 pub(crate) const PIPE: usize = 7;
+const ALIAS: usize = 8;
 /// The kind of a slot that is in no entry: a set in which a thread sleeps that is in poll(2).
-pub(crate) const POLLER: usize = 8;
+pub(crate) const POLLER: usize = 9;
 
 /// What a number stands for.
 #[derive(Clone, Copy)]
@@ -100,10 +104,21 @@ fn is_for_child(fd: c_int) -> bool {
     vforked::ask(Wish::Number(fd))
 }
 
+#[inline(always)]
+fn load(fd: c_int) -> usize {
+    word_of(fd).map_or(0, |place| place.load(Ordering::Acquire))
+}
+
 /// Looks a number up. What a vfork(2) child looks up migrates.
 #[inline(always)]
 pub(crate) fn get(fd: c_int) -> Entry {
-    match peek(fd) {
+    for_caller(fd, peek(fd))
+}
+
+/// What an entry is to the calling process, which may be a vfork(2) child.
+#[inline(always)]
+fn for_caller(fd: c_int, entry: Entry) -> Entry {
+    match entry {
         Entry::Object(_) if is_for_child(fd) => Entry::Kernel,
         entry => entry,
     }
@@ -112,8 +127,15 @@ pub(crate) fn get(fd: c_int) -> Entry {
 /// Looks a number up without using it.
 #[inline(always)]
 pub(crate) fn peek(fd: c_int) -> Entry {
-    let Some(place) = word_of(fd) else { return Entry::Kernel };
-    let word = place.load(Ordering::Acquire);
+    match load(fd) {
+        word if word & TAG == ALIAS => duplicates::entry(fd),
+        word => entry_of(word),
+    }
+}
+
+/// What a word stands for that is no alias.
+#[inline(always)]
+fn entry_of(word: usize) -> Entry {
     match word & TAG {
         COUNTER | SET | TIMER | PIPE => {
             // SAFETY: entries with these tags lead to slots, which begin with a head and are never
@@ -125,10 +147,19 @@ pub(crate) fn peek(fd: c_int) -> Entry {
     }
 }
 
+/// Whether a number is a further one of an object.
+#[inline(always)]
+fn is_alias(fd: c_int) -> bool {
+    word_of(fd).is_some_and(|place| place.load(Ordering::SeqCst) & TAG == ALIAS)
+}
+
 /// The object of this kind that a number stands for, and nothing else.
 #[inline(always)]
 pub(crate) fn find<S: Slot>(fd: c_int) -> Option<&'static S> {
     let word = TABLE.get(fd as u32 as usize)?.load(Ordering::Acquire);
+    if word & TAG == ALIAS {
+        return for_caller(fd, duplicates::entry(fd)).downcast();
+    }
     // SAFETY: entries with this tag lead to slots of this kind, which are never freed.
     (word & TAG == S::KIND && !is_for_child(fd))
         .then(|| unsafe { &*((word - S::KIND) as *const S) })
@@ -181,6 +212,13 @@ fn put_in_room(fd: c_int, word: usize) {
 /// Makes a number stand for an object, where the table [has room](has_room) for it.
 pub(crate) fn put_object<S: Slot>(fd: c_int, object: &'static S) {
     put_in_room(fd, core::ptr::from_ref(object).addr() | S::KIND);
+}
+
+/// Makes a number an alias, whatever it stood for. The caller holds the migrations lock, and has
+/// said where it leads.
+fn put_alias(fd: c_int) {
+    let slots = word_of(fd).map_or(0, |place| place.load(Ordering::SeqCst)) & !TAG;
+    put_in_room(fd, slots | ALIAS);
 }
 
 /// Changes the tag of an entry from one of `from`; whether it had one. The slot of an entry stays.
@@ -240,8 +278,12 @@ pub(crate) fn renumber_doorbell(fd: c_int, new: c_int) {
     }
 }
 
-/// Makes the entry of an object vacant; whether it was this call that did.
+/// Makes the entry of an object vacant; whether it was this call that did. For an alias the caller
+/// holds the migrations lock.
 pub(crate) fn vacate(fd: c_int, head: &SlotHead) -> bool {
+    if is_alias(fd) {
+        return duplicates::leads_to(fd, head) && retag(fd, &[ALIAS], VACANT).is_some();
+    }
     let (word, vacant) = (head.address() | head.kind(), head.address() | VACANT);
     word_of(fd).is_some_and(|entry| {
         entry.compare_exchange(word, vacant, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -250,7 +292,11 @@ pub(crate) fn vacate(fd: c_int, head: &SlotHead) -> bool {
 
 /// Whether a number stands for the object in this slot.
 pub(crate) fn stands_for(fd: c_int, head: &SlotHead) -> bool {
-    word_of(fd).is_some_and(|place| place.load(Ordering::SeqCst) == head.address() | head.kind())
+    let Some(place) = word_of(fd) else { return false };
+    match place.load(Ordering::SeqCst) {
+        word if word & TAG == ALIAS => duplicates::leads_to(fd, head),
+        word => word == head.address() | head.kind(),
+    }
 }
 
 /// The vacant slot of a number: its address, 0 for none.
@@ -274,11 +320,12 @@ pub(crate) fn each_slot(fd: c_int, mut f: impl FnMut(&'static SlotHead)) {
     }
 }
 
-/// Whether a slot at `address` has ever been used for an object of this number.
+/// Whether a slot at `address` has ever been used for an object of this number, or is that which it
+/// last led to as a further one.
 pub(crate) fn has_slot(fd: c_int, address: usize) -> bool {
     let mut found = false;
     each_slot(fd, |slot| found |= slot.address() == address);
-    found
+    found || duplicates::has_led_to(fd, address)
 }
 
 /// The numbers that may stand for something of ours.
@@ -294,6 +341,7 @@ pub(crate) fn forget_all() {
         if let Some(place) = word_of(fd).filter(|place| place.load(Ordering::SeqCst) != 0) {
             place.store(0, Ordering::SeqCst);
         }
+        duplicates::forget(fd);
     }
     END.store(0, Ordering::SeqCst);
     SPARE_DOORBELLS.store(0, Ordering::SeqCst);

@@ -4,7 +4,6 @@
 use crate::sys::Errno;
 use crate::table::kept::KeptFile;
 use crate::table::slot::SlotHead;
-use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
 use wakeset::{DetachedWatch, Source};
 
@@ -96,15 +95,15 @@ pub(crate) trait Host: Object {
     /// From here on additions wait, and then go to the kernel.
     fn begin_migration(&self);
 
-    /// The numbers of what it watches in process.
-    fn each_watched(&self, f: &mut dyn FnMut(c_int));
+    /// What it watches in process that has a number, or had one.
+    fn each_watched(&self, f: &mut dyn FnMut(&'static SlotHead));
 
     /// Whether it watches nothing in process.
     fn is_empty(&self) -> bool;
 
-    /// Puts a watch that leaves user space into the kernel half. `quiet`: no thread is between a
-    /// source and its watches.
-    fn take_over(&self, watch: &DetachedWatch, quiet: bool);
+    /// Puts a watch of `source` that leaves user space into the kernel half. `quiet`: no thread is
+    /// between a source and its watches.
+    fn take_over(&self, watch: &DetachedWatch, source: &'static SlotHead, quiet: bool);
 
     /// A batch has put watches into the kernel half, and goes on with others.
     fn note_taken_over(&self);

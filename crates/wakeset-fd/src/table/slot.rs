@@ -5,7 +5,7 @@ use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::{step, step_lock, step_waited};
 use crate::table::migrating::Links;
 use crate::table::object::Object;
-use crate::table::{stands_for, vacant_slot};
+use crate::table::{duplicates, stands_for, vacant_slot};
 use core::ffi::c_int;
 use core::ops::Deref;
 use core::ptr;
@@ -27,9 +27,9 @@ pub(crate) struct SlotHead {
     /// The next slot of the same number, in a ring; 0 if this is the only one. Changed only by the
     /// thread that makes an object under the number.
     sibling: AtomicUsize,
-    /// The slot's users: 1 for the descriptor, 1 for each call that sleeps in it or may. 0: free.
+    /// The slot's users: 1 for each descriptor, 1 for each call that sleeps in it or may. 0: free.
     users: AtomicU32,
-    /// The number it stands for.
+    /// The number of its kernel object: its descriptor, or a hidden one if it has several.
     fd: AtomicI32,
     /// Its place among those that migrate with it; the migrating thread's.
     pub(crate) links: Links,
@@ -98,6 +98,47 @@ impl SlotHead {
 
     pub(crate) fn fd(&self) -> c_int {
         self.fd.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has, or had, several numbers.
+    #[inline(always)]
+    pub(crate) fn has_several(&self) -> bool {
+        self.links.several()
+    }
+
+    /// From now on the kernel object is known by a handle.
+    pub(super) fn become_several(&self, handle: c_int) {
+        self.set_handle(handle);
+        self.links.set_several(true);
+    }
+
+    pub(super) fn set_handle(&self, handle: c_int) {
+        self.fd.store(handle, Ordering::SeqCst);
+    }
+
+    /// The handle, which is no more; -1 if there was none.
+    pub(super) fn stop_being_several(&self) -> c_int {
+        if self.links.set_several(false) { self.fd.swap(-1, Ordering::SeqCst) } else { -1 }
+    }
+
+    pub(super) fn note_left(&self) {
+        self.links.set_left();
+    }
+
+    /// Whether an object with several numbers has migrated.
+    pub(super) fn has_left_table(&self) -> bool {
+        self.links.left()
+    }
+
+    /// Counts a further number.
+    pub(super) fn count_number(&self) {
+        self.users.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Counts a user, if there is one already: 0 is free, not an object any more.
+    pub(super) fn join(&self) -> bool {
+        let join = |users: u32| (users != 0).then(|| users + 1);
+        self.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).is_ok()
     }
 
     /// Whether its number may be another file's: see [`Links`].
@@ -195,10 +236,9 @@ pub(crate) struct Using<S: Slot>(&'static S);
 impl<S: Slot> Using<S> {
     /// Begins a use of the object `fd` stands for, if `slot` still is that.
     pub(crate) fn begin(fd: c_int, slot: &'static S) -> Option<Self> {
-        let users = &slot.head().users;
-        // 0 is free: not an object any more.
-        let join = |users: u32| (users != 0).then(|| users + 1);
-        users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).ok()?;
+        if !slot.head().join() {
+            return None;
+        }
         step!(use_counted);
         let using = Self(slot);
         stands_for(fd, slot.head()).then_some(using)
@@ -237,10 +277,7 @@ pub(crate) fn end_use<O: Object + ?Sized>(object: &O) {
 /// [`end_use`] by a caller that has a signal guard.
 #[inline]
 pub(crate) fn end_use_guarded<O: Object + ?Sized>(object: &O) {
-    end_use_with(object, |object| {
-        object.finalize();
-        step!(object_ended);
-    });
+    end_use_with(object, finalize_guarded);
 }
 
 #[inline(always)]
@@ -267,18 +304,35 @@ fn end_use_with<O: Object + ?Sized>(object: &O, finalize: impl Fn(&O)) {
 #[cold]
 fn finalize<O: Object + ?Sized>(object: &O) {
     let _guard = SignalGuard::enter();
+    finalize_guarded(object);
+}
+
+#[inline]
+fn finalize_guarded<O: Object + ?Sized>(object: &O) {
     object.finalize();
+    if object.head().has_several() {
+        duplicates::release(object.head());
+    }
     step!(object_ended);
 }
 
-/// Ends the descriptor's use of an object whose number is about to be closed, and which this call
-/// has made vacant. The caller has a signal guard.
+/// Ends the descriptor's use of an object whose number, its only one, is about to be closed, and
+/// which this call has made vacant. The caller has a signal guard.
 #[inline]
-pub(crate) fn end<O: Object + ?Sized>(object: &'static O) {
+pub(crate) fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) {
     step!(entry_vacated);
     if !wakeset::mutated!("close_beside_mover") {
         object.head().wait_until_migrated();
     }
+    if object.head().has_several() && !duplicates::was_last(object.head(), fd) {
+        return end_use_guarded(object);
+    }
+    end_last(object);
+}
+
+/// Ends an object without a number, and the use of the descriptor that was its last.
+#[inline]
+pub(crate) fn end_last<O: Object + ?Sized>(object: &'static O) {
     object.lose_number();
     step!(number_lost);
     end_use_guarded(object);

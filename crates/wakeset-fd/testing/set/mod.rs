@@ -20,6 +20,7 @@ use crate::rooms::kernel::KERNEL;
 use crate::set::polls::Polls;
 use crate::set::state::SetState;
 use crate::set::wait::{Limit, Mask, Wait};
+use crate::stats::Stat;
 use crate::stats::count::SetPlace;
 use crate::sys::sync::{AtomicI32, AtomicU32};
 use crate::sys::{self, Errno};
@@ -69,6 +70,14 @@ impl FdSet {
 
     pub(crate) fn fd(&self) -> c_int {
         0
+    }
+
+    pub(crate) fn has_several(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn migrate(&self, _: Stat) {
+        unreachable!("a doorbell is there")
     }
 
     pub(crate) fn note_kernel_watch(&self) {

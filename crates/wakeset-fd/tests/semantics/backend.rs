@@ -53,6 +53,8 @@ pub trait Backend: Sized + Send + Sync + 'static {
     fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno>;
     /// fcntl(2) with F_SETFL: O_NONBLOCK or no flag.
     fn set_nonblocking(fd: c_int, nonblocking: bool) -> Result<(), Errno>;
+    /// Leaves an object to the kernel, if it is not there.
+    fn migrate(_: c_int) {}
 }
 
 /// The calls of pipe(7) and unix(7) streams.
@@ -261,8 +263,12 @@ impl Backend for Wakeset {
         number(wakeset_fd::eventfd(initial, flags))
     }
 
+    fn migrate(fd: c_int) {
+        let _ = wakeset_fd::migrate::release(fd);
+    }
+
     fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno> {
-        let verdict = wakeset_fd::descriptor::before_dup_to(fd, to, 0);
+        let verdict = wakeset_fd::duplicate::dup_onto(fd, to, 0);
         // SAFETY: no pointer is passed, and the tests own the descriptor that is replaced.
         verdict
             .or_kernel(|| Ok(unsafe { libc::dup2(fd, to) }))
@@ -356,6 +362,10 @@ impl<const FLAGS: c_int> Backend for RingedWith<FLAGS> {
             Ok(wakeset_fd::descriptor::is_in_process(set))
         );
         Ok(set)
+    }
+
+    fn migrate(fd: c_int) {
+        Wakeset::migrate(fd);
     }
 
     forward! { through identity to Wakeset:

@@ -9,7 +9,8 @@ use libc::{EBADF, EPERM, EPOLL_CTL_ADD, EPOLL_CTL_MOD, c_int, epoll_event, times
 use std::os::fd::AsRawFd;
 use std::ptr;
 use wakeset_fd::Verdict;
-use wakeset_fd::descriptor::{before_dup_to, is_hidden, is_in_process};
+use wakeset_fd::descriptor::{is_hidden, is_in_process};
+use wakeset_fd::duplicate::dup_onto;
 
 fn here(object: &impl AsRawFd) -> bool {
     is_in_process(object.as_raw_fd())
@@ -46,16 +47,29 @@ fn a_mixed_set_keeps_its_counters_in_process() {
 }
 
 #[test]
-fn a_second_descriptor_moves_the_object_into_the_kernel() {
+fn a_second_descriptor_leaves_the_object_in_process() {
     let (set, counter) = (Set::<Wakeset>::new(), Counter::new(0));
     set.add(&counter, IN, 1);
     let same = counter.dup();
-    assert!(!here(&counter) && !here(&same) && here(&set));
+    assert!(here(&counter) && here(&same) && here(&set));
     same.write(1);
     assert_eq!(set.ready(), [(1, IN)]);
     let same = set.dup();
-    assert!(!here(&set) && !here(&same));
+    assert!(here(&set) && here(&same));
     assert_eq!(same.ready(), [(1, IN)]);
+    // Both numbers at once.
+    Wakeset::migrate(same.as_raw_fd());
+    assert!(!here(&set) && !here(&same) && !here(&counter));
+    assert_eq!(same.ready(), [(1, IN)]);
+}
+
+/// What cannot have several numbers moves.
+#[test]
+fn a_second_descriptor_of_a_pipe_moves_it_into_the_kernel() {
+    let (reader, writer) = own_pair::<Wakeset>(Wakeset::pipe2(libc::O_NONBLOCK));
+    assert!(here(&reader) && here(&writer));
+    let same = reader.dup();
+    assert!(!here(&reader) && !here(&writer) && !here(&same));
 }
 
 /// The errors of calls on a number that is not open, also when other arguments are wrong.
@@ -106,8 +120,8 @@ fn a_doorbell_looks_closed_whatever_else_is_wrong() {
     );
     assert_eq!(said_of::<Wakeset>(bell, -1), said_of::<Kernel>(-1, -1));
     // dup3(2) checks its flags before its numbers; the kernel is to return the error.
-    assert!(matches!(before_dup_to(bell, 5, 1), Verdict::Kernel));
-    assert!(matches!(before_dup_to(bell, 5, 0), Verdict::Done(Err(_))));
+    assert!(matches!(dup_onto(bell, 5, 1), Verdict::Kernel));
+    assert!(matches!(dup_onto(bell, 5, 0), Verdict::Done(Err(_))));
     assert!(here(&set) && here(&counter), "what was refused migrated something");
 }
 
@@ -220,10 +234,9 @@ fn a_set_with_a_ring_moves_with_what_is_in_it() {
         counter.write(1);
     }
     assert_eq!(set.wait(1, 0), Ok(vec![(0, IN)]));
-    let twin = Wakeset::dup(set.as_raw_fd()).expect("a descriptor");
+    Wakeset::migrate(set.as_raw_fd());
     assert!(!here(&set));
     let mut rest = set.wait(8, 0).expect("the kernel's events");
     rest.sort_unstable();
     assert!(rest.ends_with(&[(1, IN), (2, IN)]), "{rest:?}");
-    assert_eq!(Wakeset::close(twin), Ok(()));
 }

@@ -54,6 +54,7 @@ mod signals;
 mod task;
 
 mod close;
+mod duplicates;
 mod edge;
 mod errors;
 mod eventfd;

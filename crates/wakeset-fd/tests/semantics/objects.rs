@@ -97,6 +97,12 @@ impl<B: Backend> Fd<B> {
         Self::own(B::dup(self.as_raw_fd()).unwrap())
     }
 
+    /// The same, of a description that is the kernel's by now.
+    pub fn migrated_dup(&self) -> Self {
+        B::migrate(self.as_raw_fd());
+        self.dup()
+    }
+
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         // SAFETY: a buffer of that length.
         unsafe { B::read(self.as_raw_fd(), buffer.as_mut_ptr(), buffer.len()) }

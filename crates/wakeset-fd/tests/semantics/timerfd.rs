@@ -239,6 +239,10 @@ impl<B: Backend> Timer<B> {
         Self(self.0.dup())
     }
 
+    fn migrated_dup(&self) -> Self {
+        Self(self.0.migrated_dup())
+    }
+
     /// What it was set to: (value, interval).
     fn try_set(
         &self,

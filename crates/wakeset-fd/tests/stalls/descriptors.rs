@@ -32,10 +32,9 @@ pub fn mix(world: &World) {
     add(world.set, reader, IN, PIPE);
 }
 
-/// Another descriptor of it, for a moment: it moves into the kernel.
-pub fn dup(number: libc::c_int) -> Result<(), String> {
-    let copy = fd::dup(number).map_err(|error| format!("{error:?}"))?;
-    fd::close(copy).map_err(|error| format!("{error:?}"))
+/// Moves an object into the kernel.
+pub fn migrate(number: libc::c_int) -> Result<(), String> {
+    fd::migrate::release(number).map_err(|error| format!("{error:?}"))
 }
 
 pub fn is_readable(number: libc::c_int) -> bool {

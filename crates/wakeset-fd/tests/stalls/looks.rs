@@ -3,7 +3,7 @@
 //! thread ("mover"), the writer and the checking thread ("looker") are each stopped at every step
 //! that they reach.
 
-use crate::descriptors::{dup, own_pipe};
+use crate::descriptors::{migrate, own_pipe};
 use crate::trap::{Beside, Place, Progress, Thread, failures_wanted};
 use crate::world::{ET, IN, add, epoll, eventfd, wait, write};
 use libc::c_int;
@@ -90,7 +90,7 @@ impl Shape {
         if self.way == Way::Fork {
             fd::fork::prepare().in_parent();
         } else {
-            dup(source).unwrap();
+            migrate(source).unwrap();
         }
     }
 }
@@ -138,8 +138,8 @@ impl Nest {
         }
         if shape.way == Way::Mixed {
             let [reader, writer] = own_pipe();
-            // The duplicate makes it the kernel's, so that the set has both halves.
-            dup(reader).unwrap();
+            // It is the kernel's, so that the set has both halves.
+            migrate(reader).unwrap();
             add(numbers[0], reader, IN, 2);
             numbers.extend([reader, writer]);
         }
@@ -304,7 +304,7 @@ fn a_pump(place: Option<Place>) -> Result<Vec<&'static str>, String> {
     let pump =
         Thread::start(place, move || assert_eq!(writer.pump(), Ok(1), "the pump finds nothing"));
     if pump.until_stopped() == Progress::Stopped {
-        let moved = pump.beside(move || dup(counter).unwrap());
+        let moved = pump.beside(move || migrate(counter).unwrap());
         pump.release();
         moved.join()?;
     }

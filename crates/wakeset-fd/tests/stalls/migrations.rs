@@ -1,6 +1,6 @@
 //! Migrations stopped at one chosen step, each beside one call that meets them there.
 
-use crate::descriptors::{dup, own_pipe, read_all, write_bytes};
+use crate::descriptors::{migrate, own_pipe, read_all, write_bytes};
 use crate::trap::{Beside, Place, Progress, Thread};
 use crate::world::{IN, add, epoll, eventfd};
 use std::io::Read;
@@ -54,7 +54,7 @@ pub fn what_is_written_during_a_move_comes_behind() {
         let [reader, writer] = own_pipe();
         write_bytes(writer, written);
         let place = Place { step: "pipe_before_carry", arrival: 1 };
-        let mover = Thread::start(Some(place), move || dup(reader).unwrap());
+        let mover = Thread::start(Some(place), move || migrate(reader).unwrap());
         assert_eq!(mover.until_stopped(), Progress::Stopped);
         let late = match mover.beside(move || write_bytes(writer, b"z")) {
             Beside::Waits(late) => late,
@@ -75,12 +75,12 @@ pub fn an_add_beside_a_close_is_no_loss() {
     let (set, number) = (epoll(), eventfd());
     // Both halves: otherwise the add would wait for the move.
     let [reader, writer] = own_pipe();
-    dup(reader).unwrap();
+    migrate(reader).unwrap();
     add(set, reader, IN, 0);
     add(set, number, IN, 1);
     let place = Place { step: "move_sealed", arrival: 1 };
     // The close may come before the duplication itself, which then finds no such number.
-    let mover = Thread::start(Some(place), move || drop(dup(number)));
+    let mover = Thread::start(Some(place), move || drop(migrate(number)));
     assert_eq!(mover.until_stopped(), Progress::Stopped);
     let closer = match mover.beside(move || fd::close(number).unwrap()) {
         Beside::Waits(closer) => closer,

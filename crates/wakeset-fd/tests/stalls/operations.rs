@@ -1,6 +1,6 @@
 //! What another thread does beside the stopped one.
 
-use crate::descriptors::{dup, is_readable, mix, write_fast};
+use crate::descriptors::{is_readable, migrate, mix, write_fast};
 use crate::world::{B, ET, IN, ONESHOT, World, add, epoll, eventfd, read, wait, write};
 use std::sync::Arc;
 use wakeset_fd as fd;
@@ -107,16 +107,23 @@ pub fn operations() -> Vec<Operation> {
             fd::close(set).unwrap();
             fd::close(kernel).map_err(|error| format!("{error:?}"))
         }),
+        operation("duplicates of the same source and of the set", |world| {
+            for number in [world.a(), world.set] {
+                let copy = fd::dup(number).map_err(|error| format!("{error:?}"))?;
+                fd::close(copy).map_err(|error| format!("{error:?}"))?;
+            }
+            Ok(())
+        }),
         operation("new sets and sources", |_| (0..4).try_for_each(|_| use_new_objects())),
-        operation("move of another source", |world| dup(world.b)),
-        operation("move of the same source", |world| dup(world.a())),
-        operation("move of the set", |world| dup(world.set)),
+        operation("move of another source", |world| migrate(world.b)),
+        operation("move of the same source", |world| migrate(world.a())),
+        operation("move of the set", |world| migrate(world.set)),
         operation("move of everything, as before a fork", |_| {
             fd::fork::prepare().in_parent();
             Ok(())
         }),
         operation("move of the same source, write, and the wait that hears of it", |world| {
-            dup(world.a())?;
+            migrate(world.a())?;
             if world.kind & ONESHOT != 0 {
                 world.modify_a();
             }

@@ -1,6 +1,6 @@
 //! What the thread does that is stopped at each of its steps.
 
-use crate::descriptors::{dup, mix, own_pipe, read_fast, write_bytes, write_fast};
+use crate::descriptors::{migrate, mix, own_pipe, read_fast, write_bytes, write_fast};
 use crate::trap::{Place, Progress, Thread};
 use crate::world::{C, ET, IN, PIPE, World, add, epoll, eventfd, write};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const fn wake(name: &'static str, prepare: Do, act: Do) -> Scenario {
 
 /// A move stands at a step, and goes on while somebody waits for it, or is stopped.
 fn stop_a_move(world: &World, number: libc::c_int, step: &'static str) {
-    let mover = Thread::start(Some(Place { step, arrival: 1 }), move || dup(number).unwrap());
+    let mover = Thread::start(Some(Place { step, arrival: 1 }), move || migrate(number).unwrap());
     assert_eq!(mover.until_stopped(), Progress::Stopped);
     let releaser = Thread::start(None, move || {
         std::thread::sleep(Duration::from_millis(2));
@@ -87,7 +87,7 @@ pub fn scenarios() -> Vec<Scenario> {
                 |world| world.work_until(C),
             )
         },
-        scenario("a move of an eventfd", |_| {}, |world| dup(world.c).unwrap()),
+        scenario("a move of an eventfd", |_| {}, |world| migrate(world.c).unwrap()),
         scenario(
             "a move of a set",
             |world| {
@@ -99,7 +99,7 @@ pub fn scenarios() -> Vec<Scenario> {
             },
             |world| {
                 let set = world.more.lock().unwrap()[0];
-                dup(set).unwrap();
+                migrate(set).unwrap();
             },
         ),
         Scenario {
@@ -116,7 +116,7 @@ pub fn scenarios() -> Vec<Scenario> {
             ..scenario(
                 "a move of what has been written",
                 |world| world.write_a(write),
-                |world| drop(dup(world.a())),
+                |world| drop(migrate(world.a())),
             )
         },
         scenario(
@@ -129,7 +129,7 @@ pub fn scenarios() -> Vec<Scenario> {
             },
             |world| {
                 let reader = world.more.lock().unwrap()[0];
-                dup(reader).unwrap();
+                migrate(reader).unwrap();
             },
         ),
         scenario("the first kernel descriptor of a set", |_| {}, |world| mix(world)),
@@ -140,6 +140,18 @@ pub fn scenarios() -> Vec<Scenario> {
                 let number = eventfd();
                 add(world.set, number, IN, 7);
                 fd::close(number).unwrap();
+            },
+        ),
+        scenario(
+            "a duplicate, and the close of one number after the other",
+            |_| {},
+            |world| {
+                let number = eventfd();
+                add(world.set, number, IN, 7);
+                let copy = fd::dup(number).unwrap();
+                fd::close(number).unwrap();
+                assert!(write(copy, 1));
+                fd::close(copy).unwrap();
             },
         ),
         scenario(

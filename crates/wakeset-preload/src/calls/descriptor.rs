@@ -12,7 +12,7 @@ use wakeset_fd::interpose::{
 };
 use wakeset_fd::listeners::held;
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{Verdict, descriptor, listeners, migrate, pipe, user};
+use wakeset_fd::{Verdict, descriptor, duplicate, listeners, migrate, pipe, user};
 
 pub(super) use wakeset_fd::descriptor::before_sendmsg;
 
@@ -64,8 +64,8 @@ pub(super) fn closefrom(first: c_int, call: impl FnOnce(c_int)) {
 
 /// dup(2).
 pub(super) fn dup(fd: c_int, call: impl Fn(c_int) -> c_int) -> c_int {
-    let call = || room::number(|| call(fd), |number| number);
-    made(answered_int(descriptor::before_dup(fd), call))
+    let call = || made(room::number(|| call(fd), |number| number));
+    answered_int(duplicate::dup(fd), call)
 }
 
 /// A number that the kernel has just given out, or an error.
@@ -95,7 +95,7 @@ pub(super) fn dup2(old: c_int, new: c_int, call: impl FnOnce(c_int, c_int) -> c_
             held::note_close(new);
         }
         uffd::before_dup_to(old, new);
-        answered_int(descriptor::before_dup_to(old, new, 0), || call(old, new))
+        answered_int(duplicate::dup_onto(old, new, 0), || call(old, new))
     })
 }
 
@@ -112,7 +112,7 @@ pub(super) fn dup3(
             held::note_close(new);
         }
         uffd::before_dup_to(old, new);
-        answered_int(descriptor::before_dup_to(old, new, flags), || call(old, new, flags))
+        answered_int(duplicate::dup_onto(old, new, flags), || call(old, new, flags))
     })
 }
 
@@ -128,8 +128,11 @@ pub(super) fn fcntl(
         return fail(libc::EBADF) as c_int;
     }
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-        migrate::fd_for(fd, Stat::MigratedUnmodelled, c"fcntl");
-        return made(room::number(|| call(fd, command, argument), |number| number));
+        let closes_on_exec = command == libc::F_DUPFD_CLOEXEC;
+        // The kernel takes it for an unsigned int.
+        let verdict = duplicate::dup_above(fd, argument as c_uint as usize, closes_on_exec);
+        let call = || made(room::number(|| call(fd, command, argument), |number| number));
+        return answered_int(verdict, call);
     }
     if !matches!(command, libc::F_GETFL | libc::F_GETFD | libc::F_SETFD) {
         descriptor::before_change(fd);

@@ -81,8 +81,10 @@ impl Batch {
         let has_kernel = set.state.has_kernel();
         match target {
             Entry::Object(object) => {
-                // An addition of a timer may migrate the timer, and a set has company.
-                let Some(counter) = object.downcast::<FdCounter>() else { return Route::Alone };
+                // An addition of a timer may migrate the timer, and a set has company. What has
+                // several numbers is to be held.
+                let counter = object.downcast::<FdCounter>().filter(|_| !object.has_several());
+                let Some(counter) = counter else { return Route::Alone };
                 let may_add = (!has_kernel || set.doorbell.load(Ordering::SeqCst) >= 0)
                     && in_process.may_add(counter);
                 match command.op {

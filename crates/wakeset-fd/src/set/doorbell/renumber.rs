@@ -14,7 +14,7 @@ use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::steps::{step_lock, step_waited};
 use crate::sys::{self, Errno};
-use crate::table::{self, gate, hidden, lifecycle};
+use crate::table::{self, duplicates, gate, hidden, lifecycle};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -47,6 +47,9 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
         }
         for (number, _) in sets_with(fd) {
             migrate::fd_held(number, Stat::MigratedLimit);
+        }
+        if let Some(object) = duplicates::of_handle(fd) {
+            migrate::object_held(object, Stat::MigratedLimit);
         }
         lifecycle::renumber(fd, -1);
         renumber_baton(fd, -1);
@@ -107,7 +110,10 @@ const AT_A_TIME: usize = 16;
 /// number. Returns whether there were any.
 pub fn make_room() -> bool {
     // A handler of SIGSYS has a critical section of its own thread below it.
-    if signal_guard::is_inside() || is_foreign() || !install::were_made() {
+    if signal_guard::is_inside() || is_foreign() {
+        return false;
+    }
+    if !install::were_made() && !duplicates::were_made() {
         return false;
     }
     let before = GIVEN_UP.load(Ordering::SeqCst);
@@ -128,6 +134,12 @@ fn give_up_held() -> bool {
             // The next migration may need a number itself.
             has_made |= give_up_spares();
         }
+    }
+    for object in duplicates::with_handles() {
+        let handle = object.fd();
+        migrate::object_held(object, Stat::MigratedLimit);
+        // Calls that are still in it keep the handle.
+        has_made |= !matches!(table::get(handle), table::Entry::Doorbell);
     }
     if has_made {
         GIVEN_UP.fetch_add(1, Ordering::SeqCst);

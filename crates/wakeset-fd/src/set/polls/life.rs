@@ -65,6 +65,7 @@ pub(super) fn begin(set: &FdSet) {
         || set.state.is_closed()
         || set.state.is_fixed()
         || set.state.is_exported()
+        || set.has_several()
         || set.set.wait_queue().has_watches();
     if wanted & !HINTS == 0
         || unfit

@@ -2,7 +2,6 @@
 
 use super::limits::{Until, short_of};
 use super::{STARVATION_BOUND, Wait};
-use crate::migrate;
 use crate::set::{doorbell, first_listener, polls};
 use crate::stats::Stat;
 use crate::stats::count::count_wake;
@@ -137,7 +136,7 @@ impl Wait<'_> {
         let wants_doorbell = !set.set.is_empty() || !set.state.has_kernel();
         let installed = if wants_doorbell { doorbell::install(set) } else { Ok(true) };
         if installed == Ok(false) && !set.state.is_fixed() {
-            migrate::fd(set.fd(), Stat::MigratedLimit);
+            set.migrate(Stat::MigratedLimit);
             return ControlFlow::Break(None);
         }
         let bounds = Bounds {

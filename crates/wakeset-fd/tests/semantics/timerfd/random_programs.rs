@@ -60,7 +60,7 @@ pub(super) fn random_programs_answer_as_the_clock_says<B: Backend>() {
                         Err(error) => assert_eq!(error, EAGAIN),
                     }
                 }
-                5 if copies.is_empty() && next(4) == 0 => copies.push(timer.dup()),
+                5 if copies.is_empty() && next(4) == 0 => copies.push(timer.migrated_dup()),
                 5 => sleep(Duration::from_nanos(next(1_000_000))),
                 _ => {
                     let (before, got, after) =

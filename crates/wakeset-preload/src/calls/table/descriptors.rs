@@ -19,22 +19,24 @@ calls! {
     }
     "C" dup(fd: c_int) -> c_int {
         names [dup] number [dup] => body [descriptor::dup]
-        MigratesNamed ""
+        Answered "A further number of the object, which stays in process. Pipes and pairs \
+            migrate, and so does a set whose number another loop watches."
     }
     "C" dup2(old: c_int, new: c_int) -> c_int {
         names [dup2] alias [__dup2] number [dup2] => body [descriptor::dup2]
-        MigratesNamed "Also the object of the number that the call closes."
+        Answered "As `dup`. The object of the number that the call closes migrates, unless it \
+            goes on under another."
     }
     "C" dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         names [dup3] number [dup3] => body [descriptor::dup3]
-        MigratesNamed "Also the object of the number that the call closes."
+        Answered "As `dup2`."
     }
     "C-unwind" fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
         names [fcntl fcntl64] alias [__fcntl] number [fcntl] => body [descriptor::fcntl]
-        Noted "`F_SETFL`: `O_NONBLOCK` is noted. `F_DUPFD` and `F_DUPFD_CLOEXEC` migrate the \
-            object. Pipes and pairs migrate for `F_SETFL` with `O_DIRECT` or `O_ASYNC`, for \
-            `F_SETPIPE_SZ`, `F_SETOWN` and all else that is neither a question nor about the \
-            descriptor."
+        Noted "`F_SETFL`: `O_NONBLOCK` is noted. `F_DUPFD` and `F_DUPFD_CLOEXEC` are \
+            answered as `dup` is. Pipes and pairs migrate for `F_SETFL` with `O_DIRECT` or \
+            `O_ASYNC`, for `F_SETPIPE_SZ`, `F_SETOWN` and all else that is neither a question nor \
+            about the descriptor."
     }
     "C" ioctl(fd: c_int, request: c_ulong, argument: c_long) -> c_int {
         names [ioctl] number [ioctl] => body [descriptor::ioctl]

@@ -1,0 +1,240 @@
+//! dup(2) and its kin: a further number for an in-process object, which stays where it is.
+//!
+//! The kernel object gets the number first, or, where the program chooses it, at once after the
+//! table has it: a thread that uses a number while dup2(2) replaces what is under it finds the old
+//! object or the new one, and not the new one's empty kernel object.
+//!
+//! What cannot have several numbers here migrates, and the kernel duplicates it: pipes and socket
+//! pairs, sets with an io_uring of polls or an exported number, and any object for which no hidden
+//! number is left. A fixed set has one number (EBUSY).
+
+use crate::calls::descriptor::{forget, is_fixed_set};
+use crate::migrate;
+use crate::set::{FdSet, doorbell};
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::process::is_foreign;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::step;
+use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::{self, Errno};
+use crate::table::duplicates::{self, Loss};
+use crate::table::lifecycle;
+use crate::table::migrating::Migrating;
+use crate::table::{self, Entry, SlotHead, slot};
+use core::ffi::{CStr, c_int};
+use wakeset::mutated;
+
+/// dup(2) of an in-process object. Of others it is the kernel's.
+pub fn dup(fd: c_int) -> Verdict<c_int> {
+    duplicate(fd, c"dup", || sys::dup(fd))
+}
+
+/// fcntl(2) with `F_DUPFD`, or with `F_DUPFD_CLOEXEC`, of an in-process object.
+pub fn dup_above(fd: c_int, least: usize, closes_on_exec: bool) -> Verdict<c_int> {
+    let command = if closes_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+    duplicate(fd, c"fcntl", || sys::fcntl(fd, command, least))
+}
+
+/// A further number that the kernel chooses in `call`.
+fn duplicate(
+    fd: c_int,
+    name: &'static CStr,
+    call: impl Fn() -> Result<c_int, Errno>,
+) -> Verdict<c_int> {
+    match table::get(fd) {
+        Entry::Doorbell => return Done(Err(Errno::EBADF)),
+        // The other number would tell of its kernel half only.
+        entry if is_fixed_set(entry) => return Done(Err(Errno::EBUSY)),
+        Entry::Kernel => return Kernel,
+        _ if is_foreign() => return Kernel,
+        _ => {}
+    }
+    let made = with_prepared(fd, |head| {
+        let new = match call() {
+            // There may be one if this object gives up its handle, or others theirs.
+            Err(Errno::EMFILE) => return None,
+            Err(error) => return Some((Err(error), true)),
+            Ok(new) => new,
+        };
+        step!(number_duplicated);
+        // What is there now stood for a file whose close was not seen: perhaps this one's.
+        let stays = match table::get(new) {
+            Entry::Object(_) => table::stands_for(new, head),
+            _ => duplicates::put(new, head),
+        };
+        Some((Ok(new), stays))
+    });
+    let Some((result, stays)) = made else { return leave(fd, name) };
+    if let (Ok(new), false) = (result, stays) {
+        // Once the object is no longer marked.
+        migrate::number_is_new(new);
+        let _ = leave(fd, name);
+    }
+    Done(result)
+}
+
+/// Leaves what `fd` stands for, and the call on it, to the kernel.
+fn leave(fd: c_int, name: &'static CStr) -> Verdict<c_int> {
+    migrate::fd_for(fd, Stat::MigratedDuplicate, name);
+    Kernel
+}
+
+/// Calls `f` with the object that `fd` stands for when it has a handle, and neither migrates nor
+/// ends, with the migrations lock held. `None`: it cannot have several numbers, or has gone.
+fn with_prepared<T>(fd: c_int, f: impl FnOnce(&'static SlotHead) -> Option<T>) -> Option<T> {
+    let _guard = SignalGuard::enter();
+    let _migrating = migrate::hold_migrations();
+    let Entry::Object(head) = table::get(fd) else { return None };
+    if !may_have_several(head) {
+        return None;
+    }
+    // A thread that closes the number waits, or has been here before.
+    let mut marked = Migrating::none();
+    if !marked.begin(head) || !table::stands_for(fd, head) {
+        return None;
+    }
+    duplicates::prepare(head)?;
+    f(head)
+}
+
+/// Whether an object can have several numbers here.
+fn may_have_several(head: &'static SlotHead) -> bool {
+    if let Some(set) = head.downcast::<FdSet>() {
+        return !set.polls.are_active() && !set.state.is_exported() && !set.state.is_in_kernel();
+    }
+    head.kind() != table::PIPE
+}
+
+/// dup2(2) or dup3(2) from `old` to `new` with `flags`: what is at `new` is closed by it.
+pub fn dup_onto(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
+    if flags & !libc::O_CLOEXEC != 0 {
+        // EINVAL, before anything is looked up.
+        return Kernel;
+    }
+    if matches!(table::get(old), Entry::Doorbell) {
+        return Done(Err(Errno::EBADF));
+    }
+    let valid = old != new && sys::fcntl(old, libc::F_GETFD, 0).is_ok();
+    if !valid {
+        // An error, or nothing to do.
+        return Kernel;
+    }
+    if is_fixed_set(table::get(old)) {
+        return Done(Err(Errno::EBUSY));
+    }
+    if is_foreign() {
+        // As for close(2).
+        return Kernel;
+    }
+    // 0: it is not known.
+    let limit = sys::number_limit();
+    if new < 0 || limit != 0 && new as usize >= limit {
+        // EBADF.
+        return Kernel;
+    }
+    if let Err(error) = doorbell::make_way(old, new) {
+        return Done(Err(error));
+    }
+    lifecycle::before_close(new);
+    if is_fixed_set(table::get(new)) {
+        let _ = forget(new);
+    }
+    if !table::get(old).is_object() && !table::get(new).is_object() {
+        return Kernel;
+    }
+    if matches!(table::get(new), Entry::Object(head) if !head.has_several()) {
+        // Into the kernel, which closes it if it comes to that, and not if the call fails. It may
+        // take the other object along, so before that is marked.
+        migrate::closing(new, Stat::MigratedDuplicate);
+    }
+    if let Some(result) = with_prepared(old, |head| replace(head, old, new, flags)) {
+        return Done(result);
+    }
+    migrate::fd_for(old, Stat::MigratedDuplicate, c"dup2");
+    if let Some(result) = replace_one(old, new, flags) {
+        return Done(result);
+    }
+    migrate::closing(new, Stat::MigratedDuplicate);
+    Kernel
+}
+
+/// Puts a file of the kernel's under one of the numbers of an object. `None`: there is none, or it
+/// is the last.
+fn replace_one(old: c_int, new: c_int, flags: c_int) -> Option<Result<c_int, Errno>> {
+    let _guard = SignalGuard::enter();
+    let _migrating = migrate::hold_migrations();
+    let Entry::Object(head) = table::get(new) else { return None };
+    let mut result = None;
+    if head.has_several() {
+        let call = || sys::raw!(dup3, old, new, flags).map(|fd| fd as c_int);
+        let loss = duplicates::lose_held(new, head, || result.insert(call()).is_ok());
+        end_if_last(loss, head);
+    }
+    result
+}
+
+/// Puts an object that has been prepared under `new`. `None`: there is no room for it.
+fn replace(
+    head: &'static SlotHead,
+    old: c_int,
+    new: c_int,
+    flags: c_int,
+) -> Option<Result<c_int, Errno>> {
+    let call = || sys::raw!(dup3, old, new, flags).map(|fd| fd as c_int);
+    if table::stands_for(new, head) {
+        // It has the number already.
+        return Some(call());
+    }
+    let other = match table::get(new) {
+        Entry::Object(other) if other.has_several() => Some(other),
+        // Since we looked.
+        Entry::Object(_) | Entry::Doorbell => return None,
+        Entry::Kernel => None,
+    };
+    let put_first = !mutated!("replaced_before_it_is_known");
+    if put_first && !duplicates::put(new, head) {
+        return None;
+    }
+    step!(number_duplicated);
+    let result = call();
+    if !put_first {
+        duplicates::put(new, head);
+    }
+    if result.is_err() {
+        // Another thread is just opening a file there (EBUSY).
+        match other {
+            Some(other) => _ = duplicates::put(new, other),
+            None => _ = table::vacate(new, head),
+        }
+        duplicates::leave_one(new, head);
+    }
+    if let Some(other) = other {
+        end_if_last(duplicates::leave_one(new, other), other);
+    }
+    Some(result)
+}
+
+fn end_if_last(loss: Loss, head: &'static SlotHead) {
+    if loss == Loss::Last {
+        count(Stat::Closed, 1);
+        slot::end_last(head.object());
+    }
+}
+
+/// close(2) of a number of an object that has, or had, several. `None`: it has none any more, look
+/// again. The caller has a signal guard.
+pub(super) fn close(fd: c_int, head: &'static SlotHead) -> Option<Verdict<()>> {
+    let mut closed = None;
+    let _migrating = migrate::hold_migrations();
+    let close = || {
+        closed = Some(sys::close(fd));
+        true
+    };
+    let loss = duplicates::lose_held(fd, head, close);
+    end_if_last(loss, head);
+    match closed {
+        None if loss == Loss::Stale => None,
+        closed => Some(closed.map_or(Kernel, Done)),
+    }
+}

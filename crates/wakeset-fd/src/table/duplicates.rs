@@ -1,0 +1,362 @@
+//! Descriptions with several numbers: what dup(2) makes of an in-process object.
+//!
+//! The slot stays where it is, under the number that the object was made with, which is its *home*.
+//! Each further number has an entry with the tag `ALIAS`, which keeps the vacant slots of that
+//! number; where it leads is in an array of its own, by number. The fast paths of read and write
+//! look for the tag of a kind and do not take an alias for one, so they cost what they did.
+//!
+//! **Reclamation.** A slot is used again only under its home number, so a thread that came by an
+//! alias, and comes late, could meet another number's object. It therefore counts itself as a user
+//! of the slot before it touches the object, and looks again whether the number still leads there
+//! ([`Held`], [`Using`](super::Using)): what fget() does in Linux.
+//!
+//! **The kernel object.** From the first duplicate on the handle of the kernel object is a hidden
+//! number, so that no close of one of the program's numbers takes it from a thread that came by
+//! another. It is closed when the object ends, or has migrated and nobody uses it any more.
+//!
+//! **Numbers.** They are linked by number, beginning at the handle, and count as one user each. The
+//! migrations lock guards the list, and every change of an alias. The close of a number is one of
+//! two:
+//!
+//! | the closing thread | the duplicating thread |
+//! |---|---|
+//! | finds one number: vacates the entry without a lock | marks the object as migrating |
+//! | waits while the object is marked | looks whether the number still stands for it |
+//! | looks whether it has several numbers by now | publishes that it has, and unmarks it |
+//!
+//! so either the duplicating thread sees that it came too late, or the closing one sees that the
+//! object goes on. Where the object has several numbers, its close takes the lock.
+
+use crate::sys;
+use crate::sys::reserved::{NUMBERS, Reserved};
+use crate::sys::steps::step;
+use crate::table::gate;
+use crate::table::hidden;
+use crate::table::lifecycle::{self, Participant, Rank};
+use crate::table::slot::{end_use, end_use_guarded};
+use crate::table::{self, Entry, SlotHead};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use wakeset::mutated;
+
+/// By number: the slot that an alias or a handle leads to. It stays when the number is closed, for
+/// [`has_led_to`].
+static TARGETS: Reserved<AtomicUsize, NUMBERS> = Reserved::new();
+/// By number: the next number of the same description, plus one; 0 after the last. That of a handle
+/// is the first.
+static NEXT: Reserved<AtomicUsize, NUMBERS> = Reserved::new();
+/// Whether there has been any handle.
+static MADE: AtomicBool = AtomicBool::new(false);
+
+fn target(fd: c_int) -> usize {
+    TARGETS.get(fd as u32 as usize).map_or(0, |target| target.load(Ordering::SeqCst))
+}
+
+fn next_of(fd: c_int) -> Option<c_int> {
+    let next = NEXT.get(fd as u32 as usize)?.load(Ordering::SeqCst);
+    (next != 0).then(|| next as c_int - 1)
+}
+
+/// Where there is [room](has_room).
+fn set_next(fd: c_int, next: Option<c_int>) {
+    if let Some(entry) = NEXT.place(fd as u32 as usize) {
+        entry.store(next.map_or(0, |next| next as usize + 1), Ordering::SeqCst);
+    }
+}
+
+/// Whether the arrays have room for a number. From then on they have.
+fn has_room(fd: c_int) -> bool {
+    let index = fd as u32 as usize;
+    TARGETS.place(index).is_some() && NEXT.place(index).is_some() && table::has_room(fd)
+}
+
+/// What an alias stands for.
+#[cold]
+pub(super) fn entry(fd: c_int) -> Entry {
+    match target(fd) {
+        0 => Entry::Kernel,
+        // SAFETY: `put` stores the address of a slot, which is never freed.
+        address => Entry::Object(unsafe { SlotHead::at(address) }),
+    }
+}
+
+/// Whether a number that is an alias leads to this slot.
+#[cold]
+pub(super) fn leads_to(fd: c_int, head: &SlotHead) -> bool {
+    target(fd) == head.address()
+}
+
+/// Whether the slot at `address` is that which a number last led to as an alias.
+pub(super) fn has_led_to(fd: c_int, address: usize) -> bool {
+    address != 0 && target(fd) == address
+}
+
+/// The numbers of a description that has several, or had. The caller holds the migrations lock.
+fn numbers(head: &SlotHead) -> impl Iterator<Item = c_int> + use<> {
+    core::iter::successors(next_of(head.fd()), |number| next_of(*number))
+}
+
+/// A number by which the program knows an object.
+pub(crate) fn number_of(head: &SlotHead) -> c_int {
+    match head.has_several() {
+        true => next_of(head.fd()).unwrap_or(-1),
+        false => head.fd(),
+    }
+}
+
+/// Whether any number stands for the object. The caller holds the migrations lock.
+pub(super) fn is_named(head: &SlotHead) -> bool {
+    match head.has_several() {
+        true => numbers(head).any(|number| table::stands_for(number, head)),
+        false => table::stands_for(head.fd(), head),
+    }
+}
+
+/// Prepares an object for a further number: gives it a handle if it has none. `None`: there is no
+/// number left for one. The caller holds the migrations lock, has marked the object as migrating
+/// and seen that it has a number.
+pub(crate) fn prepare(head: &SlotHead) -> Option<()> {
+    if head.has_several() {
+        return Some(());
+    }
+    lifecycle::sign_up(&DUPLICATES);
+    let home = head.fd();
+    let handle = hidden::hidden_duplicate(home)?;
+    if !has_room(handle) || !has_room(home) {
+        hidden::disclose(handle);
+        let _ = sys::close(handle);
+        return None;
+    }
+    MADE.store(true, Ordering::SeqCst);
+    set_next(home, None);
+    set_next(handle, Some(home));
+    if let Some(entry) = TARGETS.place(handle as u32 as usize) {
+        entry.store(head.address(), Ordering::SeqCst);
+    }
+    head.become_several(handle);
+    Some(())
+}
+
+/// Makes a number stand for an object that has been [prepared](prepare), in one step where it stood
+/// for another, which the caller then lets [go on](leave_one) without it; `false`: there is no room
+/// for it. The caller holds the migrations lock.
+pub(crate) fn put(fd: c_int, head: &'static SlotHead) -> bool {
+    if !has_room(fd) {
+        return false;
+    }
+    if let Entry::Object(other) = table::get(fd)
+        && other.has_several()
+    {
+        unlink(other, fd);
+    }
+    head.count_number();
+    let handle = head.fd();
+    set_next(fd, next_of(handle));
+    set_next(handle, Some(fd));
+    if let Some(entry) = TARGETS.place(fd as u32 as usize) {
+        entry.store(head.address(), Ordering::SeqCst);
+    }
+    table::put_alias(fd);
+    true
+}
+
+fn unlink(head: &SlotHead, fd: c_int) {
+    let mut before = head.fd();
+    while let Some(number) = next_of(before) {
+        if number == fd {
+            return set_next(before, next_of(number));
+        }
+        before = number;
+    }
+}
+
+/// What became of an object when it lost one of several numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// It goes on under another number.
+    GoesOn,
+    /// It was the last one: the caller ends the object.
+    Last,
+    /// The number stands for something else by now.
+    Stale,
+}
+
+/// Takes one of several numbers away from an object. `close` closes it, if it is not the last one:
+/// before the table forgets it, because a call that then found nothing there would use the kernel
+/// object. The kernel may give the number out at once, but whoever gets it waits for this
+/// (`migrate::number_is_new`). Where it returns `false` the object keeps the number. The caller
+/// holds the migrations lock.
+pub(crate) fn lose_held(fd: c_int, head: &'static SlotHead, close: impl FnOnce() -> bool) -> Loss {
+    if !table::stands_for(fd, head) {
+        return Loss::Stale;
+    }
+    if numbers(head).any(|number| number != fd) {
+        let forgotten =
+            mutated!("number_forgotten_before_its_close").then(|| table::vacate(fd, head));
+        let closed = close();
+        step!(one_number_closed);
+        if !closed {
+            return Loss::GoesOn;
+        }
+        if forgotten == Some(true) {
+            return leave_one(fd, head);
+        }
+    }
+    // It may be lost to a closing thread that found one number, and waits for us.
+    if !table::vacate(fd, head) {
+        return Loss::Stale;
+    }
+    leave_one(fd, head)
+}
+
+/// As [`lose_held`], where another object has just got the number.
+pub(crate) fn leave_one(fd: c_int, head: &'static SlotHead) -> Loss {
+    unlink(head, fd);
+    if next_of(head.fd()).is_none() && !mutated!("last_number_is_one_of_several") {
+        return Loss::Last;
+    }
+    end_use_guarded(head.object());
+    Loss::GoesOn
+}
+
+/// For a close that has found one number and vacated it, of an object that has been given several
+/// meanwhile: whether it was the last one all the same, which ends the object.
+#[cold]
+pub(super) fn was_last(head: &SlotHead, fd: c_int) -> bool {
+    let _migrating = gate::hold_migrations();
+    unlink(head, fd);
+    next_of(head.fd()).is_none() && !head.has_left_table()
+}
+
+/// The object has migrated: its numbers are the kernel's. Returns how many of them stood for it.
+/// The caller holds the migrations lock.
+pub(crate) fn leave_all(head: &'static SlotHead) -> usize {
+    let mut next = next_of(head.fd());
+    set_next(head.fd(), None);
+    head.note_left();
+    let mut left = 0;
+    while let Some(number) = next {
+        next = next_of(number);
+        left += usize::from(table::vacate(number, head));
+    }
+    left
+}
+
+/// Nobody uses the object any more: closes its handle.
+#[cold]
+pub(super) fn release(head: &SlotHead) {
+    let handle = head.stop_being_several();
+    if handle < 0 {
+        return;
+    }
+    if let Some(entry) =
+        TARGETS.get(handle as u32 as usize).filter(|it| it.load(Ordering::SeqCst) != 0)
+    {
+        entry.store(0, Ordering::SeqCst);
+    }
+    hidden::disclose(handle);
+    let _ = sys::close(handle);
+}
+
+/// A use of an object by a call that came by an alias; of one that was found under its home number,
+/// which needs none, it holds nothing.
+#[must_use]
+pub(crate) struct Held(Option<&'static SlotHead>);
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(head) = self.0 {
+            end_use(head.object());
+        }
+    }
+}
+
+/// Looks a number up, for a call that is about to use the object. Where it is an alias, the object
+/// stays what it is until the second value goes.
+#[inline]
+pub(crate) fn get_held(fd: c_int) -> (Entry, Held) {
+    match table::load(fd) {
+        word if word & table::TAG == table::ALIAS => get_alias(fd),
+        word => (table::entry_of(word), Held(None)),
+    }
+}
+
+#[cold]
+fn get_alias(fd: c_int) -> (Entry, Held) {
+    loop {
+        let word = table::load(fd);
+        if word & table::TAG != table::ALIAS {
+            return (table::entry_of(word), Held(None));
+        }
+        // Joined only while it has a user. One that has ended has lost its numbers before.
+        if let Entry::Object(head) = entry(fd)
+            && head.join()
+        {
+            let held = Held(Some(head));
+            step!(use_counted);
+            if table::stands_for(fd, head) {
+                return (Entry::Object(head), held);
+            }
+        }
+    }
+}
+
+static DUPLICATES: Participant = Participant {
+    rank: Rank::Duplicates,
+    // The table is forgotten, with what is here.
+    begin_anew: || {},
+    renumber: Some(renumber),
+    before_close: None,
+};
+
+/// The object whose handle is hidden under a number.
+pub(crate) fn of_handle(handle: c_int) -> Option<&'static SlotHead> {
+    let Entry::Object(head) = entry(handle) else { return None };
+    (head.has_several() && head.fd() == handle).then_some(head)
+}
+
+fn renumber(old: c_int, new: c_int) {
+    let Some(head) = of_handle(old) else { return };
+    let first = next_of(old);
+    if new < 0 {
+        // It has migrated, and calls are still in it, which go on by a number of the program's.
+        if let Some(entry) = TARGETS.get(old as u32 as usize) {
+            entry.store(0, Ordering::SeqCst);
+        }
+        return head.set_handle(first.unwrap_or(-1));
+    }
+    if !has_room(new) {
+        return;
+    }
+    set_next(new, first);
+    if let Some(entry) = TARGETS.place(new as u32 as usize) {
+        entry.store(head.address(), Ordering::SeqCst);
+    }
+    head.set_handle(new);
+    if let Some(entry) = TARGETS.get(old as u32 as usize) {
+        entry.store(0, Ordering::SeqCst);
+    }
+}
+
+/// The objects with handles.
+pub(crate) fn with_handles() -> impl Iterator<Item = &'static SlotHead> {
+    let all = if MADE.load(Ordering::SeqCst) { table::numbers() } else { 0..0 };
+    all.filter_map(of_handle)
+}
+
+/// Whether there has been any handle.
+pub(crate) fn were_made() -> bool {
+    MADE.load(Ordering::SeqCst)
+}
+
+/// In a forked child, whose table is forgotten: the entry of one number.
+pub(super) fn forget(fd: c_int) {
+    for array in [&TARGETS, &NEXT] {
+        if let Some(entry) =
+            array.get(fd as u32 as usize).filter(|it| it.load(Ordering::SeqCst) != 0)
+        {
+            entry.store(0, Ordering::SeqCst);
+        }
+    }
+}
