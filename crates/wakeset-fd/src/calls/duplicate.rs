@@ -4,7 +4,8 @@
 //! table has it: a thread that uses a number while dup2(2) replaces what is under it finds the old
 //! object or the new one, and not the new one's empty kernel object.
 //!
-//! What cannot have several numbers here migrates, and the kernel duplicates it: pipes and socket
+//! What cannot have several numbers here migrates, and the kernel duplicates it: what dup2(2) puts
+//! over an open file of the kernel's, which a call on its way may still use, pipes and socket
 //! pairs, sets with an io_uring of polls or an exported number, and any object for which no hidden
 //! number is left. A fixed set has one number (EBUSY).
 
@@ -23,7 +24,6 @@ use crate::table::lifecycle;
 use crate::table::migrating::Migrating;
 use crate::table::{self, Entry, SlotHead, slot};
 use core::ffi::{CStr, c_int};
-use wakeset::mutated;
 
 /// dup(2) of an in-process object. Of others it is the kernel's.
 pub fn dup(fd: c_int) -> Verdict<c_int> {
@@ -190,17 +190,16 @@ fn replace(
         Entry::Object(other) if other.has_several() => Some(other),
         // Since we looked.
         Entry::Object(_) | Entry::Doorbell => return None,
+        // A call that has found a file of the kernel's there, and has not been made yet, would be
+        // made on the kernel object.
+        Entry::Kernel if sys::fcntl(new, libc::F_GETFD, 0).is_ok() => return None,
         Entry::Kernel => None,
     };
-    let put_first = !mutated!("replaced_before_it_is_known");
-    if put_first && !duplicates::put(new, head) {
+    if !duplicates::put(new, head) {
         return None;
     }
     step!(number_duplicated);
     let result = call();
-    if !put_first {
-        duplicates::put(new, head);
-    }
     if result.is_err() {
         // Another thread is just opening a file there (EBUSY).
         match other {

@@ -4,7 +4,9 @@
 //! under a number which has been closed since, and whose file lives on under another, can therefore
 //! not be made anew by epoll_ctl(2) in this process. It is in a thread that has a table of
 //! descriptors of its own (clone(2) without `CLONE_FILES`): there the file gets the number, and is
-//! added to the set under it, and then the thread ends, and its table with it.
+//! added to the set under it, and then the thread ends, and its table with it. It closes everything
+//! in there before, because it ends when the caller is awake already: a file must not live on in it
+//! for a moment after its last close.
 
 use super::Errno;
 use core::ffi::c_int;
@@ -53,6 +55,11 @@ pub(crate) fn add_under(
             "syscall",
             "5: mov [r9], rax",
             "xor edi, edi",
+            "mov esi, -1",
+            "xor edx, edx",
+            "mov eax, {close_range}",
+            "syscall",
+            "xor edi, edi",
             "mov eax, {exit}",
             "syscall",
             "ud2",
@@ -61,6 +68,7 @@ pub(crate) fn add_under(
             dup2 = const libc::SYS_dup2,
             add = const libc::EPOLL_CTL_ADD,
             epoll_ctl = const libc::SYS_epoll_ctl,
+            close_range = const libc::SYS_close_range,
             exit = const libc::SYS_exit,
             inlateout("rax") libc::SYS_clone => cloned,
             inlateout("rdi") flags as isize => _,

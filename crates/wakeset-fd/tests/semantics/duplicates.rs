@@ -22,6 +22,7 @@ on_both!(
     a_read_goes_on_after_one_number_is_closed,
     a_number_of_several_is_replaced,
     a_number_is_replaced_beside_writers,
+    a_number_is_closed_beside_writers,
     a_number_is_used_again_by_another_object,
     a_duplicate_replaces_the_set_that_watches_it,
 );
@@ -219,30 +220,63 @@ fn a_number_of_several_is_replaced<B: Backend>() {
 /// Each write goes to what was there or to what is there now, and into nothing in between.
 fn a_number_is_replaced_beside_writers<B: Backend>() {
     let (here, there) = (Counter::<B>::new(0), Counter::<B>::new(0));
-    B::migrate(there.fd().as_raw_fd());
+    let _twins = [here.dup(), there.dup()];
     let number = high(&here);
     let over = AtomicBool::new(false);
     let written: u64 = std::thread::scope(|threads| {
         let writer = || {
             let mut written = 0;
-            let one = 1_u64.to_ne_bytes();
             while !over.load(Ordering::Relaxed) {
-                // SAFETY: 8 bytes.
-                written += u64::from(unsafe { B::write(number, one.as_ptr(), 8) } == Ok(8));
+                written += u64::from(write_one::<B>(number));
             }
             written
         };
         let writers = [threads.spawn(writer), threads.spawn(writer)];
-        for round in 0..10_000 {
+        for round in 0..3_000 {
             let now = if round % 2 == 0 { &there } else { &here };
             B::dup2(now.fd().as_raw_fd(), number).unwrap();
         }
         over.store(true, Ordering::Relaxed);
         writers.into_iter().map(|writer| writer.join().unwrap()).sum()
     });
-    let found = here.try_read().unwrap_or(0) + there.try_read().unwrap_or(0);
-    assert_eq!(found, written);
+    assert_eq!(value_of(&here) + value_of(&there), written);
     B::close(number).unwrap();
+}
+
+fn write_one<B: Backend>(number: RawFd) -> bool {
+    let one = 1_u64.to_ne_bytes();
+    // SAFETY: 8 bytes.
+    unsafe { B::write(number, one.as_ptr(), 8) == Ok(8) }
+}
+
+fn value_of<B: Backend>(counter: &Counter<B>) -> u64 {
+    B::set_nonblocking(counter.fd().as_raw_fd(), true).unwrap();
+    counter.try_read().unwrap_or(0)
+}
+
+/// Each write by a number that is closed meanwhile is one of the description, or fails.
+fn a_number_is_closed_beside_writers<B: Backend>() {
+    let counter = Counter::<B>::new(0);
+    let mut written = 0;
+    for _ in 0..300 {
+        // No other test gets it.
+        let raw = high(&counter);
+        written += std::thread::scope(|threads| {
+            let writers = [(); 2].map(|()| {
+                threads.spawn(move || {
+                    let mut written = 0_u64;
+                    while write_one::<B>(raw) {
+                        written += 1;
+                    }
+                    written
+                })
+            });
+            std::thread::sleep(std::time::Duration::from_micros(200));
+            B::close(raw).unwrap();
+            writers.into_iter().map(|writer| writer.join().unwrap()).sum::<u64>()
+        });
+    }
+    assert_eq!(value_of(&counter), written);
 }
 
 fn a_number_is_used_again_by_another_object<B: Backend>() {
