@@ -20,6 +20,7 @@ use crate::sys::steps::step;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
 use crate::table::duplicates::{self, Loss};
+use crate::table::late;
 use crate::table::lifecycle;
 use crate::table::migrating::Migrating;
 use crate::table::{self, Entry, SlotHead, slot};
@@ -61,7 +62,7 @@ fn duplicate(
         // What is there now stood for a file whose close was not seen: perhaps this one's.
         let stays = match table::get(new) {
             Entry::Object(_) => table::stands_for(new, head),
-            _ => duplicates::put(new, head),
+            _ => !late::is_noted(new) && duplicates::put(new, head),
         };
         Some((Ok(new), stays))
     });
@@ -185,6 +186,9 @@ fn replace(
     if table::stands_for(new, head) {
         // It has the number already.
         return Some(call());
+    }
+    if late::is_noted(new) {
+        return None;
     }
     let other = match table::get(new) {
         Entry::Object(other) if other.has_several() => Some(other),

@@ -5,7 +5,6 @@ use super::poller::Poller;
 use crate::sys::Errno;
 use crate::table::SlotHead;
 use crate::table::object::{Host, Lists, Object};
-use core::ffi::c_int;
 use wakeset::{DetachedWatch, Events, SetRef, Source, WaitQueue, mutated};
 
 impl Source for Poller {
@@ -65,14 +64,14 @@ impl Host for Poller {
 
     fn begin_migration(&self) {}
 
-    fn each_watched(&self, _: &mut dyn FnMut(c_int)) {}
+    fn each_watched(&self, _: &mut dyn FnMut(&'static SlotHead)) {}
 
     fn is_empty(&self) -> bool {
         self.set.is_empty()
     }
 
     /// The thread asks the kernel from now on.
-    fn take_over(&self, _: &DetachedWatch, _: bool) {
+    fn take_over(&self, _: &DetachedWatch, _: &'static SlotHead, _: bool) {
         if !mutated!("poller_hears_of_no_move") {
             self.note_moved();
         }

@@ -278,7 +278,7 @@ impl Drop for Held {
 pub(crate) fn get_held(fd: c_int) -> (Entry, Held) {
     match table::load(fd) {
         word if word & table::TAG == table::ALIAS => get_alias(fd),
-        word => (table::entry_of(word), Held(None)),
+        word => (table::for_caller(fd, table::entry_of(word)), Held(None)),
     }
 }
 
@@ -287,12 +287,12 @@ fn get_alias(fd: c_int) -> (Entry, Held) {
     loop {
         let word = table::load(fd);
         if word & table::TAG != table::ALIAS {
-            return (table::entry_of(word), Held(None));
+            return (table::for_caller(fd, table::entry_of(word)), Held(None));
         }
+        let found = table::for_caller(fd, entry(fd));
+        let Entry::Object(head) = found else { return (found, Held(None)) };
         // Joined only while it has a user. One that has ended has lost its numbers before.
-        if let Entry::Object(head) = entry(fd)
-            && head.join()
-        {
+        if head.join() {
             let held = Held(Some(head));
             step!(use_counted);
             if table::stands_for(fd, head) {

@@ -13,8 +13,8 @@ mod mixed;
 mod settled;
 mod spin;
 
-pub(crate) use self::limits::{short_of, timespec_of};
 pub use self::limits::{Limit, Mask};
+pub(crate) use self::limits::{short_of, timespec_of};
 pub(crate) use self::settled::Settled;
 
 use self::limits::Until;
