@@ -5,8 +5,15 @@ use std::process::Command;
 
 use super::{root, text};
 
-const CRATES: [&str; 6] =
-    ["wakeset", "wakeset-fd", "wakeset-group", "wakeset-preload", "wakeset-c", "wakeset-cli"];
+const CRATES: [&str; 7] = [
+    "wakeset",
+    "wakeset-fd",
+    "wakeset-io",
+    "wakeset-group",
+    "wakeset-preload",
+    "wakeset-c",
+    "wakeset-cli",
+];
 
 #[test]
 fn a_package_has_what_it_needs() {

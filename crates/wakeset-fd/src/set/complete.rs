@@ -1,11 +1,13 @@
 //! The calls on sets as complete functions: each asks the in-process side first and makes the
-//! system call if that does not answer.
+//! system call if that does not answer. [`change`] and [`wait`] are the safe ones.
 
+use crate::set::wait::timespec_of;
 use crate::set::{self, Limit, Mask};
 use crate::sys::verdict::Verdict;
 use crate::sys::{self, Errno, SIGSET_BYTES};
 use core::ffi::c_int;
 use core::ptr;
+use core::time::Duration;
 use libc::{epoll_event, timespec};
 
 /// epoll_ctl(2).
@@ -72,6 +74,44 @@ pub unsafe fn epoll_pwait2(
         // SAFETY: the kernel returns how many it has written.
         unsafe { wait_in_kernel(epfd, events, call) }
     })
+}
+
+/// epoll_ctl(2) with an event that is there. `EPOLL_CTL_DEL` does not look at it.
+///
+/// # Errors
+/// As epoll_ctl(2).
+pub fn change(epfd: c_int, op: c_int, fd: c_int, event: epoll_event) -> Result<(), Errno> {
+    // SAFETY: a valid event.
+    unsafe { epoll_ctl(epfd, op, fd, &raw const event) }
+}
+
+/// epoll_wait(2) into a slice: how many events have come. `None` for no limit. A limit that is not
+/// whole milliseconds is epoll_pwait2(2)'s where the kernel has that, and rounded up elsewhere.
+///
+/// # Errors
+/// As epoll_wait(2): EBADF, EINTR, EINVAL. EINVAL also for an empty slice.
+pub fn wait(
+    epfd: c_int,
+    events: &mut [epoll_event],
+    limit: Option<Duration>,
+) -> Result<usize, Errno> {
+    let capacity = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
+    let events = events.as_mut_ptr();
+    let milliseconds = limit.map_or(-1, |limit| {
+        c_int::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+    });
+    let exact = limit.filter(|limit| !limit.subsec_nanos().is_multiple_of(1_000_000));
+    let found = exact.map_or(Err(Errno::ENOSYS), |limit| {
+        let limit = timespec_of(limit);
+        // SAFETY: room for as many as the slice has, and a valid time.
+        unsafe { epoll_pwait2(epfd, events, capacity, &raw const limit, ptr::null()) }
+    });
+    let found = match found {
+        // SAFETY: room for as many as the slice has.
+        Err(Errno::ENOSYS) => unsafe { epoll_wait(epfd, events, capacity, milliseconds) },
+        found => found,
+    };
+    found.map(|found| usize::try_from(found).unwrap_or(0))
 }
 
 /// # Safety

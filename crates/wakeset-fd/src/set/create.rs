@@ -47,6 +47,18 @@ fn create(call: impl FnOnce() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
     Ok(fd)
 }
 
+/// Makes a set of an epoll that was made by other means, as [`epoll_create1`] does of its own: one
+/// that has just been made, has no watch, and has not been forked or duplicated. It is to be closed
+/// by [`close`](crate::close). Where the process leaves its objects to the kernel it stays a kernel
+/// epoll, which every call here takes as well.
+///
+/// # Errors
+/// EBADF, EINVAL: it is no epoll. EMFILE, ENFILE, ENOMEM: that cannot be found out.
+pub fn adopt(epfd: c_int) -> Result<(), Errno> {
+    check_epoll(epfd)?;
+    create(|| Ok(epfd)).map(drop)
+}
+
 /// Puts a set into the table under the number of a kernel epoll, which holds watches of the
 /// program's or does not; `false`: there is no memory.
 fn begin(fd: c_int, holds_watches: bool) -> bool {

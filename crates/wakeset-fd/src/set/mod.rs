@@ -24,7 +24,8 @@ pub mod shared_ring;
 pub(crate) mod state;
 pub(crate) mod wait;
 
-pub use crate::set::create::{epoll_create, epoll_create1};
+pub use crate::set::complete::{change, wait};
+pub use crate::set::create::{adopt, epoll_create, epoll_create1};
 pub use crate::set::epoll_ctl::epoll_ctl;
 pub use crate::set::epoll_wait::{epoll_wait, in_kernel};
 pub use crate::set::export::export;

@@ -55,7 +55,7 @@ impl Until {
     }
 }
 
-pub(super) fn timespec_of(limit: Duration) -> timespec {
+pub(crate) fn timespec_of(limit: Duration) -> timespec {
     timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(limit.subsec_nanos()),

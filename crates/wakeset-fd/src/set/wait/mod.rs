@@ -13,10 +13,11 @@ mod mixed;
 mod settled;
 mod spin;
 
+pub(crate) use self::limits::timespec_of;
 pub use self::limits::{Limit, Mask};
 pub(crate) use self::settled::Settled;
 
-use self::limits::{Until, timespec_of};
+use self::limits::Until;
 use crate::kernel_half::listeners::baton;
 use crate::migrate;
 use crate::set::{FdSet, polls, ring};
