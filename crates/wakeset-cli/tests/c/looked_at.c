@@ -1,7 +1,7 @@
 /*
- * For `wakeset stats`: three waits on a set that report two events each, an eventfd that a splice(2)
- * sends to the kernel, and then nothing until the end of the input. Makes the file that its
- * argument names when it has come so far.
+ * For `wakeset stats`: three waits on a set that report two events each, an eventfd that a
+ * splice(2) sends to the kernel, and then nothing until the end of the input. Makes the file that
+ * its argument names when it has come so far.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -23,7 +23,8 @@ int main(int argc, char **argv) {
         if (epoll_wait(set, events, 2, -1) != 2)
             return 2;
     int other = eventfd(0, EFD_CLOEXEC);
-    if (argc < 2 || splice(other, NULL, other, NULL, 1, 0) >= 0 || open(argv[1], O_CREAT | O_WRONLY, 0600) < 0)
+    if (argc < 2 || splice(other, NULL, other, NULL, 1, 0) >= 0 ||
+        open(argv[1], O_CREAT | O_WRONLY, 0600) < 0)
         return 3;
     char byte;
     return read(0, &byte, 1) != 0;
