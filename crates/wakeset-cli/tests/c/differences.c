@@ -27,6 +27,13 @@ static void differs(const char *name, const char *on_linux, const char *under_wa
 	show(name, wakeset ? under_wakeset : on_linux, got);
 }
 
+/* Sends an eventfd to the kernel: no eventfd can be spliced, which is for the kernel to say. */
+static void migrate(int fd)
+{
+	if (splice(fd, NULL, fd, NULL, 1, 0) >= 0)
+		abort();
+}
+
 static void order_across_halves(void)
 {
 	heading("order_across_halves");
@@ -109,20 +116,18 @@ static void second_edge_at_a_move(void)
 	show("and no more", "none", ready(set));
 	atomic_store(&stop, 0);
 	start(&runner, run_on, NULL);
-	int copy = must(dup(fd));
-	differs("a duplicate is made, while another thread runs", "none", "e=IN", ready(set));
+	migrate(fd);
+	differs("the eventfd migrates, while another thread runs", "none", "e=IN", ready(set));
 	atomic_store(&stop, 1);
 	finish(&runner);
-	must(close(copy));
 	must(close(fd));
 	must(close(set));
 	set = must(epoll_create1(0));
 	fd = must(eventfd(1, 0));
 	must(watch_new(set, fd, EPOLLIN | EPOLLET, 'e'));
 	show("an edge", "e=IN", ready(set));
-	copy = must(dup(fd));
-	show("a duplicate is made, while no other runs", "none", ready(set));
-	must(close(copy));
+	migrate(fd);
+	show("it migrates, while no other runs", "none", ready(set));
 	must(close(set));
 	must(close(fd));
 }
@@ -326,12 +331,11 @@ static void closed_under_a_wait(void)
 	start(&thread, wait_a_second, &waiter);
 	until_asleep(thread.id);
 	must(close(waiter.set));
-	int copy = must(dup(fd));
+	migrate(fd);
 	must(add(fd, 1));
 	finish(&thread);
-	differs("a set closed, then its eventfd duplicated, then written", "e=IN", "none", waiter.saw);
+	differs("a set closed, then its eventfd migrated, then written", "e=IN", "none", waiter.saw);
 	must(close(fd));
-	must(close(copy));
 }
 
 /* In a child: the kernel refuses watches from here on. */
@@ -354,13 +358,13 @@ static void refused_in_a_move(void)
 		differs("one more eventfd", "-1 ENOSPC", "0", outcome(watch_new(set, c, EPOLLIN, 'c')));
 		epoll_ctl(set, EPOLL_CTL_DEL, c, NULL);
 		show("all as it was", "a=IN", ready(set));
-		int copy = must(dup(a));
-		differs("one duplicated", "a=IN", "none", ready(set));
+		migrate(a);
+		differs("one migrated", "a=IN", "none", ready(set));
 		differs("its watch changed", "0", "-1 ENOENT",
 		        outcome(watch(set, EPOLL_CTL_MOD, a, EPOLLIN, 'a')));
 		differs("said on stderr", "no", "yes",
 		        read(lines[0], line, sizeof line - 1) > 0 && strstr(line, "lost") ? "yes" : "no");
-		number("what it holds", 2, take(copy));
+		number("what it holds", 2, take(a));
 		must(add(b, 1));
 		show("the other one", "b=IN", ready(set));
 		exit(verdict());
