@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use wakeset::Timeout;
 use wakeset_fd::lease::{Lease, Removal, retire};
-use wakeset_fd::{Errno, close, dup, epoll_create1, epoll_ctl, epoll_wait, eventfd};
+use wakeset_fd::migrate::release;
+use wakeset_fd::{Errno, close, epoll_create1, epoll_ctl, epoll_wait, eventfd};
 
 const IN: u32 = libc::EPOLLIN as u32;
 const ONESHOT: u32 = IN | libc::EPOLLONESHOT as u32;
@@ -90,16 +91,16 @@ fn without_a_hand_only_one_shots_are_known() {
 fn of_what_is_the_kernels_nothing_is_known() {
     let (set, fd) = set_with(IN);
     let mut lease = Lease::new(set).unwrap();
-    // A second descriptor moves the counter into the kernel, and its watch with it.
-    let second = dup(fd).unwrap();
+    // The counter moves into the kernel, and its watch with it.
+    release(fd).unwrap();
     assert_eq!(take(&mut lease), Ok(1));
     assert!(matches!(retire(set, fd), Ok(Removal::Unknown)));
     drop(lease);
-    let set_in_kernel = dup(set).unwrap();
-    assert!(matches!(Lease::new(set_in_kernel), Err(Errno::EOPNOTSUPP)));
-    assert!(matches!(Lease::new(second), Err(Errno::EOPNOTSUPP)));
+    release(set).unwrap();
+    assert!(matches!(Lease::new(set), Err(Errno::EOPNOTSUPP)));
+    assert!(matches!(Lease::new(fd), Err(Errno::EOPNOTSUPP)));
     assert!(matches!(Lease::new(-1), Err(Errno::EBADF)));
-    [set, set_in_kernel, fd, second].iter().for_each(|fd| close(*fd).unwrap());
+    [set, fd].iter().for_each(|fd| close(*fd).unwrap());
 }
 
 /// The number is used again at once, by a counter that other data stands for.

@@ -6,8 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use wakeset::{Event, Events, RingReader, Timeout};
+use wakeset_fd::migrate::release;
 use wakeset_fd::shared_ring::{Writer, open_reader};
-use wakeset_fd::{Errno, close, dup, epoll_create1, epoll_ctl, eventfd, read, write};
+use wakeset_fd::{Errno, close, epoll_create1, epoll_ctl, eventfd, read, write};
 
 const IN: u32 = libc::EPOLLIN as u32;
 const ET: u32 = IN | libc::EPOLLET as u32;
@@ -79,7 +80,7 @@ fn in_each_way(test: impl Fn(c_int, &dyn Fn(u32) -> c_int, &(dyn Fn(c_int) + Syn
     ctl(set, EPOLL_CTL_ADD, idle, IN, 99);
     test(set, &counter, &nothing);
     let set = new_set();
-    test(set, &counter, &|set| close(dup(set).unwrap()).unwrap());
+    test(set, &counter, &|set| release(set).unwrap());
 }
 
 #[test]
@@ -151,13 +152,13 @@ fn a_set_may_move_while_it_is_in_use() {
         assert_eq!(writer.pump(), Ok(2));
         add_to(counters[2], 1);
         // First one of them, then all.
-        close(dup(counters[1]).unwrap()).unwrap();
+        release(counters[1]).unwrap();
         assert_eq!(writer.pump(), Ok(0), "the reader first");
         let mut seen = drain(&mut reader);
         assert_eq!(seen, [0, 1]);
         counters[..2].iter().for_each(|counter| empty(*counter));
         add_to(counters[3], 1);
-        close(dup(set).unwrap()).unwrap();
+        release(set).unwrap();
         while writer.pump().unwrap() > 0 {
             let some = drain(&mut reader);
             some.iter().for_each(|data| empty(counters[*data as usize]));
@@ -308,7 +309,7 @@ fn errors() {
     assert_eq!(again, set, "the same number");
     assert_eq!(writer.pump_waiting(MILLISECOND), Err(Errno::EBADF));
     let moved = new_set();
-    close(dup(moved).unwrap()).unwrap();
+    release(moved).unwrap();
     assert!(matches!(Writer::new(moved, 1), Err(Errno::EOPNOTSUPP)));
     drop(writer);
     close(again).unwrap();
