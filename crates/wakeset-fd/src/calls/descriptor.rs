@@ -102,8 +102,16 @@ fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) {
     }
     count(Stat::Closed, 1);
     step_lock!(Locked, &table::CLOSES);
-    slot::end(fd, object);
+    let ended = slot::end(fd, object);
     step_lock!(Unlocked, &table::CLOSES);
+    if !ended {
+        // It goes on under a number that dup(2) made beside us. A thread that found the vacant
+        // entry meanwhile, and whose call is made before the close, makes it on the kernel object,
+        // which was empty then: both are one again. No migration waits for that, because the object
+        // has a number.
+        migrate::object(object.head(), Stat::MigratedDuplicate);
+        slot::end_use_guarded(object);
+    }
 }
 
 /// Before the kernel closes a number for a request of an io_uring, if it comes to that: the object

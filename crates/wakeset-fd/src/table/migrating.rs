@@ -24,6 +24,8 @@ pub(crate) struct Links {
     several: AtomicBool,
     /// It had, and they are the kernel's.
     left: AtomicBool,
+    /// One of several numbers is just being given to another object.
+    replaced: AtomicBool,
 }
 
 impl Links {
@@ -37,12 +39,14 @@ impl Links {
             watched: AtomicBool::new(false),
             several: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
         }
     }
 
     /// Whether it has several numbers now; whether it had before.
     pub(super) fn set_several(&self, several: bool) -> bool {
         self.left.store(false, Ordering::Relaxed);
+        self.replaced.store(false, Ordering::Relaxed);
         self.several.swap(several, Ordering::SeqCst)
     }
 
@@ -57,6 +61,14 @@ impl Links {
 
     pub(super) fn left(&self) -> bool {
         self.left.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_replaced(&self, replaced: bool) {
+        self.replaced.store(replaced, Ordering::SeqCst);
+    }
+
+    pub(super) fn replaced(&self) -> bool {
+        self.replaced.load(Ordering::SeqCst)
     }
 
     pub(crate) fn set_lost(&self, lost: bool) {

@@ -177,7 +177,7 @@ impl SlotHead {
     }
 
     /// Waits for the thread that migrates the object. The number no longer stands for it, so no
-    /// migration begins anew.
+    /// migration begins anew, but of an object that has been given another number.
     fn wait_until_migrated(&self) {
         while self.is_migrating() {
             step_lock!(Waiting, &self.migrating);
@@ -317,17 +317,20 @@ fn finalize_guarded<O: Object + ?Sized>(object: &O) {
 }
 
 /// Ends the descriptor's use of an object whose number, its only one, is about to be closed, and
-/// which this call has made vacant. The caller has a signal guard.
+/// which this call has made vacant. `false`: the object has been given further numbers meanwhile,
+/// and goes on or has migrated; the use is the caller's to end. The caller has a signal guard.
 #[inline]
-pub(crate) fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) {
+#[must_use]
+pub(crate) fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) -> bool {
     step!(entry_vacated);
     if !wakeset::mutated!("close_beside_mover") {
         object.head().wait_until_migrated();
     }
     if object.head().has_several() && !duplicates::was_last(object.head(), fd) {
-        return end_use_guarded(object);
+        return false;
     }
     end_last(object);
+    true
 }
 
 /// Ends an object without a number, and the use of the descriptor that was its last.
