@@ -205,12 +205,17 @@ fn replace(
     step!(number_duplicated);
     let result = call();
     if result.is_err() {
-        // Another thread is just opening a file there (EBUSY).
+        // Another thread is just opening a file there (EBUSY), or a filter refuses the call.
         match other {
-            Some(other) => _ = duplicates::put(new, other),
+            Some(other) => {
+                duplicates::put(new, other);
+                // That has counted the number once more, which the object has not lost.
+                slot::end_use_guarded(other.object());
+            }
             None => _ = table::vacate(new, head),
         }
         duplicates::leave_one(new, head);
+        return Some(result);
     }
     if let Some(other) = other {
         end_if_last(duplicates::leave_one(new, other), other);
