@@ -124,7 +124,8 @@ pub fn before_kernel_closes(fd: c_int) {
 
 /// close_range(2) as far as it concerns in-process objects.
 ///
-/// `Done` when it had to go around descriptors of ours that the program does not know.
+/// `Done` when it had to go around descriptors of ours that the program does not know, or numbers
+/// that it has closed already.
 pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     const UNSHARE: c_int = 2;
     const CLOEXEC: c_int = 4;
@@ -145,8 +146,9 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     let mut next = first;
     let mut around = false;
     for fd in begin..end {
-        let _ = forget(fd);
-        if matches!(table::get(fd), Entry::Doorbell) {
+        // One of several numbers has been closed with that, and may be another thread's by now.
+        let is_closed = matches!(forget(fd), Done(_));
+        if is_closed || matches!(table::get(fd), Entry::Doorbell) {
             around = true;
             let fd = fd as c_uint;
             if fd > next

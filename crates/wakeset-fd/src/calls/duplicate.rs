@@ -138,7 +138,10 @@ pub fn dup_onto(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
         return Done(Err(error));
     }
     lifecycle::before_close(new);
-    if is_fixed_set(table::get(new)) {
+    // One of several numbers is replaced below: its close would come before the call.
+    if matches!(table::get(new), Entry::Object(head) if !head.has_several())
+        && is_fixed_set(table::get(new))
+    {
         let _ = forget(new);
     }
     if !table::get(old).is_object() && !table::get(new).is_object() {
