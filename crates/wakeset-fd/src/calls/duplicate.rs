@@ -18,6 +18,7 @@ use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::vforked;
 use crate::sys::{self, Errno};
 use crate::table::duplicates::{self, Loss};
 use crate::table::late;
@@ -147,9 +148,11 @@ pub fn dup_onto(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
     if !table::get(old).is_object() && !table::get(new).is_object() {
         return Kernel;
     }
-    if matches!(table::get(new), Entry::Object(head) if !head.has_several()) {
+    let is_childs = vforked::may_exist();
+    if matches!(table::get(new), Entry::Object(head) if is_childs || !head.has_several()) {
         // Into the kernel, which closes it if it comes to that, and not if the call fails. It may
-        // take the other object along, so before that is marked.
+        // take the other object along, so before that is marked. Where a vfork(2) child has the
+        // number, too, it is the kernel's to say when the object ends.
         migrate::closing(new, Stat::MigratedDuplicate);
     }
     if let Some(result) = with_prepared(old, |head| replace(head, old, new, flags)) {
