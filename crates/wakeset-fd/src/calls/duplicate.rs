@@ -108,12 +108,43 @@ fn may_have_several(head: &'static SlotHead) -> bool {
     head.kind() != table::PIPE
 }
 
-/// dup2(2) or dup3(2) from `old` to `new` with `flags`: what is at `new` is closed by it.
-pub fn dup_onto(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
+/// The call that puts a file under a number: a filter may know only that which the program makes.
+#[derive(Clone, Copy)]
+enum Onto {
+    /// dup2(2).
+    Dup2,
+    /// dup3(2) with these flags.
+    Dup3(c_int),
+}
+
+impl Onto {
+    fn call(self, old: c_int, new: c_int) -> Result<c_int, Errno> {
+        let result = match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Dup2 => sys::raw!(dup2, old, new),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Dup2 => sys::raw!(dup3, old, new, 0),
+            Self::Dup3(flags) => sys::raw!(dup3, old, new, flags),
+        };
+        result.map(|fd| fd as c_int)
+    }
+}
+
+/// dup2(2) from `old` to `new`: what is at `new` is closed by it.
+pub fn dup2(old: c_int, new: c_int) -> Verdict<c_int> {
+    dup_onto(old, new, Onto::Dup2)
+}
+
+/// dup3(2) from `old` to `new` with `flags`, as [`dup2`].
+pub fn dup3(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
     if flags & !libc::O_CLOEXEC != 0 {
         // EINVAL, before anything is looked up.
         return Kernel;
     }
+    dup_onto(old, new, Onto::Dup3(flags))
+}
+
+fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     if matches!(table::get(old), Entry::Doorbell) {
         return Done(Err(Errno::EBADF));
     }
@@ -155,11 +186,11 @@ pub fn dup_onto(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
         // number, too, it is the kernel's to say when the object ends.
         migrate::closing(new, Stat::MigratedDuplicate);
     }
-    if let Some(result) = with_prepared(old, |head| replace(head, old, new, flags)) {
+    if let Some(result) = with_prepared(old, |head| replace(head, old, new, onto)) {
         return Done(result);
     }
     migrate::fd_for(old, Stat::MigratedDuplicate, c"dup2");
-    if let Some(result) = replace_one(old, new, flags) {
+    if let Some(result) = replace_one(old, new, onto) {
         return Done(result);
     }
     migrate::closing(new, Stat::MigratedDuplicate);
@@ -168,14 +199,14 @@ pub fn dup_onto(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
 
 /// Puts a file of the kernel's under one of the numbers of an object. `None`: there is none, or it
 /// is the last.
-fn replace_one(old: c_int, new: c_int, flags: c_int) -> Option<Result<c_int, Errno>> {
+fn replace_one(old: c_int, new: c_int, onto: Onto) -> Option<Result<c_int, Errno>> {
     let _guard = SignalGuard::enter();
     let _migrating = migrate::hold_migrations();
     let Entry::Object(head) = table::get(new) else { return None };
     let mut result = None;
     if head.has_several() {
-        let call = || sys::raw!(dup3, old, new, flags).map(|fd| fd as c_int);
-        let loss = duplicates::lose_held(new, head, || result.insert(call()).is_ok());
+        let call = || result.insert(onto.call(old, new)).is_ok();
+        let loss = duplicates::lose_held(new, head, call);
         end_if_last(loss, head);
     }
     result
@@ -186,12 +217,11 @@ fn replace(
     head: &'static SlotHead,
     old: c_int,
     new: c_int,
-    flags: c_int,
+    onto: Onto,
 ) -> Option<Result<c_int, Errno>> {
-    let call = || sys::raw!(dup3, old, new, flags).map(|fd| fd as c_int);
     if table::stands_for(new, head) {
         // It has the number already.
-        return Some(call());
+        return Some(onto.call(old, new));
     }
     if late::is_noted(new) {
         return None;
@@ -209,7 +239,7 @@ fn replace(
         return None;
     }
     step!(number_duplicated);
-    let result = call();
+    let result = onto.call(old, new);
     if result.is_err() {
         // Another thread is just opening a file there (EBUSY), or a filter refuses the call.
         match other {
