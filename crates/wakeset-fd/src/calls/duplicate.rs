@@ -282,3 +282,40 @@ pub(super) fn close(fd: c_int, head: &'static SlotHead) -> Option<Verdict<()>> {
         closed => Some(closed.map_or(Kernel, Done)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::{close, eventfd};
+    use crate::table::hidden;
+
+    /// A call that is in an object when that migrates and its handle goes does not lose the file,
+    /// and leaves the program's number open.
+    #[test]
+    fn a_call_goes_on_by_a_number_of_the_programs_where_there_is_none_for_the_handle() {
+        let _alone = table::alone::alone();
+        let one = eventfd(0, libc::EFD_NONBLOCK).unwrap();
+        let Verdict::Done(Ok(two)) = dup(one) else { panic!("it lives in process") };
+        let (Entry::Object(head), held) = table::get_held(two) else { panic!("an object") };
+        let handle = head.fd();
+        {
+            let _guard = SignalGuard::enter();
+            let _migrating = migrate::hold_migrations();
+            assert_eq!(duplicates::of_handle(handle).map(SlotHead::address), Some(head.address()));
+            let number = duplicates::number_of(head);
+            assert!([one, two].contains(&number));
+            migrate::object_held(head, Stat::MigratedLimit);
+            duplicates::give_up_handle(handle, number);
+            assert_eq!(head.kernel_fd(), number);
+            assert!(duplicates::of_handle(handle).is_none());
+            assert!(duplicates::of_handle(number).is_none());
+        }
+        drop(held);
+        for fd in [one, two] {
+            assert!(sys::fcntl(fd, libc::F_GETFD, 0).is_ok(), "it was closed with the object");
+            close(fd).unwrap();
+        }
+        hidden::disclose(handle);
+        sys::close(handle).unwrap();
+    }
+}

@@ -107,10 +107,12 @@ fn numbers(head: &SlotHead) -> impl Iterator<Item = c_int> + use<> {
     core::iter::successors(next_of(head.fd()), |number| next_of(*number))
 }
 
-/// A number by which the program knows an object.
+/// A number by which the program knows an object; -1 if there is none. The caller holds the
+/// migrations lock.
 pub(crate) fn number_of(head: &SlotHead) -> c_int {
     match head.has_several() {
-        true => next_of(head.fd()).unwrap_or(-1),
+        // One that is just being closed is still linked.
+        true => numbers(head).find(|number| table::stands_for(*number, head)).unwrap_or(-1),
         false => head.fd(),
     }
 }
@@ -269,9 +271,11 @@ pub(crate) fn leave_all(head: &'static SlotHead) -> usize {
     left
 }
 
-/// Nobody uses the object any more: closes its handle.
+/// Nobody uses the object any more: closes its handle. The caller has a signal guard.
 #[cold]
 pub(super) fn release(head: &SlotHead) {
+    // Not beside a thread that gives the handle's number to the program.
+    let _links = hold_links();
     let handle = head.stop_being_several();
     if handle < 0 {
         return;
@@ -344,23 +348,31 @@ static DUPLICATES: Participant = Participant {
 /// The object whose handle is hidden under a number.
 pub(crate) fn of_handle(handle: c_int) -> Option<&'static SlotHead> {
     let Entry::Object(head) = entry(handle) else { return None };
-    (head.has_several() && head.fd() == handle).then_some(head)
+    let is_one = head.has_several() && head.fd() == handle && !head.links.borrows();
+    is_one.then_some(head)
+}
+
+/// There is no number left for the handle of an object that has migrated, for which `number` of the
+/// program's stood. Calls that are still in it go on by that one, and leave it open when they are
+/// over. The caller holds the migrations lock.
+pub(crate) fn give_up_handle(handle: c_int, number: c_int) {
+    let _links = hold_links();
+    let Some(head) = of_handle(handle) else { return };
+    if let Some(entry) = TARGETS.get(handle as u32 as usize) {
+        entry.store(0, Ordering::SeqCst);
+    }
+    head.links.set_borrows();
+    head.set_handle(number);
 }
 
 fn renumber(old: c_int, new: c_int) {
-    let Some(head) = of_handle(old) else { return };
-    let first = next_of(old);
-    if new < 0 {
-        // It has migrated, and calls are still in it, which go on by a number of the program's.
-        if let Some(entry) = TARGETS.get(old as u32 as usize) {
-            entry.store(0, Ordering::SeqCst);
-        }
-        return head.set_handle(first.unwrap_or(-1));
-    }
+    let _links = hold_links();
+    // One for which there is no number has been given up.
+    let Some(head) = of_handle(old).filter(|_| new >= 0) else { return };
     if !has_room(new) {
         return;
     }
-    set_next(new, first);
+    set_next(new, next_of(old));
     if let Some(entry) = TARGETS.place(new as u32 as usize) {
         entry.store(head.address(), Ordering::SeqCst);
     }

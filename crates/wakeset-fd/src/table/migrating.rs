@@ -26,6 +26,8 @@ pub(crate) struct Links {
     left: AtomicBool,
     /// One of several numbers is just being given to another object.
     replaced: AtomicBool,
+    /// What it has for a handle is a number of the program's.
+    borrows: AtomicBool,
 }
 
 impl Links {
@@ -40,6 +42,7 @@ impl Links {
             several: AtomicBool::new(false),
             left: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
+            borrows: AtomicBool::new(false),
         }
     }
 
@@ -47,6 +50,7 @@ impl Links {
     pub(super) fn set_several(&self, several: bool) -> bool {
         self.left.store(false, Ordering::Relaxed);
         self.replaced.store(false, Ordering::Relaxed);
+        self.borrows.store(false, Ordering::Relaxed);
         self.several.swap(several, Ordering::SeqCst)
     }
 
@@ -69,6 +73,14 @@ impl Links {
 
     pub(super) fn replaced(&self) -> bool {
         self.replaced.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_borrows(&self) {
+        self.borrows.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn borrows(&self) -> bool {
+        self.borrows.load(Ordering::SeqCst)
     }
 
     pub(crate) fn set_lost(&self, lost: bool) {

@@ -116,9 +116,14 @@ impl SlotHead {
         self.fd.store(handle, Ordering::SeqCst);
     }
 
-    /// The handle, which is no more; -1 if there was none.
+    /// The handle, which is no more; -1 if there was none of its own.
     pub(super) fn stop_being_several(&self) -> c_int {
-        if self.links.set_several(false) { self.fd.swap(-1, Ordering::SeqCst) } else { -1 }
+        let borrows = self.links.borrows();
+        if !self.links.set_several(false) {
+            return -1;
+        }
+        let handle = self.fd.swap(-1, Ordering::SeqCst);
+        if borrows { -1 } else { handle }
     }
 
     pub(super) fn note_left(&self) {
