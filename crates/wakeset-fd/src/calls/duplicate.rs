@@ -68,12 +68,24 @@ fn duplicate(
         Some((Ok(new), stays))
     });
     let Some((result, stays)) = made else { return leave(fd, name) };
-    if let (Ok(new), false) = (result, stays) {
+    match result {
         // Once the object is no longer marked.
-        migrate::number_is_new(new);
-        let _ = leave(fd, name);
+        Ok(new) if !stays => {
+            migrate::number_is_new(new);
+            let _ = leave(fd, name);
+        }
+        Ok(new) => recheck_late(new),
+        Err(_) => {}
     }
     Done(result)
+}
+
+/// After a number has been put into the table: a thread that has noted it as one which the kernel
+/// looks up later may have looked at the table before.
+fn recheck_late(new: c_int) {
+    if late::is_noted(new) {
+        migrate::fd(new, Stat::MigratedIoRing);
+    }
 }
 
 /// Leaves what `fd` stands for, and the call on it, to the kernel.
@@ -187,6 +199,9 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
         migrate::closing(new, Stat::MigratedDuplicate);
     }
     if let Some(result) = with_prepared(old, |head| replace(head, old, new, onto)) {
+        if result.is_ok() {
+            recheck_late(new);
+        }
         return Done(result);
     }
     migrate::fd_for(old, Stat::MigratedDuplicate, c"dup2");
