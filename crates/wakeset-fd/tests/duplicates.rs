@@ -6,9 +6,10 @@ mod forbid;
 use forbid::without;
 use libc::{EBADF, c_int, c_uint};
 use libc::{EBUSY, EFD_NONBLOCK, EPERM, EPOLL_CTL_ADD, EPOLLIN, SYS_dup2, SYS_dup3, epoll_event};
+use std::sync::Barrier;
 use wakeset_fd::descriptor::{close_range, is_in_process};
 use wakeset_fd::{Errno, Verdict, close, dup, duplicate, epoll_create1, epoll_ctl, epoll_wait};
-use wakeset_fd::{eventfd, read, write};
+use wakeset_fd::{eventfd, migrate, read, write};
 
 fn put(fd: c_int, value: u64) -> Result<usize, Errno> {
     // SAFETY: 8 bytes.
@@ -102,4 +103,36 @@ fn close_range_closes_one_of_several_numbers_once() {
     assert!(is_in_process(one));
     put(one, 1).unwrap();
     assert_eq!(take(one), Ok(1));
+}
+
+/// Whoever closes the last number ends the object, and a migration of a set that watches it waits
+/// for none that waits for the migration. A test that hangs has failed, too.
+#[test]
+fn a_close_beside_a_duplicate_and_a_migration_ends_it_once() {
+    for round in 0..2_000 {
+        let (set, one) = (epoll_create1(0).unwrap(), eventfd(1, EFD_NONBLOCK).unwrap());
+        let event = epoll_event { events: EPOLLIN as u32, u64: 0 };
+        // SAFETY: a valid event.
+        unsafe { epoll_ctl(set, EPOLL_CTL_ADD, one, &raw const event) }.unwrap();
+        let start = Barrier::new(3);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                start.wait();
+                close(one).unwrap();
+            });
+            threads.spawn(|| {
+                start.wait();
+                // The number may be another test's by now, whose file goes on as well.
+                if let Ok(two) = dup(one) {
+                    close(two).unwrap();
+                }
+            });
+            start.wait();
+            if round % 2 == 0 {
+                migrate::release(set).unwrap();
+            }
+        });
+        assert_eq!(ready(set), 0, "round {round}: it lives on without a number");
+        close(set).unwrap();
+    }
 }
