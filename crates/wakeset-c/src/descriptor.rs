@@ -40,7 +40,7 @@ pub extern "C" fn ws_dup(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: numbers only.
-    answered_int(duplicate::dup_onto(old, new, 0), || unsafe { libc::dup2(old, new) })
+    answered_int(duplicate::dup2(old, new), || unsafe { libc::dup2(old, new) })
 }
 
 /// dup3(2).
@@ -48,7 +48,7 @@ pub extern "C" fn ws_dup2(old: c_int, new: c_int) -> c_int {
 pub extern "C" fn ws_dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: numbers only.
     let call = || unsafe { libc::dup3(old, new, flags) };
-    answered_int(duplicate::dup_onto(old, new, flags), call)
+    answered_int(duplicate::dup3(old, new, flags), call)
 }
 
 /// fcntl(2). C declares the third argument as variadic; on x86-64 an int, a long and a pointer

@@ -106,8 +106,8 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
             Sysno::poll | Sysno::select => poll_or_select(number, arguments),
             Sysno::close => unit(wakeset_fd::close(fd)),
             Sysno::dup => of(wakeset_fd::dup(fd)),
-            Sysno::dup2 => complete(duplicate::dup_onto(fd, b as c_int, 0)),
-            Sysno::dup3 => complete(duplicate::dup_onto(fd, b as c_int, c as c_int)),
+            Sysno::dup2 => complete(duplicate::dup2(fd, b as c_int)),
+            Sysno::dup3 => complete(duplicate::dup3(fd, b as c_int, c as c_int)),
             Sysno::fcntl if b as c_int == libc::F_SETFL => {
                 unit(wakeset_fd::set_nonblocking(fd, c as c_int & libc::O_NONBLOCK != 0))
             }

@@ -102,8 +102,16 @@ fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) {
     }
     count(Stat::Closed, 1);
     step_lock!(Locked, &table::CLOSES);
-    slot::end(fd, object);
+    let ended = slot::end(fd, object);
     step_lock!(Unlocked, &table::CLOSES);
+    if !ended {
+        // It goes on under a number that dup(2) made beside us. A thread that found the vacant
+        // entry meanwhile, and whose call is made before the close, makes it on the kernel object,
+        // which was empty then: both are one again. No migration waits for that, because the object
+        // has a number.
+        migrate::object(object.head(), Stat::MigratedDuplicate);
+        slot::end_use_guarded(object);
+    }
 }
 
 /// Before the kernel closes a number for a request of an io_uring, if it comes to that: the object
@@ -116,7 +124,8 @@ pub fn before_kernel_closes(fd: c_int) {
 
 /// close_range(2) as far as it concerns in-process objects.
 ///
-/// `Done` when it had to go around descriptors of ours that the program does not know.
+/// `Done` when it had to go around descriptors of ours that the program does not know, or numbers
+/// that it has closed already.
 pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     const UNSHARE: c_int = 2;
     const CLOEXEC: c_int = 4;
@@ -137,8 +146,9 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     let mut next = first;
     let mut around = false;
     for fd in begin..end {
-        let _ = forget(fd);
-        if matches!(table::get(fd), Entry::Doorbell) {
+        // One of several numbers has been closed with that, and may be another thread's by now.
+        let is_closed = matches!(forget(fd), Done(_));
+        if is_closed || matches!(table::get(fd), Entry::Doorbell) {
             around = true;
             let fd = fd as c_uint;
             if fd > next

@@ -18,6 +18,7 @@ use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
+use crate::sys::vforked;
 use crate::sys::{self, Errno};
 use crate::table::duplicates::{self, Loss};
 use crate::table::late;
@@ -67,12 +68,24 @@ fn duplicate(
         Some((Ok(new), stays))
     });
     let Some((result, stays)) = made else { return leave(fd, name) };
-    if let (Ok(new), false) = (result, stays) {
+    match result {
         // Once the object is no longer marked.
-        migrate::number_is_new(new);
-        let _ = leave(fd, name);
+        Ok(new) if !stays => {
+            migrate::number_is_new(new);
+            let _ = leave(fd, name);
+        }
+        Ok(new) => recheck_late(new),
+        Err(_) => {}
     }
     Done(result)
+}
+
+/// After a number has been put into the table: a thread that has noted it as one which the kernel
+/// looks up later may have looked at the table before.
+fn recheck_late(new: c_int) {
+    if late::is_noted(new) {
+        migrate::fd(new, Stat::MigratedIoRing);
+    }
 }
 
 /// Leaves what `fd` stands for, and the call on it, to the kernel.
@@ -107,12 +120,43 @@ fn may_have_several(head: &'static SlotHead) -> bool {
     head.kind() != table::PIPE
 }
 
-/// dup2(2) or dup3(2) from `old` to `new` with `flags`: what is at `new` is closed by it.
-pub fn dup_onto(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
+/// The call that puts a file under a number: a filter may know only that which the program makes.
+#[derive(Clone, Copy)]
+enum Onto {
+    /// dup2(2).
+    Dup2,
+    /// dup3(2) with these flags.
+    Dup3(c_int),
+}
+
+impl Onto {
+    fn call(self, old: c_int, new: c_int) -> Result<c_int, Errno> {
+        let result = match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Dup2 => sys::raw!(dup2, old, new),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Dup2 => sys::raw!(dup3, old, new, 0),
+            Self::Dup3(flags) => sys::raw!(dup3, old, new, flags),
+        };
+        result.map(|fd| fd as c_int)
+    }
+}
+
+/// dup2(2) from `old` to `new`: what is at `new` is closed by it.
+pub fn dup2(old: c_int, new: c_int) -> Verdict<c_int> {
+    dup_onto(old, new, Onto::Dup2)
+}
+
+/// dup3(2) from `old` to `new` with `flags`, as [`dup2`].
+pub fn dup3(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
     if flags & !libc::O_CLOEXEC != 0 {
         // EINVAL, before anything is looked up.
         return Kernel;
     }
+    dup_onto(old, new, Onto::Dup3(flags))
+}
+
+fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     if matches!(table::get(old), Entry::Doorbell) {
         return Done(Err(Errno::EBADF));
     }
@@ -138,22 +182,30 @@ pub fn dup_onto(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
         return Done(Err(error));
     }
     lifecycle::before_close(new);
-    if is_fixed_set(table::get(new)) {
+    // One of several numbers is replaced below: its close would come before the call.
+    if matches!(table::get(new), Entry::Object(head) if !head.has_several())
+        && is_fixed_set(table::get(new))
+    {
         let _ = forget(new);
     }
     if !table::get(old).is_object() && !table::get(new).is_object() {
         return Kernel;
     }
-    if matches!(table::get(new), Entry::Object(head) if !head.has_several()) {
+    let is_childs = vforked::may_exist();
+    if matches!(table::get(new), Entry::Object(head) if is_childs || !head.has_several()) {
         // Into the kernel, which closes it if it comes to that, and not if the call fails. It may
-        // take the other object along, so before that is marked.
+        // take the other object along, so before that is marked. Where a vfork(2) child has the
+        // number, too, it is the kernel's to say when the object ends.
         migrate::closing(new, Stat::MigratedDuplicate);
     }
-    if let Some(result) = with_prepared(old, |head| replace(head, old, new, flags)) {
+    if let Some(result) = with_prepared(old, |head| replace(head, old, new, onto)) {
+        if result.is_ok() {
+            recheck_late(new);
+        }
         return Done(result);
     }
     migrate::fd_for(old, Stat::MigratedDuplicate, c"dup2");
-    if let Some(result) = replace_one(old, new, flags) {
+    if let Some(result) = replace_one(old, new, onto) {
         return Done(result);
     }
     migrate::closing(new, Stat::MigratedDuplicate);
@@ -162,14 +214,14 @@ pub fn dup_onto(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
 
 /// Puts a file of the kernel's under one of the numbers of an object. `None`: there is none, or it
 /// is the last.
-fn replace_one(old: c_int, new: c_int, flags: c_int) -> Option<Result<c_int, Errno>> {
+fn replace_one(old: c_int, new: c_int, onto: Onto) -> Option<Result<c_int, Errno>> {
     let _guard = SignalGuard::enter();
     let _migrating = migrate::hold_migrations();
     let Entry::Object(head) = table::get(new) else { return None };
     let mut result = None;
     if head.has_several() {
-        let call = || sys::raw!(dup3, old, new, flags).map(|fd| fd as c_int);
-        let loss = duplicates::lose_held(new, head, || result.insert(call()).is_ok());
+        let call = || result.insert(onto.call(old, new)).is_ok();
+        let loss = duplicates::lose_held(new, head, call);
         end_if_last(loss, head);
     }
     result
@@ -180,12 +232,11 @@ fn replace(
     head: &'static SlotHead,
     old: c_int,
     new: c_int,
-    flags: c_int,
+    onto: Onto,
 ) -> Option<Result<c_int, Errno>> {
-    let call = || sys::raw!(dup3, old, new, flags).map(|fd| fd as c_int);
     if table::stands_for(new, head) {
         // It has the number already.
-        return Some(call());
+        return Some(onto.call(old, new));
     }
     if late::is_noted(new) {
         return None;
@@ -203,14 +254,19 @@ fn replace(
         return None;
     }
     step!(number_duplicated);
-    let result = call();
+    let result = onto.call(old, new);
     if result.is_err() {
-        // Another thread is just opening a file there (EBUSY).
+        // Another thread is just opening a file there (EBUSY), or a filter refuses the call.
         match other {
-            Some(other) => _ = duplicates::put(new, other),
+            Some(other) => {
+                duplicates::put(new, other);
+                // That has counted the number once more, which the object has not lost.
+                slot::end_use_guarded(other.object());
+            }
             None => _ = table::vacate(new, head),
         }
         duplicates::leave_one(new, head);
+        return Some(result);
     }
     if let Some(other) = other {
         end_if_last(duplicates::leave_one(new, other), other);
@@ -239,5 +295,42 @@ pub(super) fn close(fd: c_int, head: &'static SlotHead) -> Option<Verdict<()>> {
     match closed {
         None if loss == Loss::Stale => None,
         closed => Some(closed.map_or(Kernel, Done)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::{close, eventfd};
+    use crate::table::hidden;
+
+    /// A call that is in an object when that migrates and its handle goes does not lose the file,
+    /// and leaves the program's number open.
+    #[test]
+    fn a_call_goes_on_by_a_number_of_the_programs_where_there_is_none_for_the_handle() {
+        let _alone = table::alone::alone();
+        let one = eventfd(0, libc::EFD_NONBLOCK).unwrap();
+        let Verdict::Done(Ok(two)) = dup(one) else { panic!("it lives in process") };
+        let (Entry::Object(head), held) = table::get_held(two) else { panic!("an object") };
+        let handle = head.fd();
+        {
+            let _guard = SignalGuard::enter();
+            let _migrating = migrate::hold_migrations();
+            assert_eq!(duplicates::of_handle(handle).map(SlotHead::address), Some(head.address()));
+            let number = duplicates::number_of(head);
+            assert!([one, two].contains(&number));
+            migrate::object_held(head, Stat::MigratedLimit);
+            duplicates::give_up_handle(handle, number);
+            assert_eq!(head.kernel_fd(), number);
+            assert!(duplicates::of_handle(handle).is_none());
+            assert!(duplicates::of_handle(number).is_none());
+        }
+        drop(held);
+        for fd in [one, two] {
+            assert!(sys::fcntl(fd, libc::F_GETFD, 0).is_ok(), "it was closed with the object");
+            close(fd).unwrap();
+        }
+        hidden::disclose(handle);
+        sys::close(handle).unwrap();
     }
 }

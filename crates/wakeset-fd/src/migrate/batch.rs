@@ -25,13 +25,26 @@ const KINDS: [usize; 3] = [table::COUNTER, table::PIPE, table::TIMER];
 /// Migrates the objects that these numbers stand for, and what has to migrate with them. The caller
 /// holds the migrations lock.
 pub(super) fn migrate(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
-    run(numbers, reason, None);
+    run(&mut numbers.filter_map(object_of), reason, None);
+}
+
+/// [`migrate`] of an object, by whatever number.
+pub(super) fn migrate_object(head: &'static SlotHead, reason: Stat) {
+    run(&mut core::iter::once(head), reason, None);
+}
+
+/// The object that a number stands for.
+fn object_of(fd: c_int) -> Option<&'static SlotHead> {
+    match table::get(fd) {
+        Entry::Object(head) => Some(head),
+        Entry::Kernel | Entry::Doorbell => None,
+    }
 }
 
 /// Migrates the object that a number stands for which is about to be closed, or to become another
 /// file's. Those that sleep in the object go on with its file.
 pub(super) fn migrate_closing(fd: c_int, reason: Stat) {
-    run(&mut core::iter::once(fd), reason, Some(fd));
+    run(&mut object_of(fd).into_iter(), reason, Some(fd));
 }
 
 /// [`migrate_closing`] of an end of a pair of which no set has ever watched an end: what a batch of
@@ -64,7 +77,7 @@ pub(super) fn close_unwatched<S: Slot>(fd: c_int, end: &'static S, reason: Stat)
     true
 }
 
-fn run(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat, closing: Option<c_int>) {
+fn run(objects: &mut dyn Iterator<Item = &'static SlotHead>, reason: Stat, closing: Option<c_int>) {
     let _masked = Masked::begin();
     let mut batch = Batch {
         reason,
@@ -74,8 +87,8 @@ fn run(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat, closing: Option<c
         fixed: Migrating::none(),
         touched: Touched::none(),
     };
-    for fd in numbers {
-        batch.begin(fd);
+    for head in objects {
+        batch.begin_object(head);
     }
     step!(move_begun);
     loop {
@@ -121,13 +134,7 @@ fn host(head: &'static SlotHead) -> Option<&'static dyn Host> {
 }
 
 impl Batch {
-    /// Begins the migration of what a number stands for, once.
-    fn begin(&mut self, fd: c_int) {
-        if let Entry::Object(head) = table::get(fd) {
-            self.begin_object(head);
-        }
-    }
-
+    /// Begins the migration of an object, once.
     fn begin_object(&mut self, head: &'static SlotHead) {
         let object = head.object();
         if let Some(set) = object.as_host() {
@@ -199,11 +206,9 @@ impl Batch {
         let reason = self.reason;
         let exports = self.fixed.iter().filter_map(host).any(|set| is_to_be_exported(set, reason));
         if exports && gate::leave_timers_to_kernel() {
-            let is_timer = |fd: &c_int| match table::get(*fd) {
-                Entry::Object(head) => head.kind() == table::TIMER,
-                _ => false,
-            };
-            table::numbers().filter(is_timer).for_each(|fd| self.begin(fd));
+            let is_timer = |head: &&SlotHead| head.kind() == table::TIMER;
+            let timers = table::numbers().filter_map(object_of).filter(is_timer);
+            timers.for_each(|head| self.begin_object(head));
         }
         for head in self.fixed.iter() {
             if let Some(set) = host(head).filter(|set| is_to_be_exported(*set, reason)) {

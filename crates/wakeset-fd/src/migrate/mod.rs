@@ -44,7 +44,7 @@ use crate::sys::vforked::{self, Wish};
 use crate::table::gate::{self, Gate};
 pub(crate) use crate::table::gate::{hold_migrations, wait_for_migrations};
 use crate::table::object::Host;
-use crate::table::{self, Entry, Slot, SlotHead, duplicates, late};
+use crate::table::{self, Entry, Slot, SlotHead, late};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -189,15 +189,15 @@ pub fn pipes(reason: Stat) {
 }
 
 /// [`fd`] for an object, by whatever number.
-pub(crate) fn object(head: &SlotHead, reason: Stat) {
+pub(crate) fn object(head: &'static SlotHead, reason: Stat) {
     let _guard = SignalGuard::enter();
     let _migrating = hold_migrations();
     object_held(head, reason);
 }
 
 /// [`object`] for a caller that holds the migrations lock.
-pub(crate) fn object_held(head: &SlotHead, reason: Stat) {
-    fd_held(duplicates::number_of(head), reason);
+pub(crate) fn object_held(head: &'static SlotHead, reason: Stat) {
+    batch::migrate_object(head, reason);
 }
 
 /// [`fd`] for a caller that holds the migrations lock.

@@ -82,7 +82,9 @@ fn end_only_number(fd: c_int, head: &'static SlotHead) {
     if table::vacate(fd, head) {
         note(fd);
         count(Stat::Closed, 1);
-        slot::end(fd, head.object());
+        if !slot::end(fd, head.object()) {
+            slot::end_use_guarded(head.object());
+        }
     }
 }
 

@@ -155,7 +155,7 @@ fn conclude(
     set: &FdSet,
     adds: bool,
     fd: c_int,
-    object: &dyn Object,
+    object: &'static dyn Object,
     result: Result<(), Error>,
 ) -> Option<Verdict<()>> {
     match result {
@@ -180,16 +180,19 @@ fn conclude(
 
 /// After an add of `object` to the in-process half: the set may have got a kernel half, or gone
 /// there, while we were at it.
-pub(crate) fn settle_add(set: &FdSet, fd: c_int, object: &dyn Object) -> Result<(), Errno> {
+pub(crate) fn settle_add(set: &FdSet, fd: c_int, object: &'static dyn Object) -> Result<(), Errno> {
+    // Not by the number, which may be closed meanwhile: the object, and with it the watch, goes on
+    // under another.
+    let head = object.head();
     if set.state.is_in_kernel() {
         // Perhaps without this watch: its source follows.
-        migrate::fd(fd, Stat::MigratedNestedKernel);
-    } else if object.is_overcrowded() && stands_for(fd, object) {
-        migrate::fd(fd, Stat::MigratedOddArgument);
+        migrate::object(head, Stat::MigratedNestedKernel);
+    } else if object.is_overcrowded() {
+        migrate::object(head, Stat::MigratedOddArgument);
     } else if set.state.has_kernel() {
         match doorbell::install(set) {
             Ok(true) => {}
-            Ok(false) => drop(migrate::fd(fd, Stat::MigratedLimit)),
+            Ok(false) => migrate::object(head, Stat::MigratedLimit),
             Err(error) => {
                 let _ = set.set.remove_source(fd, ptr::from_ref(object).cast());
                 return Err(error);
@@ -197,12 +200,6 @@ pub(crate) fn settle_add(set: &FdSet, fd: c_int, object: &dyn Object) -> Result<
         }
     }
     Ok(())
-}
-
-/// Whether `fd` still stands for `object`.
-#[cold]
-fn stands_for(fd: c_int, object: &dyn Object) -> bool {
-    matches!(table::get(fd), Entry::Object(head) if is_object(head, object))
 }
 
 /// Whether `source` is the object in this slot.

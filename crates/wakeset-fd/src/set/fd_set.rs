@@ -136,12 +136,17 @@ impl FdSet {
 
     /// Migrates it, and what has to go with it.
     pub(crate) fn migrate(&self, reason: Stat) {
-        migrate::object(&self.head, reason);
+        migrate::object(self.slot_head(), reason);
     }
 
     /// [`migrate`](Self::migrate) for a caller that holds the migrations lock.
     pub(super) fn migrate_held(&self, reason: Stat) {
-        migrate::object_held(&self.head, reason);
+        migrate::object_held(self.slot_head(), reason);
+    }
+
+    fn slot_head(&self) -> &'static SlotHead {
+        // SAFETY: sets are made in slots, which are never freed.
+        unsafe { SlotHead::at(self.head.address()) }
     }
 
     /// Whether it has no watch and no doorbell, and no call sleeps in it.

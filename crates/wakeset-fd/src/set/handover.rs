@@ -5,7 +5,7 @@ use crate::set::export::export_held;
 use crate::set::{FdSet, doorbell, polls};
 use crate::sys::{self, Errno, complaint, elsewhere};
 use crate::table::object::{Host, Lists};
-use crate::table::{self, SlotHead};
+use crate::table::{self, SlotHead, hidden};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -116,7 +116,14 @@ fn add(
         && !migrate::is_number_of(fd, source)
         && !mutated!("watch_moves_under_a_closed_number")
     {
-        return elsewhere::add_under(epfd, source.fd(), fd, event);
+        if epfd != fd {
+            return elsewhere::add_under(epfd, source.fd(), fd, event);
+        }
+        // There the file replaces what has the number: the set's own handle.
+        let set = hidden::duplicate(epfd).ok_or(Errno::EMFILE)?;
+        let added = elsewhere::add_under(set, source.fd(), fd, event);
+        let _ = sys::close(set);
+        return added;
     }
     sys::epoll_ctl(epfd, EPOLL_CTL_ADD, fd, event)
 }

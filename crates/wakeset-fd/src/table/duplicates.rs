@@ -15,8 +15,9 @@
 //! another. It is closed when the object ends, or has migrated and nobody uses it any more.
 //!
 //! **Numbers.** They are linked by number, beginning at the handle, and count as one user each. The
-//! migrations lock guards the list, and every change of an alias. The close of a number is one of
-//! two:
+//! migrations lock guards every addition to a list, every change of an alias, and who walks a list.
+//! Another lock, under which no thread waits, guards what is taken out, and who finds that nothing
+//! is left. The close of a number is one of two:
 //!
 //! | the closing thread | the duplicating thread |
 //! |---|---|
@@ -25,19 +26,20 @@
 //! | looks whether it has several numbers by now | publishes that it has, and unmarks it |
 //!
 //! so either the duplicating thread sees that it came too late, or the closing one sees that the
-//! object goes on. Where the object has several numbers, its close takes the lock.
+//! object goes on. Where the object has several numbers, its close takes the migrations lock. The
+//! closing thread that found one must not: a migration waits, with that lock, for the closes under
+//! way, whose watches it still finds in a set.
 
 use crate::sys;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
-use crate::table::gate;
 use crate::table::hidden;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::slot::{end_use, end_use_guarded};
 use crate::table::{self, Entry, SlotHead};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use wakeset::mutated;
+use wakeset::{ScanGuard, ScanLock, mutated};
 
 /// By number: the slot that an alias or a handle leads to. It stays when the number is closed, for
 /// [`has_led_to`].
@@ -47,6 +49,14 @@ static TARGETS: Reserved<AtomicUsize, NUMBERS> = Reserved::new();
 static NEXT: Reserved<AtomicUsize, NUMBERS> = Reserved::new();
 /// Whether there has been any handle.
 static MADE: AtomicBool = AtomicBool::new(false);
+/// Guards what is taken out of the lists, and the end of a handle. Taken after the migrations lock,
+/// or without it; no thread waits for another within it.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
+static LINKS: ScanLock<()> = ScanLock::new(());
+
+fn hold_links() -> ScanGuard<'static, ()> {
+    LINKS.lock()
+}
 
 fn target(fd: c_int) -> usize {
     TARGETS.get(fd as u32 as usize).map_or(0, |target| target.load(Ordering::SeqCst))
@@ -91,15 +101,18 @@ pub(super) fn has_led_to(fd: c_int, address: usize) -> bool {
     address != 0 && target(fd) == address
 }
 
-/// The numbers of a description that has several, or had. The caller holds the migrations lock.
+/// The numbers of a description that has several, or had. The caller holds the migrations lock, so
+/// that none is added; one that is taken out meanwhile leads to those that were behind it.
 fn numbers(head: &SlotHead) -> impl Iterator<Item = c_int> + use<> {
     core::iter::successors(next_of(head.fd()), |number| next_of(*number))
 }
 
-/// A number by which the program knows an object.
+/// A number by which the program knows an object; -1 if there is none. The caller holds the
+/// migrations lock.
 pub(crate) fn number_of(head: &SlotHead) -> c_int {
     match head.has_several() {
-        true => next_of(head.fd()).unwrap_or(-1),
+        // One that is just being closed is still linked.
+        true => numbers(head).find(|number| table::stands_for(*number, head)).unwrap_or(-1),
         false => head.fd(),
     }
 }
@@ -138,17 +151,21 @@ pub(crate) fn prepare(head: &SlotHead) -> Option<()> {
 }
 
 /// Makes a number stand for an object that has been [prepared](prepare), in one step where it stood
-/// for another, which the caller then lets [go on](leave_one) without it; `false`: there is no room
-/// for it. The caller holds the migrations lock.
+/// for another, which the caller then lets [go on](leave_one) without it, or gives it back by
+/// another `put`; until then no other close of that one's numbers finds that it was the last.
+/// `false`: there is no room for it. The caller holds the migrations lock.
 pub(crate) fn put(fd: c_int, head: &'static SlotHead) -> bool {
     if !has_room(fd) {
         return false;
     }
-    if let Entry::Object(other) = table::get(fd)
+    let links = hold_links();
+    if let Entry::Object(other) = table::peek(fd)
         && other.has_several()
     {
+        other.links.set_replaced(true);
         unlink(other, fd);
     }
+    head.links.set_replaced(false);
     head.count_number();
     let handle = head.fd();
     set_next(fd, next_of(handle));
@@ -156,10 +173,12 @@ pub(crate) fn put(fd: c_int, head: &'static SlotHead) -> bool {
     if let Some(entry) = TARGETS.place(fd as u32 as usize) {
         entry.store(head.address(), Ordering::SeqCst);
     }
+    drop(links);
     table::put_alias(fd);
     true
 }
 
+/// Takes a number out of an object's list, if it is in there. The caller holds [`LINKS`].
 fn unlink(head: &SlotHead, fd: c_int) {
     let mut before = head.fd();
     while let Some(number) = next_of(before) {
@@ -211,8 +230,12 @@ pub(crate) fn lose_held(fd: c_int, head: &'static SlotHead, close: impl FnOnce()
 
 /// As [`lose_held`], where another object has just got the number.
 pub(crate) fn leave_one(fd: c_int, head: &'static SlotHead) -> Loss {
+    let links = hold_links();
+    head.links.set_replaced(false);
     unlink(head, fd);
-    if next_of(head.fd()).is_none() && !mutated!("last_number_is_one_of_several") {
+    let is_last = next_of(head.fd()).is_none();
+    drop(links);
+    if is_last && !mutated!("last_number_is_one_of_several") {
         return Loss::Last;
     }
     end_use_guarded(head.object());
@@ -220,20 +243,26 @@ pub(crate) fn leave_one(fd: c_int, head: &'static SlotHead) -> Loss {
 }
 
 /// For a close that has found one number and vacated it, of an object that has been given several
-/// meanwhile: whether it was the last one all the same, which ends the object.
+/// meanwhile: whether it was the last one all the same, which ends the object. Not under the
+/// migrations lock: if the other numbers are closed before this one, or the dup(2) fails, no number
+/// stands for the object, but sets still have its watches. A migration of such a set cannot take
+/// the object along, and waits for this close, with that lock.
 #[cold]
 pub(super) fn was_last(head: &SlotHead, fd: c_int) -> bool {
-    let _migrating = gate::hold_migrations();
+    let _links = hold_links();
     unlink(head, fd);
-    next_of(head.fd()).is_none() && !head.has_left_table()
+    next_of(head.fd()).is_none() && !head.has_left_table() && !head.links.replaced()
 }
 
 /// The object has migrated: its numbers are the kernel's. Returns how many of them stood for it.
 /// The caller holds the migrations lock.
 pub(crate) fn leave_all(head: &'static SlotHead) -> usize {
+    let links = hold_links();
     let mut next = next_of(head.fd());
     set_next(head.fd(), None);
+    // Before a close can find that none is left.
     head.note_left();
+    drop(links);
     let mut left = 0;
     while let Some(number) = next {
         next = next_of(number);
@@ -242,9 +271,11 @@ pub(crate) fn leave_all(head: &'static SlotHead) -> usize {
     left
 }
 
-/// Nobody uses the object any more: closes its handle.
+/// Nobody uses the object any more: closes its handle. The caller has a signal guard.
 #[cold]
 pub(super) fn release(head: &SlotHead) {
+    // Not beside a thread that gives the handle's number to the program.
+    let _links = hold_links();
     let handle = head.stop_being_several();
     if handle < 0 {
         return;
@@ -305,7 +336,11 @@ fn get_alias(fd: c_int) -> (Entry, Held) {
 static DUPLICATES: Participant = Participant {
     rank: Rank::Duplicates,
     // The table is forgotten, with what is here.
-    begin_anew: || {},
+    begin_anew: || {
+        // SAFETY: the forked child has one thread. It comes from a fork that it called itself, not
+        // within this lock, or from one by hand, which does not go on with anything it had begun.
+        unsafe { LINKS.free_in_child() };
+    },
     renumber: Some(renumber),
     before_close: None,
 };
@@ -313,23 +348,31 @@ static DUPLICATES: Participant = Participant {
 /// The object whose handle is hidden under a number.
 pub(crate) fn of_handle(handle: c_int) -> Option<&'static SlotHead> {
     let Entry::Object(head) = entry(handle) else { return None };
-    (head.has_several() && head.fd() == handle).then_some(head)
+    let is_one = head.has_several() && head.fd() == handle && !head.links.borrows();
+    is_one.then_some(head)
+}
+
+/// There is no number left for the handle of an object that has migrated, for which `number` of the
+/// program's stood. Calls that are still in it go on by that one, and leave it open when they are
+/// over. The caller holds the migrations lock.
+pub(crate) fn give_up_handle(handle: c_int, number: c_int) {
+    let _links = hold_links();
+    let Some(head) = of_handle(handle) else { return };
+    if let Some(entry) = TARGETS.get(handle as u32 as usize) {
+        entry.store(0, Ordering::SeqCst);
+    }
+    head.links.set_borrows();
+    head.set_handle(number);
 }
 
 fn renumber(old: c_int, new: c_int) {
-    let Some(head) = of_handle(old) else { return };
-    let first = next_of(old);
-    if new < 0 {
-        // It has migrated, and calls are still in it, which go on by a number of the program's.
-        if let Some(entry) = TARGETS.get(old as u32 as usize) {
-            entry.store(0, Ordering::SeqCst);
-        }
-        return head.set_handle(first.unwrap_or(-1));
-    }
+    let _links = hold_links();
+    // One for which there is no number has been given up.
+    let Some(head) = of_handle(old).filter(|_| new >= 0) else { return };
     if !has_room(new) {
         return;
     }
-    set_next(new, first);
+    set_next(new, next_of(old));
     if let Some(entry) = TARGETS.place(new as u32 as usize) {
         entry.store(head.address(), Ordering::SeqCst);
     }

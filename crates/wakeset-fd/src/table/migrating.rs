@@ -24,6 +24,10 @@ pub(crate) struct Links {
     several: AtomicBool,
     /// It had, and they are the kernel's.
     left: AtomicBool,
+    /// One of several numbers is just being given to another object.
+    replaced: AtomicBool,
+    /// What it has for a handle is a number of the program's.
+    borrows: AtomicBool,
 }
 
 impl Links {
@@ -37,12 +41,16 @@ impl Links {
             watched: AtomicBool::new(false),
             several: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
+            borrows: AtomicBool::new(false),
         }
     }
 
     /// Whether it has several numbers now; whether it had before.
     pub(super) fn set_several(&self, several: bool) -> bool {
         self.left.store(false, Ordering::Relaxed);
+        self.replaced.store(false, Ordering::Relaxed);
+        self.borrows.store(false, Ordering::Relaxed);
         self.several.swap(several, Ordering::SeqCst)
     }
 
@@ -57,6 +65,22 @@ impl Links {
 
     pub(super) fn left(&self) -> bool {
         self.left.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_replaced(&self, replaced: bool) {
+        self.replaced.store(replaced, Ordering::SeqCst);
+    }
+
+    pub(super) fn replaced(&self) -> bool {
+        self.replaced.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_borrows(&self) {
+        self.borrows.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn borrows(&self) -> bool {
+        self.borrows.load(Ordering::SeqCst)
     }
 
     pub(crate) fn set_lost(&self, lost: bool) {

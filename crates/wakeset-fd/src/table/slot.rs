@@ -116,9 +116,14 @@ impl SlotHead {
         self.fd.store(handle, Ordering::SeqCst);
     }
 
-    /// The handle, which is no more; -1 if there was none.
+    /// The handle, which is no more; -1 if there was none of its own.
     pub(super) fn stop_being_several(&self) -> c_int {
-        if self.links.set_several(false) { self.fd.swap(-1, Ordering::SeqCst) } else { -1 }
+        let borrows = self.links.borrows();
+        if !self.links.set_several(false) {
+            return -1;
+        }
+        let handle = self.fd.swap(-1, Ordering::SeqCst);
+        if borrows { -1 } else { handle }
     }
 
     pub(super) fn note_left(&self) {
@@ -177,7 +182,7 @@ impl SlotHead {
     }
 
     /// Waits for the thread that migrates the object. The number no longer stands for it, so no
-    /// migration begins anew.
+    /// migration begins anew, but of an object that has been given another number.
     fn wait_until_migrated(&self) {
         while self.is_migrating() {
             step_lock!(Waiting, &self.migrating);
@@ -317,17 +322,20 @@ fn finalize_guarded<O: Object + ?Sized>(object: &O) {
 }
 
 /// Ends the descriptor's use of an object whose number, its only one, is about to be closed, and
-/// which this call has made vacant. The caller has a signal guard.
+/// which this call has made vacant. `false`: the object has been given further numbers meanwhile,
+/// and goes on or has migrated; the use is the caller's to end. The caller has a signal guard.
 #[inline]
-pub(crate) fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) {
+#[must_use]
+pub(crate) fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) -> bool {
     step!(entry_vacated);
     if !wakeset::mutated!("close_beside_mover") {
         object.head().wait_until_migrated();
     }
     if object.head().has_several() && !duplicates::was_last(object.head(), fd) {
-        return end_use_guarded(object);
+        return false;
     }
     end_last(object);
+    true
 }
 
 /// Ends an object without a number, and the use of the descriptor that was its last.

@@ -67,7 +67,7 @@ fn a_range_and_a_duplicate_close_as_well() {
     assert_eq!(closed, Ok(()));
     assert!(at_end(&other));
     let (third, _fourth) = pair();
-    let _ = wakeset_fd::duplicate::dup_onto(third.as_raw_fd(), two.as_raw_fd(), 0)
+    let _ = wakeset_fd::duplicate::dup2(third.as_raw_fd(), two.as_raw_fd())
         // SAFETY: numbers of ours.
         .or_kernel(|| Ok(unsafe { libc::dup2(third.as_raw_fd(), two.as_raw_fd()) }));
     assert!(at_end(&another));

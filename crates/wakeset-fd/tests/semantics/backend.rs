@@ -268,7 +268,7 @@ impl Backend for Wakeset {
     }
 
     fn dup2(fd: c_int, to: c_int) -> Result<c_int, Errno> {
-        let verdict = wakeset_fd::duplicate::dup_onto(fd, to, 0);
+        let verdict = wakeset_fd::duplicate::dup2(fd, to);
         // SAFETY: no pointer is passed, and the tests own the descriptor that is replaced.
         verdict
             .or_kernel(|| Ok(unsafe { libc::dup2(fd, to) }))

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use wakeset_fd::Verdict;
 use wakeset_fd::descriptor::{is_hidden, is_in_process};
-use wakeset_fd::duplicate::dup_onto;
+use wakeset_fd::duplicate::dup3;
 
 fn here(object: &impl AsRawFd) -> bool {
     is_in_process(object.as_raw_fd())
@@ -120,8 +120,8 @@ fn a_doorbell_looks_closed_whatever_else_is_wrong() {
     );
     assert_eq!(said_of::<Wakeset>(bell, -1), said_of::<Kernel>(-1, -1));
     // dup3(2) checks its flags before its numbers; the kernel is to return the error.
-    assert!(matches!(dup_onto(bell, 5, 1), Verdict::Kernel));
-    assert!(matches!(dup_onto(bell, 5, 0), Verdict::Done(Err(_))));
+    assert!(matches!(dup3(bell, 5, 1), Verdict::Kernel));
+    assert!(matches!(dup3(bell, 5, 0), Verdict::Done(Err(_))));
     assert!(here(&set) && here(&counter), "what was refused migrated something");
 }
 

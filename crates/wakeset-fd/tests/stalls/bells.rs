@@ -28,7 +28,7 @@ pub fn a_late_ring_reaches_the_doorbell_and_nothing_else() {
     let taken = hidden.clone();
     let taker = thread::spawn(move || {
         for number in taken {
-            let _ = fd::duplicate::dup_onto(file, number, 0);
+            let _ = fd::duplicate::dup2(file, number);
             // SAFETY: puts one of our files under a number that is ours.
             assert_eq!(unsafe { libc::dup2(file, number) }, number);
         }

@@ -95,7 +95,7 @@ pub(super) fn dup2(old: c_int, new: c_int, call: impl FnOnce(c_int, c_int) -> c_
             held::note_close(new);
         }
         uffd::before_dup_to(old, new);
-        answered_int(duplicate::dup_onto(old, new, 0), || call(old, new))
+        answered_int(duplicate::dup2(old, new), || call(old, new))
     })
 }
 
@@ -112,7 +112,7 @@ pub(super) fn dup3(
             held::note_close(new);
         }
         uffd::before_dup_to(old, new);
-        answered_int(duplicate::dup_onto(old, new, flags), || call(old, new, flags))
+        answered_int(duplicate::dup3(old, new, flags), || call(old, new, flags))
     })
 }
 

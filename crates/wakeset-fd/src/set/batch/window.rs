@@ -82,8 +82,10 @@ impl Batch {
         match target {
             Entry::Object(object) => {
                 // An addition of a timer may migrate the timer, and a set has company. What has
-                // several numbers is to be held.
-                let counter = object.downcast::<FdCounter>().filter(|_| !object.has_several());
+                // several numbers is to be held; by a number that was one of several a moment ago,
+                // the slot may be another's by now.
+                let is_at_home = !object.has_several() && object.fd() == command.fd;
+                let counter = object.downcast::<FdCounter>().filter(|_| is_at_home);
                 let Some(counter) = counter else { return Route::Alone };
                 let may_add = (!has_kernel || set.doorbell.load(Ordering::SeqCst) >= 0)
                     && in_process.may_add(counter);

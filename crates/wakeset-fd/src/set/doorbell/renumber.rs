@@ -14,7 +14,7 @@ use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::steps::{step_lock, step_waited};
 use crate::sys::{self, Errno};
-use crate::table::{self, duplicates, gate, hidden, lifecycle};
+use crate::table::{self, SlotHead, duplicates, gate, hidden, lifecycle};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ use wakeset::mutated;
 /// under it gets another.
 ///
 /// # Errors
-/// EMFILE: it is the doorbell of a fixed set, and there is no other number for that.
+/// EMFILE: it is a fixed set's doorbell or handle, and there is no other number for that.
 pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
     if !matches!(table::get(fd), table::Entry::Doorbell) {
         return Ok(());
@@ -42,14 +42,17 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
         renumber_baton(fd, new);
         sets_with(fd).for_each(|(number, set)| renumber_watch(number, set, fd, new));
     } else {
-        if sets_with(fd).any(|(_, set)| set.state.is_fixed()) && !mutated!("fixed_set_loses_bell") {
+        if is_fixed_sets(fd) && !mutated!("fixed_set_loses_bell") {
             return Err(Errno::EMFILE);
         }
         for (number, _) in sets_with(fd) {
             migrate::fd_held(number, Stat::MigratedLimit);
         }
         if let Some(object) = duplicates::of_handle(fd) {
+            // While it has one.
+            let number = duplicates::number_of(object);
             migrate::object_held(object, Stat::MigratedLimit);
+            duplicates::give_up_handle(fd, number);
         }
         lifecycle::renumber(fd, -1);
         renumber_baton(fd, -1);
@@ -65,9 +68,19 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
 fn duplicate_of(fd: c_int) -> Option<c_int> {
     let duplicate = || hidden::duplicate(fd).or_else(|| sys::duplicate_above(fd, 0));
     duplicate().or_else(|| {
-        let has_room = sets_with(fd).any(|(_, set)| set.state.is_fixed()) && give_up_held();
+        let has_room = is_fixed_sets(fd) && give_up_held();
         has_room.then(duplicate).flatten()
     })
+}
+
+/// Whether a hidden number is one that a fixed set has, and cannot do without.
+fn is_fixed_sets(fd: c_int) -> bool {
+    sets_with(fd).any(|(_, set)| set.state.is_fixed())
+        || duplicates::of_handle(fd).is_some_and(is_fixed)
+}
+
+fn is_fixed(object: &'static SlotHead) -> bool {
+    object.downcast::<FdSet>().is_some_and(|set| set.state.is_fixed())
 }
 
 /// The sets with this doorbell, and their numbers.
@@ -135,7 +148,7 @@ fn give_up_held() -> bool {
             has_made |= give_up_spares();
         }
     }
-    for object in duplicates::with_handles() {
+    for object in duplicates::with_handles().filter(|object| !is_fixed(object)) {
         let handle = object.fd();
         migrate::object_held(object, Stat::MigratedLimit);
         // Calls that are still in it keep the handle.
