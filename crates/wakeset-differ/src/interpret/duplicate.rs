@@ -23,17 +23,21 @@ impl<W: World> Interpreter<W> {
     ) -> Option<isize> {
         let old = self.number(slot);
         let number = old as usize;
+        if self.model.polls(old) {
+            // It migrates where an io_uring watches its sockets.
+            self.aside(|this| this.settle(old, sink));
+        }
         let result = match how {
             Duplication::Lowest => {
-                self.model.migrate(old);
+                self.model.before_duplicate(old);
                 self.call(Sysno::dup, &[number])
             }
             Duplication::From(least) => {
-                self.model.migrate(old);
+                self.model.before_duplicate(old);
                 self.call(Sysno::fcntl, &[number, libc::F_DUPFD as usize, least.into()])
             }
             Duplication::CloexecFrom(least) => {
-                self.model.migrate(old);
+                self.model.before_duplicate(old);
                 self.call(Sysno::fcntl, &[number, libc::F_DUPFD_CLOEXEC as usize, least.into()])
             }
             Duplication::Onto(new) => {
@@ -59,7 +63,8 @@ impl<W: World> Interpreter<W> {
             if result as c_int != old {
                 self.model.duplicated(old, result as c_int);
             }
-            self.set_slot(to, result as c_int);
+            // What dup2(2) duplicates by instruction stays where it is.
+            self.point_slot(to, result as c_int);
         }
         Some(self.shown(result))
     }
@@ -79,8 +84,8 @@ impl<W: World> Interpreter<W> {
             || may_be_doorbell(number)
     }
 
-    /// dup2(2) and dup3(2) make what they duplicate and what they replace migrate, unless they fail
-    /// or have nothing to do. `None` if the number is reserved.
+    /// What dup2(2) and dup3(2) make migrate, unless they fail or have nothing to do. `None` if the
+    /// number is reserved.
     fn before_onto(
         &mut self,
         old: c_int,
@@ -93,8 +98,7 @@ impl<W: World> Interpreter<W> {
         }
         if old != new && flags & !libc::O_CLOEXEC == 0 && self.model.is_open(old) {
             self.before_close(new, sink);
-            self.model.migrate(old);
-            self.model.migrate(new);
+            self.model.before_duplicate_onto(old, new);
         }
         Some(())
     }

@@ -57,8 +57,12 @@ impl<W: World> Interpreter<W> {
     /// Removes the watches of a number that is about to be closed while another number stands for
     /// the same file, from sets with polls: a close ends a watch in an io_uring also then
     /// (SEMANTICS.md, 71). Beside other threads, from all sets: whether a later duplicate gets the
-    /// number again, and is a watch that is there already, is a matter of luck.
+    /// number again, and is a watch that is there already, is a matter of luck. What is watched in
+    /// process with edges under that number migrates: later its watch could not be armed anew.
     pub(super) fn before_close(&mut self, number: c_int, sink: &mut impl Sink) {
+        if self.model.has_edges_of_one_of_several(number) {
+            self.aside(|this| this.settle(number, sink));
+        }
         let polls = self.is_alone();
         while let Some(set) = self.model.watches_one_of_several(number, polls) {
             let result = self.aside(|this| this.call_ctl(set, EPOLL_CTL_DEL, number, 0, true, 0));

@@ -226,6 +226,11 @@ impl<W: World> Interpreter<W> {
         if self.by_instruction() {
             self.model.migrate(number);
         }
+        self.point_slot(slot, number);
+    }
+
+    /// Lets a slot stand for a number.
+    fn point_slot(&mut self, slot: u8, number: c_int) {
         if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
             *slot = number;
         }

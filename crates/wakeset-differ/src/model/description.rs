@@ -52,6 +52,8 @@ pub(super) struct Description {
     pub kind: Kind,
     /// Descriptors.
     pub refs: u8,
+    /// It has several numbers in process, or had. The last of them is closed as one of several.
+    pub several: bool,
     /// It has migrated into the kernel.
     pub migrated: bool,
     pub nonblocking: bool,
@@ -82,6 +84,7 @@ impl Description {
         Self {
             kind: Kind::Other,
             refs: 0,
+            several: false,
             migrated: false,
             nonblocking: true,
             semaphore: false,

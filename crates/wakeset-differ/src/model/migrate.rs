@@ -47,6 +47,27 @@ impl Model {
         self.descriptions[set].kernel_edges |= asked & (ET | ONESHOT) != 0;
     }
 
+    /// `old` is about to be duplicated to a number that is closed. An end of a stream migrates.
+    pub fn before_duplicate(&mut self, old: i32) {
+        if self.kind(old) == Some(Kind::Stream) {
+            self.migrate(old);
+        }
+    }
+
+    /// `old` is about to be duplicated to `new`, which is another number. What has one number alone
+    /// there migrates, and so does what is put over a file of the kernel's.
+    pub fn before_duplicate_onto(&mut self, old: i32, new: i32) {
+        self.before_duplicate(old);
+        let Some(replaced) = self.at(new).filter(|replaced| self.at(old) != Some(*replaced)) else {
+            return;
+        };
+        let it = &self.descriptions[replaced];
+        if !(it.several && it.is_in_process()) {
+            self.migrate(new);
+            self.migrate(old);
+        }
+    }
+
     fn migrate_all(&mut self, todo: u64) {
         if !self.migrations {
             return;

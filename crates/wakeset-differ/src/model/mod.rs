@@ -173,6 +173,7 @@ impl Model {
     pub fn duplicated(&mut self, old: i32, new: i32) {
         self.closed(new);
         if let Some(description) = self.at(old) {
+            self.descriptions[description].several = true;
             self.give_number(new, description);
         }
     }

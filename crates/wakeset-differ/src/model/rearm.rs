@@ -77,6 +77,19 @@ impl Model {
         self.at(epfd).is_none_or(|set| !self.is_news_by_order(set) || self.can_rearm_around(set))
     }
 
+    /// Whether the number is that of an edge-triggered watch in process, and another number stands
+    /// for the same file.
+    pub fn has_edges_of_one_of_several(&self, number: i32) -> bool {
+        let Some(target) = self.at(number) else { return false };
+        let it = &self.descriptions[target];
+        let is_it =
+            |watch: &Watch| watch.number == number && watch.is_on(target) && watch.is_edge();
+        it.refs > 1
+            && self.migrations
+            && it.is_in_process()
+            && bits(self.live).any(|set| self.descriptions[set].watches.iter().any(is_it))
+    }
+
     /// Whether the order of a set's watches, which is not defined, decides whether a change of one
     /// of them is news to the sets around.
     fn is_news_by_order(&self, set: usize) -> bool {
