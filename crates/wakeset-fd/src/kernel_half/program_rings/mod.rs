@@ -33,7 +33,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering
 use queue::Layout;
 
 /// So many are known at a time. A process that has more is left to the kernel.
-const MOST: usize = 64;
+const MOST: usize = 32;
 /// In so many threads an io_uring may be registered under an index.
 const MEMBERS: usize = 8;
 
