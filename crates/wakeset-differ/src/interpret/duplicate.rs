@@ -96,7 +96,8 @@ impl<W: World> Interpreter<W> {
         if self.is_reserved(new) {
             return None;
         }
-        if old != new && flags & !libc::O_CLOEXEC == 0 && self.model.is_open(old) {
+        let valid = self.model.can_be_open(new) && flags & !libc::O_CLOEXEC == 0;
+        if old != new && valid && self.model.is_open(old) {
             self.before_close(new, sink);
             self.model.before_duplicate_onto(old, new);
         }

@@ -103,6 +103,11 @@ impl Model {
         self.at(number).is_some()
     }
 
+    /// Whether a number is one that programs may open.
+    pub fn can_be_open(&self, number: i32) -> bool {
+        usize::try_from(number).is_ok_and(|number| number < self.numbers.len())
+    }
+
     /// Whether a number may be closed by a call that Wakeset does not see. It has to be the lowest
     /// one that is free then, so that the next call notices; those below 3 are the process's own.
     /// What is unread in a pair of sockets does not survive that, nor does the edge of a hang-up at
