@@ -1,7 +1,8 @@
 //! Models of a set with polls, its thread and other threads; those of a set with both halves are in
-//! `mixed`. A wait without a limit that nothing ends is what loom calls a deadlock.
+//! `mixed`, and those of what a vfork(2) child asks for in `vforked`. A wait without a limit that nothing ends is what loom calls a deadlock.
 
 mod mixed;
+mod vforked;
 
 use super::kernel::{KERNEL, KERNEL_FILE};
 use super::set::{FdSet, close};

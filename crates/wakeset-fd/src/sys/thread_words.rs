@@ -8,7 +8,7 @@
 //! | 12 | `fast` | the thread holds a [`FastSignalGuard`](super::signal_guard::FastSignalGuard) | the thread |
 //! | 16 | `name` | the thread's name as an owner of io_urings, 0 for none yet | the thread |
 //! | 20 | `poller` | the poller of the poll(2) or select(2) that the thread is in, by its index plus one; 0 for none | the thread; a handler on it |
-//! | 24 | `request` | the address of what a vfork(2) child asks its parent by, for as long as it is in this thread's place; 0 else | the thread |
+//! | 24 | `request` | the address of what the vfork(2) child in this thread's place asks its parent by, the innermost one's if a handler has called vfork(2) around another such call; 0 without one | the thread; a handler on it, which puts back what it found |
 //! | 32 | `last_poller` | the poller it had last, in the same way | as `poller` |
 //!
 //! On x86-64 each access is an instruction on the word itself, so that a signal handler of the same
@@ -207,35 +207,25 @@ pub(super) fn request() -> Option<&'static Request> {
             options(nostack, preserves_flags),
         );
     }
-    // SAFETY: null, or what `set_request` stored, which lives until it is forgotten.
+    // SAFETY: null, or what `set_request` stored, which lives until another is stored.
     unsafe { place.as_ref() }
 }
 
+/// A vfork(2) child that is in this thread's place from now on asks by that; with `None`, the thread
+/// is itself again.
 #[cfg(target_arch = "x86_64")]
-fn store_request(place: *const Request) {
-    // SAFETY: the word is this thread's own.
+pub(super) fn set_request(request: Option<&'static Request>) {
+    // SAFETY: the word is this thread's own. `None` is null.
     unsafe {
         core::arch::asm!(
             "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
-            "mov qword ptr fs:[{words} + {request}], {place}",
+            "mov qword ptr fs:[{words} + {word}], {request}",
             words = out(reg) _,
-            place = in(reg) place,
-            request = const REQUEST,
+            request = in(reg) request.map_or(core::ptr::null(), core::ptr::from_ref),
+            word = const REQUEST,
             options(nostack, preserves_flags),
         );
     }
-}
-
-/// From now on a vfork(2) child is in this thread's place.
-#[cfg(target_arch = "x86_64")]
-pub(super) fn set_request(request: &'static Request) {
-    store_request(request);
-}
-
-/// The thread is itself again.
-#[cfg(target_arch = "x86_64")]
-pub(super) fn forget_request() {
-    store_request(core::ptr::null());
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -250,8 +240,7 @@ mod portable {
     pub(in super::super) fn request() -> Option<&'static super::Request> {
         None
     }
-    pub(in super::super) fn set_request(_: &'static super::Request) {}
-    pub(in super::super) fn forget_request() {}
+    pub(in super::super) fn set_request(_: Option<&'static super::Request>) {}
     pub(in super::super) fn store(offset: usize, value: u32) {
         WORDS.with(|words| words[offset / 4].set(value));
     }
@@ -269,9 +258,7 @@ mod portable {
     }
 }
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use portable::{
-    add_depth, enter_fast, forget_request, leave_fast, load, request, set_request, store,
-};
+pub(super) use portable::{add_depth, enter_fast, leave_fast, load, request, set_request, store};
 
 /// The calling thread's statistics stripe; `None` if it has none yet.
 pub(crate) fn stripe() -> Option<usize> {

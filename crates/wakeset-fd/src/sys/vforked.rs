@@ -6,22 +6,19 @@
 //! names an object that lives in process, that has to migrate first. A thread of the parent's, the
 //! *deputy*, does that: it has the parent's numbers, and it finishes what it has begun.
 //!
-//! A request's word, from which both sides sleep:
-//!
-//! | state | means | set by | from |
-//! |---|---|---|---|
-//! | `IDLE` | the deputy sleeps | the thread that makes the request; the deputy, when it is done | –, `WORKING` |
-//! | `ASKED` | the child waits | the child, once it has written what it wants | `IDLE` |
-//! | `WORKING` | the deputy is at it | the deputy | `ASKED` |
-//! | `OVER` | the deputy ends, and with it this memory | the thread, when vfork(2) has returned | `IDLE`, `ASKED` (the child was killed) |
+//! They talk by a [`Word`]. Calls of vfork(2) nest: a signal handler may call it just before or
+//! after the system call of the one that it has interrupted, and has a request and a deputy of its
+//! own then. The thread's word for its request has the innermost one's, and each request knows the
+//! one before it.
+
+pub(crate) mod word;
 
 use super::signal_guard::SignalGuard;
 use super::thread_words::{self, DEPTH, FAST};
-use super::{futex_wait, futex_wait_for, futex_wake, process, raw, set_signal_mask};
+use super::{process, raw, set_signal_mask};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use core::time::Duration;
-use wakeset::mutated;
+use word::Word;
 
 /// How many calls of vfork(2) are under way for which objects have stayed in process. Next to the
 /// other words that a forked child resets.
@@ -35,15 +32,6 @@ pub(crate) fn may_exist() -> bool {
     KEEPING.load(Ordering::Relaxed) != 0
 }
 
-const IDLE: u32 = 0;
-const ASKED: u32 = 1;
-const WORKING: u32 = 2;
-const OVER: u32 = 3;
-
-/// What a child may want, beside a number.
-const EVERYTHING: c_int = -1;
-const EVERYTHING_FOR_GOOD: c_int = -2;
-
 /// What is to migrate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wish {
@@ -52,31 +40,52 @@ pub(crate) enum Wish {
     EverythingForGood,
 }
 
+/// In a word, above all numbers that the kernel gives (the most that `fs.nr_open` may be).
+const EVERYTHING: u32 = word::LAST_WISH;
+const EVERYTHING_FOR_GOOD: u32 = word::LAST_WISH - 1;
+
+impl Wish {
+    fn in_word(self) -> u32 {
+        match self {
+            Self::Number(fd) => fd as u32,
+            Self::Everything => EVERYTHING,
+            Self::EverythingForGood => EVERYTHING_FOR_GOOD,
+        }
+    }
+
+    fn from_word(wish: u32) -> Self {
+        match wish {
+            EVERYTHING => Self::Everything,
+            EVERYTHING_FOR_GOOD => Self::EverythingForGood,
+            fd => Self::Number(fd as c_int),
+        }
+    }
+}
+
 /// What a thread in vfork(2), its child and its deputy have in common.
 #[derive(Debug)]
 pub(crate) struct Request {
-    state: AtomicU32,
-    wish: AtomicI32,
+    word: Word,
     /// The deputy's number.
     deputy: AtomicI32,
     /// That of the thread in vfork(2).
     thread: c_int,
     /// Where the deputy's memory begins.
     memory: usize,
+    /// The thread's request before this one. There is one if a signal handler has interrupted a
+    /// call of vfork(2); it is not over before the handler returns.
+    before: Option<&'static Request>,
 }
 
-/// The child looks after the deputy so often: it ends with the parent's other threads.
-const A_WHILE: Duration = Duration::from_millis(100);
-
 impl Request {
-    /// For a deputy whose memory begins there.
+    /// For a deputy whose memory begins there, and a vfork(2) by the calling thread.
     pub(crate) fn new(memory: usize) -> Self {
         Self {
-            state: AtomicU32::new(IDLE),
-            wish: AtomicI32::new(0),
+            word: Word::new(),
             deputy: AtomicI32::new(0),
             thread: super::gettid(),
             memory,
+            before: thread_words::request(),
         }
     }
 
@@ -84,24 +93,15 @@ impl Request {
     pub(crate) fn begin(&'static self, deputy: c_int) {
         self.deputy.store(deputy, Ordering::Relaxed);
         KEEPING.fetch_add(1, Ordering::SeqCst);
-        thread_words::set_request(self);
+        thread_words::set_request(Some(self));
     }
 
     /// After vfork(2), in the parent: the child has ended or executed another program. The deputy
     /// works no more when this returns, and the request may be gone.
     pub(crate) fn end(&self) {
-        loop {
-            let now = self.state.load(Ordering::Acquire);
-            if now == WORKING {
-                futex_wait(&self.state, WORKING);
-            } else if self.change(now, OVER) {
-                // The deputy may have seen it, and given back this memory: a wake of a futex that
-                // is no more.
-                futex_wake(&self.state, u32::MAX >> 1);
-                break;
-            }
-        }
-        thread_words::forget_request();
+        // While this memory is there: a handler that calls vfork(2) notes what it finds.
+        thread_words::set_request(self.before);
+        self.word.end();
         KEEPING.fetch_sub(1, Ordering::SeqCst);
         // What a child that was killed has left: it was in the middle of a call.
         thread_words::store(FAST, 0);
@@ -114,31 +114,10 @@ impl Request {
         self.memory
     }
 
-    fn change(&self, from: u32, to: u32) -> bool {
-        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
     /// In the child: has the deputy migrate something. When this returns it has, or it is no more,
     /// with the parent's whole process or that part of it which used this memory.
     fn ask(&self, wish: Wish) {
-        let wish = match wish {
-            Wish::Number(fd) => fd,
-            Wish::Everything => EVERYTHING,
-            Wish::EverythingForGood => EVERYTHING_FOR_GOOD,
-        };
-        self.wish.store(wish, Ordering::Relaxed);
-        self.state.store(ASKED, Ordering::Release);
-        futex_wake(&self.state, u32::MAX >> 1);
-        loop {
-            let now = self.state.load(Ordering::Acquire);
-            if now == IDLE || mutated!("vfork_child_asks_and_goes_on") {
-                return;
-            }
-            let timed_out = futex_wait_for(&self.state, now, A_WHILE);
-            if timed_out && !self.has_deputy() {
-                return;
-            }
-        }
+        self.word.ask(wish.in_word(), || !self.has_deputy());
     }
 
     fn has_deputy(&self) -> bool {
@@ -149,31 +128,18 @@ impl Request {
     /// The deputy's work, until the thread says that it is over.
     pub(crate) fn serve(&'static self, grant: impl Fn(Wish)) {
         // In the deputy's own storage: it is no child, and knows for whom it works.
-        thread_words::set_request(self);
-        loop {
-            match self.state.load(Ordering::Acquire) {
-                ASKED => {
-                    if self.change(ASKED, WORKING) {
-                        self.grant(&grant);
-                        self.state.store(IDLE, Ordering::Release);
-                        futex_wake(&self.state, u32::MAX >> 1);
-                    }
-                }
-                OVER => return,
-                now => futex_wait(&self.state, now),
-            }
+        thread_words::set_request(Some(self));
+        while let Some(wish) = self.word.take() {
+            Self::grant(Wish::from_word(wish), &grant);
+            self.word.done();
         }
     }
 
     /// Does what the child wants.
-    fn grant(&self, grant: &impl Fn(Wish)) {
+    fn grant(wish: Wish, grant: &impl Fn(Wish)) {
         // A fault, or a filter's refusal, has to be told from the end of the process.
         set_signal_mask(!SYNCHRONOUS);
-        grant(match self.wish.load(Ordering::Relaxed) {
-            EVERYTHING => Wish::Everything,
-            EVERYTHING_FOR_GOOD => Wish::EverythingForGood,
-            fd => Wish::Number(fd),
-        });
+        grant(wish);
         set_signal_mask(!0);
     }
 }
@@ -225,6 +191,6 @@ pub(super) fn forget() {
     // A page that is not written to is not copied.
     if may_exist() {
         KEEPING.store(0, Ordering::SeqCst);
-        thread_words::forget_request();
+        thread_words::set_request(None);
     }
 }

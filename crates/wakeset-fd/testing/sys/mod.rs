@@ -10,6 +10,8 @@ pub mod steps;
 pub(crate) mod sync;
 #[path = "../../src/sys/user.rs"]
 pub mod user;
+#[path = "../../src/sys/vforked/word.rs"]
+pub(crate) mod vforked_word;
 
 use crate::rooms::kernel::{BELL, KERNEL};
 use core::cell::Cell;
@@ -125,6 +127,30 @@ pub(crate) fn gettid() -> c_int {
 
 pub(crate) fn is_thread(_: c_int) -> bool {
     true
+}
+
+loom::lazy_static! {
+    /// Where those sleep who sleep on a word. Each wake is one of them all.
+    static ref SLEEPERS: (loom::sync::Mutex<()>, loom::sync::Condvar) =
+        (loom::sync::Mutex::new(()), loom::sync::Condvar::new());
+}
+
+pub(crate) fn futex_wait(word: &sync::AtomicU32, value: u32) {
+    let sleepers = SLEEPERS.0.lock().unwrap();
+    if word.load(sync::Ordering::SeqCst) == value {
+        drop(SLEEPERS.1.wait(sleepers).unwrap());
+    }
+}
+
+/// Its time never passes.
+pub(crate) fn futex_wait_for(word: &sync::AtomicU32, value: u32, _: core::time::Duration) -> bool {
+    futex_wait(word, value);
+    false
+}
+
+pub(crate) fn futex_wake(_: &sync::AtomicU32, _: u32) {
+    let _sleepers = SLEEPERS.0.lock().unwrap();
+    SLEEPERS.1.notify_all();
 }
 
 pub(crate) fn sched_yield() {
