@@ -16,7 +16,7 @@
 //! what the poller knows of it is left in the call's [`Frame`]. The thread may be about to sleep:
 //! then the change of `seq` and of the frame's limit keep it from it.
 
-use crate::set::doorbell::{self, Lent};
+use crate::set::doorbell::{self, Lent, Unlent};
 use crate::set::wait::short_of;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::{step_lock, step_waited};
@@ -250,15 +250,18 @@ impl Poller {
         self.set.harvest(most, |_| true);
     }
 
-    /// Has a doorbell from now on; `false` where there is none to be had.
-    pub(super) fn borrow_doorbell(&self) -> bool {
+    /// Has a doorbell from now on.
+    ///
+    /// # Errors
+    /// There is none to be had, now or at all.
+    pub(super) fn borrow_doorbell(&self) -> Result<(), Unlent> {
         if self.doorbell() >= 0 {
-            return true;
+            return Ok(());
         }
-        let Some(lent) = doorbell::lend() else { return false };
+        let lent = doorbell::lend()?;
         self.has_doorbell.store(lent.fd(), Ordering::SeqCst);
         self.own.lent.set(Some(lent));
-        true
+        Ok(())
     }
 
     pub(super) fn doorbell(&self) -> c_int {

@@ -8,6 +8,7 @@ use super::entries::{
 use super::poller::{Frame, Interrupted};
 use super::pool::Taken;
 use crate::migrate;
+use crate::set::doorbell::Unlent;
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
@@ -23,8 +24,8 @@ use alloc::vec::Vec;
 /// So many entries fit on the stack of the thread, which may be small.
 const INLINE: usize = 24;
 
-/// How often a call asks for a doorbell that a migration or a fork keeps from it, before it goes
-/// to the kernel.
+/// How often a call asks for a doorbell where there is none to be had, or a fork keeps it, before
+/// it goes to the kernel.
 const ATTEMPTS: u32 = 3;
 
 /// A handler has ended the call, which had until then. Its poller may be another call's.
@@ -341,9 +342,13 @@ impl<A: Asked> Wait<'_, A> {
         if !self.sleeps_in_kernel() {
             return Watched::All;
         }
-        if !poller.borrow_doorbell() {
-            self.attempts += 1;
-            return if self.attempts < ATTEMPTS { Watched::Again } else { Watched::Refused };
+        match poller.borrow_doorbell() {
+            Ok(()) => {}
+            Err(Unlent::Busy) => return Watched::Again,
+            Err(Unlent::NoneLeft) => {
+                self.attempts += 1;
+                return if self.attempts < ATTEMPTS { Watched::Again } else { Watched::Refused };
+            }
         }
         self.bell.set(pollfd { fd: poller.doorbell(), events: POLLIN, revents: 0 });
         Watched::All
