@@ -99,7 +99,8 @@ pub unsafe fn set_has(n: c_int, set: *const fd_set, f: impl Fn(c_int) -> bool) -
         let pointer = set.cast::<u64>().wrapping_add(word);
         // SAFETY: any bits are a word of a set.
         let Some(bits) = (unsafe { user::load(pointer) }) else { return false };
-        if select::numbers(bits, word).any(&f) {
+        // What lies beyond the last number is not asked for.
+        if select::numbers(bits, word).any(|fd| fd < n && f(fd)) {
             return true;
         }
     }
