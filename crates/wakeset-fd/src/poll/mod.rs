@@ -50,7 +50,8 @@ pub enum Outcome {
 }
 
 /// So many entries are within the limit of any process (RLIMIT_NOFILE) that has objects here. A
-/// longer array is measured by the limit, beyond which the kernel says EINVAL.
+/// longer array is measured by the limit, beyond which the kernel says EINVAL; one that reaches it
+/// leaves no room for a doorbell.
 const SURELY_ALLOWED: usize = 64;
 
 /// Whether an array of pollfd names an object that lives here. What the kernel will say EFAULT to
@@ -118,7 +119,7 @@ pub unsafe fn poll(
     mask: *const sigset_t,
 ) -> Outcome {
     let n = n as usize;
-    let is_too_long = || n > SURELY_ALLOWED && n > sys::number_limit();
+    let is_too_long = || n > SURELY_ALLOWED && n >= sys::number_limit();
     if is_foreign() || is_too_long() {
         return Outcome::Unchanged;
     }

@@ -147,6 +147,13 @@ fn has_room(entries: &mut Vec<Cell<pollfd>>, n: usize) -> bool {
     has_room
 }
 
+/// Whether the program's own call may end otherwise than ours with this error: a filter may know
+/// it alone, and an array of ours may be longer than the process may have (RLIMIT_NOFILE) where the
+/// program's is not.
+fn is_left_to_kernel(errno: Errno) -> bool {
+    is_refusal(errno) || errno == Errno::EINVAL
+}
+
 /// A call that has found nothing so far.
 struct Wait<'a, A: Asked> {
     asked: &'a A,
@@ -180,8 +187,7 @@ impl<A: Asked> Wait<'_, A> {
             match look(self.entries) {
                 Ok(Looked::At { kernel }) => self.kernel = kernel,
                 Ok(Looked::NothingHere) => return Some(self.rest()),
-                // A filter may know the program's own call alone.
-                Ok(Looked::Failed(errno)) if is_refusal(errno) => return Some(self.rest()),
+                Ok(Looked::Failed(errno)) if is_left_to_kernel(errno) => return Some(self.rest()),
                 Ok(Looked::Failed(errno)) => return Some(Outcome::Done(Err(errno))),
                 Err(unready) => {
                     if let Some(poller) = poller {
@@ -319,7 +325,7 @@ impl<A: Asked> Wait<'_, A> {
     fn end_of(&self, slept: Option<Result<usize, Errno>>) -> Option<Outcome> {
         match slept {
             Some(Err(Errno::EINTR)) => Some(interrupted(self.asked)),
-            Some(Err(errno)) if is_refusal(errno) => Some(self.rest()),
+            Some(Err(errno)) if is_left_to_kernel(errno) => Some(self.rest()),
             Some(Err(errno)) if !matches!(errno, Errno::ETIMEDOUT | Errno::EAGAIN) => {
                 Some(Outcome::Done(Err(errno)))
             }

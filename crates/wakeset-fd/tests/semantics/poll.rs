@@ -37,6 +37,7 @@ on_both!(
     tells_of_objects_and_the_kernels_in_one_call,
     takes_long_arrays,
     refuses_more_than_there_may_be,
+    takes_as_many_as_there_may_be,
     needs_its_memory,
     a_write_ends_it,
     a_write_to_a_pipe_ends_it,
