@@ -313,7 +313,8 @@ impl<A: Asked> Wait<'_, A> {
         }
         if let Some(Ok(1..)) = slept {
             // The kernel has just said what is ready there.
-            look_here(self.entries);
+            let _ = look_here(self.entries);
+            // What has left meanwhile may be ready, too, but what is found ends the call.
             if let Some(outcome) = self.count() {
                 return Ok(Some(outcome));
             }
@@ -364,12 +365,15 @@ impl<A: Asked> Wait<'_, A> {
         for (key, entry) in self.entries.iter().map(Cell::get).enumerate() {
             let Some(fd) = number(entry).filter(|_| entry.fd < 0) else { continue };
             // A set is watched while it has no kernel half, and gets none meanwhile.
-            let is_set = matches!(find(fd), Found::Object(head) if head.kind() == table::SET);
+            let is_set = matches!(find(fd).0, Found::Object(head) if head.kind() == table::SET);
+            // Held until the migrations lock is free again, which the last use's end may take.
+            let (found, _held);
             let _migrating = is_set.then(|| {
                 poller.give_doorbell_back();
                 migrate::hold_migrations()
             });
-            let Found::Object(head) = find(fd) else { return Watched::Again };
+            (found, _held) = find(fd);
+            let Found::Object(head) = found else { return Watched::Again };
             // SAFETY: an object in its slot.
             match unsafe { poller.watch(key as i32, source_of(head), mask_of(entry)) } {
                 Ok(()) => {}
