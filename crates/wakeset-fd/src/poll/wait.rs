@@ -46,14 +46,19 @@ pub(super) unsafe fn answer<A: Asked>(asked: &A, timeout: Timeout, mask: *const 
         }
     }
     let mut timeout = timeout;
+    // The time that was left when the call began anew.
+    let mut left = None;
     loop {
         // SAFETY: the caller's contract.
         match unsafe { attempt(asked, timeout, mask, true) } {
+            Ok(Outcome::Unchanged) => return left.map_or(Outcome::Unchanged, Outcome::Rest),
             Ok(outcome) => return outcome,
             Err(Ended(Interrupted::Nothing, _)) => return interrupted(asked),
             Err(Ended(Interrupted::Look, _)) => break,
             Err(Ended(Interrupted::Again, deadline)) => {
-                timeout = Timeout::from(deadline.map(Deadline::remaining));
+                let remaining = deadline.map(Deadline::remaining);
+                left = Some(remaining);
+                timeout = Timeout::from(remaining);
             }
         }
     }
@@ -301,7 +306,14 @@ impl<A: Asked> Wait<'_, A> {
             guard,
         );
         let _guard = SignalGuard::enter();
-        self.ended()?;
+        self.ended().map_err(|ended| match ended {
+            // During the sleep a signal came that the call lets in: it is not to be forgotten over
+            // one that came before the sleep.
+            Ended(Interrupted::Again, deadline) if slept == Some(Err(Errno::EINTR)) => {
+                Ended(Interrupted::Look, deadline)
+            }
+            ended => ended,
+        })?;
         poller.leave();
         if in_kernel && self.bell.get().revents != 0 {
             poller.silence();
