@@ -48,6 +48,7 @@ on_both!(
     a_set_that_gets_the_kernels_ends_it,
     the_time_ends_it_and_not_too_early,
     a_signal_ends_it,
+    what_came_before_a_signal_goes_first,
     a_mask_lets_a_signal_in,
     a_mask_keeps_a_signal_out,
     every_poller_is_told,
