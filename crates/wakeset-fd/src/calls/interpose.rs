@@ -120,10 +120,11 @@ pub unsafe fn before_select(n: c_int, sets: [*const fd_set; 3]) {
             // SAFETY: any bits are a word of a set.
             let Some(mut bits) = (unsafe { user::load(pointer) }) else { return };
             while bits != 0 {
-                migrate::fd(
-                    (word * 64) as c_int + bits.trailing_zeros() as c_int,
-                    Stat::MigratedPoll,
-                );
+                let fd = (word * 64) as c_int + bits.trailing_zeros() as c_int;
+                // What lies beyond the last number is not asked for.
+                if fd < n {
+                    migrate::fd(fd, Stat::MigratedPoll);
+                }
                 bits &= bits - 1;
             }
         }

@@ -8,7 +8,7 @@ use crate::set::FdSet;
 use crate::stats::Stat;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno, user};
-use crate::table::{self, Entry, SlotHead};
+use crate::table::{self, Entry, Held, SlotHead};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -145,7 +145,8 @@ pub(super) fn look(entries: &[Cell<pollfd>]) -> Result<Looked, Unready> {
         let mut now = entry.get();
         let Some(fd) = number(now) else { continue };
         (now.fd, now.revents) = (!fd, 0);
-        match find(fd) {
+        let (found, _held) = find(fd);
+        match found {
             Found::Object(head) => {
                 here = true;
                 now.revents = events_of(head, now);
@@ -166,25 +167,37 @@ pub(super) fn look(entries: &[Cell<pollfd>]) -> Result<Looked, Unready> {
         if let Err(errno) = look_in_kernel(entries) {
             return Ok(Looked::Failed(errno));
         }
-        look_here(entries);
+        if !look_here(entries) {
+            // Neither half has been asked about what moved in between.
+            return Err(Unready::Migrating);
+        }
     }
     let is_settled = unsettled.is_multiple_of(2) && unsettled == self::unsettled(entries);
     if is_settled { Ok(Looked::At { kernel }) } else { Err(Unready::Migrating) }
 }
 
-/// Looks at the objects that the entries named when the kernel got them.
-pub(super) fn look_here(entries: &[Cell<pollfd>]) {
+/// Looks at the objects that the entries named when the kernel got them. Returns whether all of
+/// them are still here: one that has left meanwhile is told as not ready, which only the kernel
+/// knows.
+#[must_use]
+pub(super) fn look_here(entries: &[Cell<pollfd>]) -> bool {
+    let mut are_here = true;
     for entry in entries.iter().filter(|entry| entry.get().fd < 0) {
         let now = entry.get();
         let Some(fd) = number(now) else { continue };
-        let revents = match find(fd) {
+        let (found, _held) = find(fd);
+        let revents = match found {
             Found::Object(head) => events_of(head, now),
             Found::Hidden => POLLNVAL,
             // It has just left: the next look asks the kernel.
-            Found::Kernel | Found::SetWithBoth => 0,
+            Found::Kernel | Found::SetWithBoth => {
+                are_here = false;
+                0
+            }
         };
         entry.set(pollfd { revents, ..now });
     }
+    are_here
 }
 
 /// Whether one of the objects here has something to tell, or is no longer here.
@@ -192,7 +205,8 @@ pub(super) fn may_have_news(entries: &[Cell<pollfd>]) -> bool {
     let _guard = SignalGuard::enter();
     entries.iter().map(Cell::get).filter(|entry| entry.fd < 0).any(|entry| {
         let Some(fd) = number(entry) else { return false };
-        match find(fd) {
+        let (found, _held) = find(fd);
+        match found {
             Found::Object(head) => events_of(head, entry) != 0,
             Found::Hidden | Found::Kernel | Found::SetWithBoth => true,
         }
@@ -221,14 +235,18 @@ pub(super) enum Found {
     Kernel,
 }
 
+/// Looks a number up. What it stands for does not end while the use is held: of an object with
+/// several numbers, this one may be closed meanwhile.
 #[inline]
-pub(super) fn find(fd: c_int) -> Found {
-    match table::get(fd) {
+pub(super) fn find(fd: c_int) -> (Found, Held) {
+    let (entry, held) = table::get_held(fd);
+    let found = match entry {
         Entry::Object(head) if head.kind() == table::SET => find_set(head),
         Entry::Object(head) => Found::Object(head),
         Entry::Doorbell => Found::Hidden,
         Entry::Kernel => Found::Kernel,
-    }
+    };
+    (found, held)
 }
 
 fn find_set(head: &'static SlotHead) -> Found {

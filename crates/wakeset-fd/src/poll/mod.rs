@@ -50,7 +50,8 @@ pub enum Outcome {
 }
 
 /// So many entries are within the limit of any process (RLIMIT_NOFILE) that has objects here. A
-/// longer array is measured by the limit, beyond which the kernel says EINVAL.
+/// longer array is measured by the limit, beyond which the kernel says EINVAL; one that reaches it
+/// leaves no room for a doorbell.
 const SURELY_ALLOWED: usize = 64;
 
 /// Whether an array of pollfd names an object that lives here. What the kernel will say EFAULT to
@@ -99,7 +100,8 @@ pub unsafe fn set_has(n: c_int, set: *const fd_set, f: impl Fn(c_int) -> bool) -
         let pointer = set.cast::<u64>().wrapping_add(word);
         // SAFETY: any bits are a word of a set.
         let Some(bits) = (unsafe { user::load(pointer) }) else { return false };
-        if select::numbers(bits, word).any(&f) {
+        // What lies beyond the last number is not asked for.
+        if select::numbers(bits, word).any(|fd| fd < n && f(fd)) {
             return true;
         }
     }
@@ -117,7 +119,7 @@ pub unsafe fn poll(
     mask: *const sigset_t,
 ) -> Outcome {
     let n = n as usize;
-    let is_too_long = || n > SURELY_ALLOWED && n > sys::number_limit();
+    let is_too_long = || n > SURELY_ALLOWED && n >= sys::number_limit();
     if is_foreign() || is_too_long() {
         return Outcome::Unchanged;
     }

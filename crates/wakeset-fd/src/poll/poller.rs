@@ -16,7 +16,7 @@
 //! what the poller knows of it is left in the call's [`Frame`]. The thread may be about to sleep:
 //! then the change of `seq` and of the frame's limit keep it from it.
 
-use crate::set::doorbell::{self, Lent};
+use crate::set::doorbell::{self, Lent, Unlent};
 use crate::set::wait::short_of;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::{step_lock, step_waited};
@@ -26,7 +26,8 @@ use crate::table::{self, Slot, SlotHead, engine};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::time::Duration;
 use libc::{pollfd, timespec};
 use wakeset::{Deadline, Error, Event, EventPoll, Events, Source, mutated};
 
@@ -40,6 +41,9 @@ pub(super) struct Frame {
     ended: AtomicU32,
     /// The signals that the call blocks.
     blocked: u64,
+    /// The entries of the sleep in ppoll(2) but the doorbell's; null where there is none.
+    entries: AtomicPtr<pollfd>,
+    len: AtomicUsize,
 }
 
 /// No handler has run.
@@ -69,7 +73,24 @@ impl Frame {
             limit: [AtomicI64::new(0), AtomicI64::new(0)],
             ended: AtomicU32::new(GOING_ON),
             blocked,
+            entries: AtomicPtr::new(ptr::null_mut()),
+            len: AtomicUsize::new(0),
         }
+    }
+
+    /// Says what is slept on in the kernel.
+    fn set_entries(&self, entries: Option<&[Cell<pollfd>]>) {
+        let own = entries.and_then(<[_]>::split_last).map_or(&[][..], |(_, own)| own);
+        self.entries.store(own.as_ptr().cast_mut().cast(), Ordering::Relaxed);
+        self.len.store(own.len(), Ordering::Relaxed);
+    }
+
+    /// Whether something of the kernel's is ready, before a handler runs: the call sleeps on it and
+    /// is over, so that nobody else uses the entries any more.
+    fn kernel_has_some(&self) -> bool {
+        let len = self.len.load(Ordering::Relaxed);
+        let place = self.entries.load(Ordering::Relaxed);
+        len != 0 && matches!(sys::poll_entries(place, len, Duration::ZERO), Ok(1..))
     }
 
     /// Whether a handler has ended the call, and given up the poller.
@@ -196,7 +217,7 @@ impl Poller {
         if let Some(frame) = unsafe { self.frame.load(Ordering::Relaxed).as_ref() } {
             let ended = if frame.blocked >> (signal - 1) & 1 == 1 {
                 AGAIN
-            } else if is_watching && self.set.poll().is_empty() {
+            } else if is_watching && self.set.poll().is_empty() && !frame.kernel_has_some() {
                 NOTHING
             } else {
                 LOOK
@@ -250,15 +271,18 @@ impl Poller {
         self.set.harvest(most, |_| true);
     }
 
-    /// Has a doorbell from now on; `false` where there is none to be had.
-    pub(super) fn borrow_doorbell(&self) -> bool {
+    /// Has a doorbell from now on.
+    ///
+    /// # Errors
+    /// There is none to be had, now or at all.
+    pub(super) fn borrow_doorbell(&self) -> Result<(), Unlent> {
         if self.doorbell() >= 0 {
-            return true;
+            return Ok(());
         }
-        let Some(lent) = doorbell::lend() else { return false };
+        let lent = doorbell::lend()?;
         self.has_doorbell.store(lent.fd(), Ordering::SeqCst);
         self.own.lent.set(Some(lent));
-        true
+        Ok(())
     }
 
     pub(super) fn doorbell(&self) -> c_int {
@@ -338,6 +362,7 @@ impl Poller {
             (Some(deadline), Some(led)) => Some(deadline.min(led)),
             (deadline, led) => deadline.or(led),
         };
+        frame.set_entries(entries);
         if entries.is_some() {
             let is_led = led.is_some() && until == led;
             let left = |until: Deadline| match until.remaining() {
@@ -391,7 +416,7 @@ impl Poller {
 /// Later than any program waits, and what every kernel takes for a time.
 const FAR: timespec = timespec { tv_sec: i64::MAX / 4_000_000_000, tv_nsec: 0 };
 
-fn time_of(time: core::time::Duration) -> timespec {
+fn time_of(time: Duration) -> timespec {
     timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(FAR.tv_sec).min(FAR.tv_sec),
         tv_nsec: i64::from(time.subsec_nanos()),

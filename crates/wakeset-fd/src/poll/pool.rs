@@ -106,11 +106,13 @@ fn recall() {
 /// Before a handler of a signal runs on this thread: the call of poll(2) or select(2) that it
 /// interrupts is over, whether the handler returns or not, unless the call blocks the signal.
 pub fn before_handler(signal: c_int) {
-    let name = sys::poller() as usize;
-    if name == 0 {
+    if sys::poller() == 0 {
         return;
     }
     let _guard = SignalGuard::enter();
+    // Another handler may have run between the two, and given the poller up. By now it may be
+    // another thread's.
+    let name = sys::poller() as usize;
     sys::set_poller(0);
     if let Some(poller) = name.checked_sub(1).and_then(get) {
         poller.interrupt(signal);

@@ -8,6 +8,7 @@ use super::entries::{
 use super::poller::{Frame, Interrupted};
 use super::pool::Taken;
 use crate::migrate;
+use crate::set::doorbell::Unlent;
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
@@ -23,8 +24,8 @@ use alloc::vec::Vec;
 /// So many entries fit on the stack of the thread, which may be small.
 const INLINE: usize = 24;
 
-/// How often a call asks for a doorbell that a migration or a fork keeps from it, before it goes
-/// to the kernel.
+/// How often a call asks for a doorbell where there is none to be had, or a fork keeps it, before
+/// it goes to the kernel.
 const ATTEMPTS: u32 = 3;
 
 /// A handler has ended the call, which had until then. Its poller may be another call's.
@@ -45,14 +46,19 @@ pub(super) unsafe fn answer<A: Asked>(asked: &A, timeout: Timeout, mask: *const 
         }
     }
     let mut timeout = timeout;
+    // The time that was left when the call began anew.
+    let mut left = None;
     loop {
         // SAFETY: the caller's contract.
         match unsafe { attempt(asked, timeout, mask, true) } {
+            Ok(Outcome::Unchanged) => return left.map_or(Outcome::Unchanged, Outcome::Rest),
             Ok(outcome) => return outcome,
             Err(Ended(Interrupted::Nothing, _)) => return interrupted(asked),
             Err(Ended(Interrupted::Look, _)) => break,
             Err(Ended(Interrupted::Again, deadline)) => {
-                timeout = Timeout::from(deadline.map(Deadline::remaining));
+                let remaining = deadline.map(Deadline::remaining);
+                left = Some(remaining);
+                timeout = Timeout::from(remaining);
             }
         }
     }
@@ -146,6 +152,13 @@ fn has_room(entries: &mut Vec<Cell<pollfd>>, n: usize) -> bool {
     has_room
 }
 
+/// Whether the program's own call may end otherwise than ours with this error: a filter may know
+/// it alone, and an array of ours may be longer than the process may have (RLIMIT_NOFILE) where the
+/// program's is not.
+fn is_left_to_kernel(errno: Errno) -> bool {
+    is_refusal(errno) || errno == Errno::EINVAL
+}
+
 /// A call that has found nothing so far.
 struct Wait<'a, A: Asked> {
     asked: &'a A,
@@ -179,8 +192,7 @@ impl<A: Asked> Wait<'_, A> {
             match look(self.entries) {
                 Ok(Looked::At { kernel }) => self.kernel = kernel,
                 Ok(Looked::NothingHere) => return Some(self.rest()),
-                // A filter may know the program's own call alone.
-                Ok(Looked::Failed(errno)) if is_refusal(errno) => return Some(self.rest()),
+                Ok(Looked::Failed(errno)) if is_left_to_kernel(errno) => return Some(self.rest()),
                 Ok(Looked::Failed(errno)) => return Some(Outcome::Done(Err(errno))),
                 Err(unready) => {
                     if let Some(poller) = poller {
@@ -294,7 +306,14 @@ impl<A: Asked> Wait<'_, A> {
             guard,
         );
         let _guard = SignalGuard::enter();
-        self.ended()?;
+        self.ended().map_err(|ended| match ended {
+            // During the sleep a signal came that the call lets in: it is not to be forgotten over
+            // one that came before the sleep.
+            Ended(Interrupted::Again, deadline) if slept == Some(Err(Errno::EINTR)) => {
+                Ended(Interrupted::Look, deadline)
+            }
+            ended => ended,
+        })?;
         poller.leave();
         if in_kernel && self.bell.get().revents != 0 {
             poller.silence();
@@ -306,7 +325,8 @@ impl<A: Asked> Wait<'_, A> {
         }
         if let Some(Ok(1..)) = slept {
             // The kernel has just said what is ready there.
-            look_here(self.entries);
+            let _ = look_here(self.entries);
+            // What has left meanwhile may be ready, too, but what is found ends the call.
             if let Some(outcome) = self.count() {
                 return Ok(Some(outcome));
             }
@@ -318,7 +338,7 @@ impl<A: Asked> Wait<'_, A> {
     fn end_of(&self, slept: Option<Result<usize, Errno>>) -> Option<Outcome> {
         match slept {
             Some(Err(Errno::EINTR)) => Some(interrupted(self.asked)),
-            Some(Err(errno)) if is_refusal(errno) => Some(self.rest()),
+            Some(Err(errno)) if is_left_to_kernel(errno) => Some(self.rest()),
             Some(Err(errno)) if !matches!(errno, Errno::ETIMEDOUT | Errno::EAGAIN) => {
                 Some(Outcome::Done(Err(errno)))
             }
@@ -341,9 +361,13 @@ impl<A: Asked> Wait<'_, A> {
         if !self.sleeps_in_kernel() {
             return Watched::All;
         }
-        if !poller.borrow_doorbell() {
-            self.attempts += 1;
-            return if self.attempts < ATTEMPTS { Watched::Again } else { Watched::Refused };
+        match poller.borrow_doorbell() {
+            Ok(()) => {}
+            Err(Unlent::Busy) => return Watched::Again,
+            Err(Unlent::NoneLeft) => {
+                self.attempts += 1;
+                return if self.attempts < ATTEMPTS { Watched::Again } else { Watched::Refused };
+            }
         }
         self.bell.set(pollfd { fd: poller.doorbell(), events: POLLIN, revents: 0 });
         Watched::All
@@ -353,12 +377,15 @@ impl<A: Asked> Wait<'_, A> {
         for (key, entry) in self.entries.iter().map(Cell::get).enumerate() {
             let Some(fd) = number(entry).filter(|_| entry.fd < 0) else { continue };
             // A set is watched while it has no kernel half, and gets none meanwhile.
-            let is_set = matches!(find(fd), Found::Object(head) if head.kind() == table::SET);
+            let is_set = matches!(find(fd).0, Found::Object(head) if head.kind() == table::SET);
+            // Held until the migrations lock is free again, which the last use's end may take.
+            let (found, _held);
             let _migrating = is_set.then(|| {
                 poller.give_doorbell_back();
                 migrate::hold_migrations()
             });
-            let Found::Object(head) = find(fd) else { return Watched::Again };
+            (found, _held) = find(fd);
+            let Found::Object(head) = found else { return Watched::Again };
             // SAFETY: an object in its slot.
             match unsafe { poller.watch(key as i32, source_of(head), mask_of(entry)) } {
                 Ok(()) => {}

@@ -26,7 +26,7 @@ pub(crate) use self::install::{
     ring, ring_of, take_out,
 };
 pub(crate) use self::lent::set_poller_recall;
-pub use self::lent::{Lent, lend, set_recall};
+pub use self::lent::{Lent, Unlent, lend, set_recall};
 pub use self::renumber::make_room;
 pub(crate) use self::renumber::make_way;
 

@@ -33,7 +33,7 @@ pub(crate) mod slot;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
 use crate::sys::vforked::{self, Wish};
-pub(crate) use crate::table::duplicates::get_held;
+pub(crate) use crate::table::duplicates::{Held, get_held};
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};

@@ -56,7 +56,7 @@ const ROOM: usize = 8;
 struct Deferred {
     entries: [Entry; ROOM],
     next: Cell<u32>,
-    /// The signals that the thread blocked before the first of them.
+    /// The signals that the thread blocked before the first of them; all while none is deferred.
     mask: Cell<u64>,
 }
 
@@ -71,7 +71,7 @@ thread_local! {
             info: Cell::new([0; INFO_WORDS]),
         } }; ROOM],
         next: Cell::new(0),
-        mask: Cell::new(0),
+        mask: Cell::new(!0),
     } };
 }
 
@@ -223,11 +223,11 @@ pub(super) unsafe fn defer(signal: c_int, info: *const siginfo_t, context: *mut 
         let mask = (&raw mut (*context.cast::<ucontext_t>()).uc_sigmask).cast::<u64>();
         let before = mask.read();
         DEFERRED.with(|deferred| {
-            // Handlers that are to run one above the other come here from the top down, and the one
-            // at the bottom has interrupted the section. A fault that is sent later has not.
-            if before & ALL_BUT_FAULTS != ALL_BUT_FAULTS || !signal_guard::is_deferred() {
-                deferred.mask.set(before);
-            }
+            // Handlers that are to run one above the other come here from the top down, and one
+            // may come while another is here; the one at the bottom has interrupted the section.
+            // What comes later in the section finds all blocked. Each finds blocked what those
+            // below it do and more, so the section's own mask is what all of them have in common.
+            deferred.mask.set(deferred.mask.get() & before);
             let blocked = !FAULTS.contains(&signal);
             // What is not blocked meanwhile may come again, and is merged with itself as in the
             // kernel.
@@ -241,21 +241,35 @@ pub(super) unsafe fn defer(signal: c_int, info: *const siginfo_t, context: *mut 
     signal_guard::set_deferred(true);
 }
 
-/// A handler of a fault has interrupted a section, and returns to it: what has come meanwhile still
-/// waits for the section's end, and goes back to the section's mask.
+/// Before the handler of a fault that has interrupted a section: what comes during the handler is
+/// deferred anew. Returns the mask that the section's end was to go back to, if a signal had come.
+pub(super) fn interrupt_section() -> Option<u64> {
+    if !signal_guard::is_deferred() {
+        return None;
+    }
+    let before = DEFERRED.with(|deferred| deferred.mask.replace(!0));
+    signal_guard::set_deferred(false);
+    Some(before)
+}
+
+/// After that handler, with what [`interrupt_section`] returned: what has come before it or
+/// meanwhile waits for the section's end, which goes back to the section's mask.
 ///
 /// # Safety
 /// What the kernel has passed to the handler.
-pub(super) unsafe fn return_to_section(context: *mut c_void) {
-    if !signal_guard::is_deferred() {
+pub(super) unsafe fn return_to_section(context: *mut c_void, before: Option<u64>) {
+    if before.is_none() && !signal_guard::is_deferred() {
         return;
     }
     // SAFETY: the caller's contract.
     unsafe {
         let mask = (&raw mut (*context.cast::<ucontext_t>()).uc_sigmask).cast::<u64>();
-        DEFERRED.with(|deferred| deferred.mask.set(mask.read()));
+        // Where signals had come before, this is the mask that they were deferred with.
+        let own = before.unwrap_or(mask.read());
+        DEFERRED.with(|deferred| deferred.mask.set(own));
         mask.write(mask.read() | ALL_BUT_FAULTS);
     }
+    signal_guard::set_deferred(true);
 }
 
 /// Whether a signal of this number is kept.
@@ -291,7 +305,7 @@ pub(super) unsafe fn exchange(signal: c_int, info: *mut siginfo_t) {
 /// is given to `directly`, with its siginfo and the mask of the thread. Goes back to that mask.
 pub(super) fn raise_all(directly: impl Fn(c_int, &mut siginfo_t, u64)) {
     DEFERRED.with(|deferred| {
-        let mask = deferred.mask.get();
+        let mask = deferred.mask.replace(!0);
         for entry in &deferred.entries {
             let signal = entry.signal.load(Ordering::SeqCst);
             if signal <= 0 || entry.raised.replace(true) || raise(signal).is_ok() {
@@ -319,7 +333,7 @@ pub(crate) fn drop_deferred() {
         }
         if signal_guard::is_deferred() {
             signal_guard::set_deferred(false);
-            set_mask(deferred.mask.get());
+            set_mask(deferred.mask.replace(!0));
         }
     });
 }

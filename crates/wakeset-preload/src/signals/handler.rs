@@ -2,7 +2,7 @@
 
 use super::counts::count_around;
 use super::deferred::{
-    defer, exchange, is_kept, raise_all, return_to_section, send_again, set_mask,
+    defer, exchange, interrupt_section, is_kept, raise_all, return_to_section, send_again, set_mask,
 };
 use super::dispositions::{
     DISPOSITIONS, FAULTS, FLAGS, HANDLERS, MASKS, SIGNALS, is_fault, is_handler, is_sigsys_ours,
@@ -46,18 +46,25 @@ pub(super) unsafe extern "C-unwind" fn on_signal(
             return;
         }
         let inside = signal_guard::is_inside();
-        if inside && (!synchronous || is_refused_frame(signal, info)) {
+        // At the end of a section in which signals came, the thread holds no guard and is yet to
+        // go back to its mask. Before that no handler may run a section of its own, whose end
+        // would be taken for the end of this one: the handler would leave the thread, as the
+        // kernel puts back the mask that the handler has interrupted, with all signals blocked.
+        let in_section = inside || signal_guard::is_deferred();
+        if in_section && (!synchronous || is_refused_frame(signal, info)) {
             defer(signal, info, context);
             return;
         }
         sleep::interrupt(context);
-        let origin = if synchronous { Origin::Instruction } else { Origin::Sent };
-        if origin == Origin::Sent {
+        if !synchronous {
             exchange(signal, info);
+            handle(signal, info, context, Origin::Sent);
+            return;
         }
-        handle(signal, info, context, origin);
-        if inside {
-            return_to_section(context);
+        let before = in_section.then(interrupt_section);
+        handle(signal, info, context, if inside { Origin::Section } else { Origin::Instruction });
+        if let Some(before) = before {
+            return_to_section(context, before);
         }
     }
 }
@@ -67,6 +74,8 @@ pub(super) unsafe extern "C-unwind" fn on_signal(
 enum Origin {
     /// The running instruction, which raises it again if it is repeated.
     Instruction,
+    /// The same, of a critical section: its locks may be the thread's own.
+    Section,
     Sent,
 }
 
@@ -149,7 +158,10 @@ unsafe fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void, orig
 /// As the kernel calls a handler.
 unsafe fn run_handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void, origin: Origin) {
     uffd::before_handler();
-    wakeset_fd::poll::before_handler(signal);
+    // A handler that has interrupted a section may not jump away, and so ends no call.
+    if origin != Origin::Section {
+        wakeset_fd::poll::before_handler(signal);
+    }
     match take_handler(signal) {
         SIG_IGN if origin == Origin::Sent => {}
         // SAFETY: the caller's contract.

@@ -87,7 +87,7 @@ pub(crate) fn before_handler() {
 /// back at the end of the call, or before a handler runs.
 pub(super) fn borrow_doorbell(group: &'static Group) -> Option<c_int> {
     let _guard = SignalGuard::enter();
-    let doorbell = doorbell::lend()?;
+    let doorbell = doorbell::lend().ok()?;
     let fd = doorbell.fd();
     CALL.with(|call| call.doorbell.set(Some((ManuallyDrop::new(doorbell), group))));
     Some(fd)

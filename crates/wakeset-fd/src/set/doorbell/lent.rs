@@ -57,19 +57,31 @@ pub(crate) fn set_poller_recall(recall: fn()) {
     RECALL_POLLERS.store(recall as *const () as usize, Ordering::Release);
 }
 
-/// A doorbell for this thread. It may be ringing already. `None` where there is none to be had, or
-/// a fork is under way.
-pub fn lend() -> Option<Lent> {
+/// Why a thread gets no doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlent {
+    /// Objects migrate at this moment; soon there may be one.
+    Busy,
+    /// There is none to be had, or a fork is under way.
+    NoneLeft,
+}
+
+/// A doorbell for this thread. It may be ringing already.
+///
+/// # Errors
+/// See [`Unlent`].
+pub fn lend() -> Result<Lent, Unlent> {
     if !process::may_make_objects_beside_fork() {
-        return None;
+        return Err(Unlent::NoneLeft);
     }
     let _guard = SignalGuard::enter();
-    let _migrating = gate::try_hold_migrations()?;
+    let _migrating = gate::try_hold_migrations().ok_or(Unlent::Busy)?;
     lifecycle::sign_up(&LENDER);
-    let entry = LENT.iter().find(|lent| lent.load(Ordering::SeqCst) == 0)?;
-    let fd = table::take_spare_doorbell().or_else(super::make)?;
+    let free = LENT.iter().find(|lent| lent.load(Ordering::SeqCst) == 0);
+    let entry = free.ok_or(Unlent::NoneLeft)?;
+    let fd = table::take_spare_doorbell().or_else(super::make).ok_or(Unlent::NoneLeft)?;
     entry.store(fd + 1, Ordering::SeqCst);
-    Some(Lent { entry, fd })
+    Ok(Lent { entry, fd })
 }
 
 /// Waits until no thread has this doorbell; none gets one meanwhile, because the caller holds the

@@ -138,6 +138,20 @@ pub(super) fn a_signal_ends_it<B: Polls>() {
     assert_eq!(task.join(), (Ok(1), vec![POLLIN]));
 }
 
+pub(super) fn what_came_before_a_signal_goes_first<B: Polls>() {
+    signals::install();
+    let (counter, (reader, writer)) = (Counter::<B>::new(0), pipe::<B>());
+    let asked = [(counter.as_raw_fd(), POLLIN), (reader.as_raw_fd(), POLLIN)];
+    for _ in 0..50 {
+        let task = polling::<B>(&asked, LONG);
+        task.until_asleep();
+        writer.write(b"x").unwrap();
+        task.signal(signals::PLAIN);
+        assert_eq!(task.join(), (Ok(1), vec![0, POLLIN]));
+        reader.read(&mut [0; 8]).unwrap();
+    }
+}
+
 /// A thread that has this signal pending, and blocks it.
 fn with_pending<T>(f: impl FnOnce() -> T) -> T {
     signals::install();

@@ -146,6 +146,20 @@ pub(super) fn refuses_more_than_there_may_be<B: Polls>() {
     assert_eq!(result, Err(EINVAL));
 }
 
+pub(super) fn takes_as_many_as_there_may_be<B: Polls>() {
+    let (counter, (reader, _writer)) = (Counter::<B>::new(0), pipe::<B>());
+    let mut most = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: memory for the limits.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut most) }, 0);
+    if most.rlim_cur > 2_000_000 {
+        return;
+    }
+    let mut asked = vec![(-1, POLLIN); most.rlim_cur as usize];
+    asked[0].0 = counter.as_raw_fd();
+    asked[1].0 = reader.as_raw_fd();
+    assert_eq!(poll::<B>(&asked, Some(5 * MS)).0, Ok(0));
+}
+
 pub(super) fn needs_its_memory<B: Polls>() {
     let counter = Counter::<B>::new(1);
     // SAFETY: the last entry lies in no memory, which leads to EFAULT.
