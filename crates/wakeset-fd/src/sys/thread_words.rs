@@ -211,8 +211,8 @@ pub(super) fn request() -> Option<&'static Request> {
     unsafe { place.as_ref() }
 }
 
-/// A vfork(2) child that is in this thread's place from now on asks by that; with `None`, the thread
-/// is itself again.
+/// A vfork(2) child that is in this thread's place from now on asks by that; with `None`, the
+/// thread is itself again.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn set_request(request: Option<&'static Request>) {
     // SAFETY: the word is this thread's own. `None` is null.

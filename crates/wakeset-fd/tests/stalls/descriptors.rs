@@ -22,6 +22,8 @@ pub fn pipe(world: &World) -> [libc::c_int; 2] {
     let mut ends = [0; 2];
     // SAFETY: room for two.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+    // As the interposer does with each number that it sees given out.
+    ends.iter().for_each(|end| fd::migrate::number_is_new(*end));
     world.more.lock().unwrap().extend(ends);
     ends
 }
