@@ -5,7 +5,7 @@ use super::poller::Poller;
 use crate::sys::Errno;
 use crate::table::SlotHead;
 use crate::table::object::{Host, Lists, Object};
-use wakeset::{DetachedWatch, Events, SetRef, Source, WaitQueue, mutated};
+use wakeset::{DetachedWatch, Events, SetRef, Source, WaitQueue};
 
 impl Source for Poller {
     fn poll(&self) -> Events {
@@ -72,9 +72,7 @@ impl Host for Poller {
 
     /// The thread asks the kernel from now on.
     fn take_over(&self, _: &DetachedWatch, _: &'static SlotHead, _: bool) {
-        if !mutated!("poller_hears_of_no_move") {
-            self.note_moved();
-        }
+        self.note_moved();
     }
 
     fn note_taken_over(&self) {}

@@ -29,7 +29,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use libc::{pollfd, timespec};
-use wakeset::{Deadline, Error, Event, EventPoll, Events, Source, mutated};
+use wakeset::{Deadline, Error, Event, EventPoll, Events, Source};
 
 /// What a handler that runs during a call has to find of it, on the stack of the thread.
 #[derive(Debug)]
@@ -354,9 +354,9 @@ impl Poller {
         let seen = self.seq.load(Ordering::SeqCst);
         self.own.counted.set(true);
         self.set.enter_remote();
-        let led = self.set.lead().filter(|_| !mutated!("poller_minds_no_timer"));
+        let led = self.set.lead();
         self.own.led.set(led);
-        let has_news = self.set.may_be_ready() && !mutated!("poller_sleeps_on_events");
+        let has_news = self.set.may_be_ready();
         let stays = has_news || self.has_moved();
         let until = match (deadline, led) {
             (Some(deadline), Some(led)) => Some(deadline.min(led)),
