@@ -153,7 +153,8 @@ def one_kind(name, load, chosen, rows, more):
         for side in sides:
             for count in (chosen.open, chosen.open + 1):
                 most = open_connections(name, side, count, chosen.workers, more)
-                if chosen.short and side.order == "auto":
+                # With a lock around accept the lock decides which worker gets it.
+                if chosen.short and side.order == "auto" and "mutex" not in name:
                     require(most <= OPEN_LIMIT, f"{side.order}: open connections differ by {most}")
     finally:
         for side in sides:
