@@ -191,6 +191,11 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     if !table::get(old).is_object() && !table::get(new).is_object() {
         return Kernel;
     }
+    // Before a watch of the other one goes to the kernel: from then on an edge of this one that has
+    // been reported cannot be told from one that has not.
+    if matches!(table::get(old), Entry::Object(head) if !may_have_several(head)) {
+        migrate::fd_for(old, Stat::MigratedDuplicate, c"dup2");
+    }
     let is_childs = vforked::may_exist();
     if matches!(table::get(new), Entry::Object(head) if is_childs || !head.has_several()) {
         // Into the kernel, which closes it if it comes to that, and not if the call fails. It may
