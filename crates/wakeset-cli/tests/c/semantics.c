@@ -1,6 +1,9 @@
 /*
  * What one thread sees of a set of eventfds: the level- and edge-triggered rules, EPOLLONESHOT and
  * the answers to the questions of epoll(7), and the DESCRIPTION of epoll_ctl(2).
+ *
+ * `semantics shared-numbers` leaves out what takes a thread with descriptor numbers of its own
+ * (clone(2) without CLONE_FILES), which valgrind does not have.
  */
 #include "show.h"
 
@@ -285,7 +288,7 @@ static void show_rotation(void)
 	must(close(set));
 }
 
-static void show_key(void)
+static void show_key(int has_own_numbers)
 {
 	heading("descriptors and descriptions");
 	int set = new_set(), fd = new_counter(1);
@@ -320,14 +323,18 @@ static void show_key(void)
 	show("written", "a=IN b=IN c=IN", sorted(set, 16, 0));
 	CALL("removed", "0", epoll_ctl(set, EPOLL_CTL_DEL, number, NULL));
 	show("the old watch is still there", "a=IN b=IN", sorted(set, 16, 0));
-	must(dup2(fd, number));
-	CALL("the number means the old description again", "-1 EEXIST",
-	     watch_new(set, number, EPOLLIN, 'd'));
-	CALL("so that it can be modified", "0", watch(set, EPOLL_CTL_MOD, number, EPOLLIN, 'd'));
-	show("it was", "a=IN d=IN", sorted(set, 16, 0));
+	if (has_own_numbers) {
+		must(dup2(fd, number));
+		CALL("the number means the old description again", "-1 EEXIST",
+		     watch_new(set, number, EPOLLIN, 'd'));
+		CALL("so that it can be modified", "0",
+		     watch(set, EPOLL_CTL_MOD, number, EPOLLIN, 'd'));
+		show("it was", "a=IN d=IN", sorted(set, 16, 0));
+	}
 	must(close(number));
 	must(close(third));
-	show("two of three closed", "a=IN d=IN", sorted(set, 16, 0));
+	show("two of three closed", has_own_numbers ? "a=IN d=IN" : "a=IN b=IN",
+	     sorted(set, 16, 0));
 	must(close(fd));
 	show("the last close removes both", "none", ready(set));
 	must(close(set));
@@ -386,7 +393,7 @@ static void show_key(void)
 	close_both(plain, fd);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	show_level();
 	show_edge();
@@ -394,6 +401,6 @@ int main(void)
 	show_oneshot();
 	show_rotation();
 	show_nesting();
-	show_key();
+	show_key(argc < 2 || strcmp(argv[1], "shared-numbers") != 0);
 	return verdict();
 }

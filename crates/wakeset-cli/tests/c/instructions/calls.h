@@ -25,6 +25,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <threads.h>
@@ -109,6 +110,25 @@ static inline void sets(raw_call *raw)
 	show("the other one", (long)got[0].data.u64, 2);
 	close(other);
 	close(set);
+}
+
+/* The objects are in process until then: the kernel's own are empty. */
+static inline void polls(raw_call *raw)
+{
+	heading("poll and select by instruction");
+	int counters[2] = {eventfd(1, EFD_NONBLOCK), eventfd(2, EFD_NONBLOCK)};
+	struct pollfd polled = {counters[0], POLLIN, 0};
+	show("poll", raw(SYS_poll, (long)&polled, 1, 0, 0, 0), 1);
+	show("readable", polled.revents, POLLIN);
+	fd_set readable;
+	struct timeval no_time = {0, 0};
+	FD_ZERO(&readable);
+	FD_SET(counters[1], &readable);
+	show("select",
+	     raw(SYS_select, counters[1] + 1, (long)&readable, 0, 0, (long)&no_time), 1);
+	show("through libc", get_by_libc(counters[0]) + get_by_libc(counters[1]), 3);
+	close(counters[0]);
+	close(counters[1]);
 }
 
 /* A close that nobody has seen leaves an entry, into which the next file's bytes go. */

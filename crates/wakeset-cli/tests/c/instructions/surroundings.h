@@ -12,6 +12,7 @@ static void all(raw_call *raw)
 {
 	counts(raw);
 	sets(raw);
+	polls(raw);
 	closes(raw);
 	threads(raw);
 	children(raw);
