@@ -15,7 +15,7 @@ import time
 
 import twice
 import workers
-from twice import require, wait_for
+from twice import Failure, require, wait_for
 from workers import WORKERS, Load
 
 TURNS = 12
@@ -33,18 +33,28 @@ def replies(room, server, sent, kept):
     return lines
 
 
+def is_in_order(order, counts):
+    """Whether the workers' answers, the least first, are what this order makes of one client."""
+    if order == "fifo":
+        return counts[0] >= TURNS / 3 and counts[-1] <= TURNS * 2
+    return order != "lifo" or sum(counts[-2:]) >= sum(counts) / 2
+
+
 def spread(room, server, order):
     """One client: in fifo each worker gets something, and in lifo few workers are kept busy. The
-    order `turns` gives 32 in a row to one worker, which is too many to tell."""
-    load = Load(server, clients=1, each=TURNS * WORKERS, sent=[None])
-    count = load.finish()
-    require(not load.broken, f"{len(load.broken)} connections broke: {load.broken[:3]}")
-    counts = sorted(load.by_worker.get(pid, 0) for pid in server.worker_pids())
-    if room.wakeset and order == "fifo":
-        require(counts[0] >= TURNS / 3 and counts[-1] <= TURNS * 2, f"not in turn: {counts}")
-    if room.wakeset and order == "lifo":
-        require(sum(counts[-2:]) >= count / 2, f"not the same ones: {counts}")
-    return [f"one after the other: {count} replies"]
+    order `turns` gives 32 in a row to one worker, which is too many to tell. Where other programs
+    take the processors, a worker that is awake may be faster than the one that was woken: three
+    tries."""
+    wrong = []
+    while len(wrong) < 3:
+        load = Load(server, clients=1, each=TURNS * WORKERS, sent=[None])
+        count = load.finish()
+        require(not load.broken, f"{len(load.broken)} connections broke: {load.broken[:3]}")
+        counts = sorted(load.by_worker.get(pid, 0) for pid in server.worker_pids())
+        if not room.wakeset or is_in_order(order, counts):
+            return [f"one after the other: {count} replies"]
+        wrong.append(counts)
+    raise Failure(f"not in the order {order}: {wrong}")
 
 
 def check(start, sent=None, kept=False, order="fifo", even=True):
