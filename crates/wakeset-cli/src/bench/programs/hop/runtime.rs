@@ -21,7 +21,7 @@ pub enum Runtime {
     NodeStat,
     /// Python: asyncio's `run_in_executor`
     Asyncio,
-    /// C++: Asio's `post` between two `io_context`s
+    /// C++: Asio's `post` between two `io_context`s, each with a socket
     Asio,
     /// C: ZeroMQ's PAIR sockets over inproc
     ZeromqPair,

@@ -1,4 +1,5 @@
-// Round trips between two threads, each of which runs an io_context of its own.
+// Round trips between two threads, each of which runs an io_context of its own with a socket. (One
+// without anything to wait for sleeps on a condition variable, and not in epoll.)
 
 #if __has_include(<asio.hpp>)
 #include <asio.hpp>
@@ -35,6 +36,8 @@ Used used() {
 
 struct Pair {
     asio::io_context own, other;
+    asio::ip::udp::socket own_socket{own, asio::ip::udp::v4()};
+    asio::ip::udp::socket other_socket{other, asio::ip::udp::v4()};
     double end = 0;
     long trips = 0;
 
@@ -64,8 +67,9 @@ struct Pair {
 int main(int, char **arguments) {
     double seconds = std::atof(arguments[1]);
     Pair pair;
-    auto own_work = asio::make_work_guard(pair.own);
-    auto other_work = asio::make_work_guard(pair.other);
+    // Neither gets anything.
+    pair.own_socket.async_wait(asio::socket_base::wait_read, [](auto) {});
+    pair.other_socket.async_wait(asio::socket_base::wait_read, [](auto) {});
     std::thread thread([&] { pair.other.run(); });
     pair.go_on(seconds / 5);
     Used before = used();
