@@ -14,7 +14,7 @@ mod memory;
 mod threads;
 
 pub(crate) use leaving::{Why, is_moot, leave};
-pub(super) use leaving::{before_prctl, before_seccomp, read_wish};
+pub(super) use leaving::{before_filter, before_prctl, read_wish};
 pub(super) use loading::{before_load, look_if_loading};
 pub(super) use memory::{before_mremap, mmap, mprotect, pkey_mprotect, shmat};
 pub(super) use threads::{before_notified, before_shared, pthread_create, thrd_create};

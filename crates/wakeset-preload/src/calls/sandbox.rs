@@ -9,15 +9,15 @@ use wakeset_fd::{deputy, migrate, notice};
 
 /// Before prctl(2).
 pub(super) fn before_prctl(option: c_int, mode: usize, program: usize) {
-    instruction::before_prctl(option);
     if option == libc::PR_SET_SECCOMP {
         before_mode(mode as c_uint == libc::SECCOMP_MODE_STRICT, program);
+    } else {
+        instruction::before_prctl(option);
     }
 }
 
 /// Before seccomp(2).
 pub(super) fn before_seccomp(operation: c_uint, program: usize) {
-    instruction::before_seccomp(operation);
     match operation {
         libc::SECCOMP_SET_MODE_STRICT => before_mode(true, 0),
         libc::SECCOMP_SET_MODE_FILTER => before_mode(false, program),
@@ -27,6 +27,11 @@ pub(super) fn before_seccomp(operation: c_uint, program: usize) {
 
 /// Migrates everything for good if the process could not live with our calls afterwards.
 fn before_mode(strict: bool, program: usize) {
+    if !strict && program == 0 {
+        // No filter (EFAULT): libseccomp asks so which flags the kernel has.
+        return;
+    }
+    instruction::before_filter();
     deputy::refuse();
     if migrate::is_for_good() {
         return;

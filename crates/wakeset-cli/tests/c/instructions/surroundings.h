@@ -8,8 +8,21 @@
 #include "signals.h"
 #include "threads.h"
 
+/* Without a filter, as libseccomp asks which flags the kernel has: nothing is installed. */
+static inline void probes(void)
+{
+	heading("no filter");
+	errno = 0;
+	show("by seccomp",
+	     syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL), -1);
+	show("why", errno, EFAULT);
+	show("by prctl", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL), -1);
+	show("why", errno, EFAULT);
+}
+
 static void all(raw_call *raw)
 {
+	probes();
 	counts(raw);
 	sets(raw);
 	polls(raw);

@@ -3,7 +3,7 @@
 
 use super::super::leave::leave_to_kernel;
 use crate::{dispatch, environment, signals};
-use core::ffi::{c_int, c_uint};
+use core::ffi::c_int;
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
 use syscalls::Errno;
@@ -106,25 +106,19 @@ pub(super) fn obstacle() -> Option<Why> {
     }
 }
 
-/// Before prctl(2).
+/// Before prctl(2), unless it installs a filter.
 pub(in super::super) fn before_prctl(option: c_int) {
     const SET_DISPATCH: c_int = 59;
-    match option {
-        libc::PR_SET_SECCOMP => before_own(FILTERS, Why::Filter),
-        SET_DISPATCH => {
-            before_own(DISPATCHES, Why::Own);
-            // From here on what this thread's calls raise is for the program.
-            dispatch::disarm_thread();
-        }
-        _ => {}
+    if option == SET_DISPATCH {
+        before_own(DISPATCHES, Why::Own);
+        // From here on what this thread's calls raise is for the program.
+        dispatch::disarm_thread();
     }
 }
 
-/// Before seccomp(2).
-pub(in super::super) fn before_seccomp(operation: c_uint) {
-    if matches!(operation, libc::SECCOMP_SET_MODE_STRICT | libc::SECCOMP_SET_MODE_FILTER) {
-        before_own(FILTERS, Why::Filter);
-    }
+/// Before the program installs a filter.
+pub(in super::super) fn before_filter() {
+    before_own(FILTERS, Why::Filter);
 }
 
 /// Before the program has its own calls filtered, or reported to itself. A filter may let a call
