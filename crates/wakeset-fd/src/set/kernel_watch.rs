@@ -33,6 +33,10 @@ pub(super) fn change_kernel_watch(
     if op == EPOLL_CTL_ADD && !set.state.has_kernel() {
         return add_first(set, fd, event, asked);
     }
+    if matches!(table::get(fd), Entry::Doorbell) {
+        // The number was closed, and a doorbell got it while this thread waited for the lock.
+        return None;
+    }
     let had_listeners = set.rotation.any();
     let result = set.rotation.epoll_ctl(set, op, fd, event, asked);
     if result.is_ok() {
@@ -124,5 +128,48 @@ fn note_known_watch(set: &FdSet) {
     match set.state.is_fixed() {
         true => set.note_kernel_watch(),
         false => set.migrate_held(Stat::MigratedUnmodelled),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::alone::alone;
+    use crate::table::hidden;
+    use core::time::Duration;
+    use libc::{EFD_CLOEXEC, EPOLL_CTL_MOD, EPOLLET, EPOLLIN};
+    extern crate std;
+
+    fn hide_one() -> c_int {
+        hidden::hide(sys::eventfd(0, EFD_CLOEXEC).unwrap())
+    }
+
+    fn disclose(number: c_int) {
+        hidden::disclose(number);
+        sys::close(number).unwrap();
+    }
+
+    /// The kernel was asked about the doorbell, and found no watch of it: ENOENT.
+    #[test]
+    fn a_number_stays_closed_that_a_doorbell_gets_while_its_change_waits() {
+        let _alone = alone();
+        let set = crate::epoll_create1(0).unwrap();
+        // The number that the next one will get.
+        let closed = hide_one();
+        disclose(closed);
+        let migrating = migrate::hold_migrations();
+        let change = std::thread::spawn(move || {
+            let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: 0 };
+            // SAFETY: the event is there.
+            unsafe { crate::epoll_ctl(set, EPOLL_CTL_MOD, closed, &raw const event) }
+        });
+        // By then it waits for the lock, under which its set learns of edges.
+        std::thread::sleep(Duration::from_millis(100));
+        let doorbell = hide_one();
+        drop(migrating);
+        let changed = change.join().unwrap();
+        disclose(doorbell);
+        crate::close(set).unwrap();
+        assert_eq!((doorbell, changed), (closed, Err(Errno::EBADF)));
     }
 }
