@@ -13,8 +13,8 @@
 //! | `TIMED` | the set has, or had, a custom source that time may make ready | the addition of one | – |
 //!
 //! A new set in the same slot clears all of them. `IN_KERNEL`, `TOOK_EDGES`, `EXPORTED`, `FIXED`
-//! and `TIMED` change only while the migrations lock is held, and so does `ONLY_POLLS` when it is set; the
-//! others may be set at any time.
+//! and `TIMED` change only while the migrations lock is held, and so does `ONLY_POLLS` when it is
+//! set; the others may be set at any time.
 //!
 //! | combination | what it is | a wait |
 //! |---|---|---|

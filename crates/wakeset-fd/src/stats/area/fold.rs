@@ -1,15 +1,15 @@
 //! An area without a collector: the processes that take slots free those of processes that have
 //! ended, and add up what these have counted.
 //!
-//! An image that has taken a slot looks at [`LOOKS`] slots, and folds those whose process has ended.
-//! It also folds the slot of the program that its process was before.
+//! An image that has taken a slot looks at [`LOOKS`] slots, and folds those whose process has
+//! ended. It also folds the slot of the program that its process was before.
 //!
 //! The looks go round: each begins where the last one has stopped, and slots that come in use for
 //! the first time are at the end of the round. So while R slots have been in use, each has been
 //! looked at since the last R / LOOKS + 1 images came. One that is held belongs to a process that
-//! was alive then, or that has come since. An image takes a new slot only if all R are held, so with
-//! N processes alive at a time R never passes N + R / LOOKS + 2, which is a third more than N and a
-//! few: however many come and go, and in whatever order they end.
+//! was alive then, or that has come since. An image takes a new slot only if all R are held, so
+//! with N processes alive at a time R never passes N + R / LOOKS + 2, which is a third more than N
+//! and a few: however many come and go, and in whatever order they end.
 //!
 //! A fold moves each word of the page by a swap and an addition. If the folding process is killed,
 //! another one folds what is left; one word at most is lost. A reader takes the sum as exact if no
