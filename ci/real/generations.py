@@ -25,8 +25,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WAKESET = os.environ.get("WAKESET", str(ROOT / "target/release/wakeset"))
 APPLICATION = "def run(environ, start):\n    start('200 OK', [])\n    return [b'ok']\n"
 KEPT, MOST = 16, 32
-# Slots that have been used stay present: a few more than there ever were processes.
-LIMIT = MOST * 128 * 1024
+# The control and a slot, as `CONTROL_BYTES` and `SLOT_BYTES` of stats/area.rs. Slots that have been
+# used stay present: a third more than there ever were processes at one time, and a few.
+CONTROL, SLOT = 33 * 4096, 9 * 4096
+LIMIT = CONTROL + SLOT * ((MOST + 2) * 4 // 3 + 3)
 
 APACHE = """
 ServerRoot {dir}

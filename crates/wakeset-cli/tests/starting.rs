@@ -211,3 +211,22 @@ fn what_cannot_be_copied_is_said() {
     }
     assert_eq!(fs::read_dir(folder.join("with space")).expect("a folder").count(), 0);
 }
+
+/// What others may write to is not loaded, wherever `wakeset` has found it.
+#[test]
+fn a_library_that_every_user_may_replace_is_refused() {
+    let folder = scratch("open");
+    fs::copy(WAKESET, folder.join("wakeset")).expect("a copy");
+    printed(&["copy-library", &folder.to_string_lossy()]);
+    let run = |mode: u32| {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).expect("ours");
+        let mut command = Command::new(folder.join("wakeset"));
+        command.args(["run", "--", "true"]).env_remove("LD_PRELOAD").output().expect("it starts")
+    };
+    assert!(run(0o755).status.success());
+    let refused = run(0o777);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("every user may write to"), "{said}");
+    fs::remove_dir_all(&folder).expect("it goes");
+}

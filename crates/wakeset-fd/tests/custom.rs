@@ -3,7 +3,8 @@
 
 use libc::{EPOLL_CLOEXEC, c_int};
 use std::thread;
-use wakeset::{Counter, CounterFlags, Description, Engine, Event, Events};
+use wakeset::{Counter, CounterFlags, Description, Engine, Event, EventPoll, Events};
+use wakeset::{Timer, TimerFlags};
 use wakeset_fd::{self as fd, Errno, custom};
 
 const SEVEN: Event = Event::new(Events::IN, 7);
@@ -86,4 +87,33 @@ fn needs_a_set() {
     assert_eq!(custom::add(eventfd, &counter, SEVEN), Err(Errno::EINVAL));
     assert_eq!(custom::add(-1, &counter, SEVEN), Err(Errno::EBADF));
     fd::close(eventfd).unwrap();
+}
+
+/// A loop that watches the number of a set sleeps without its deadlines, so a timer there would
+/// never be heard of.
+#[test]
+fn an_exported_set_takes_no_timer_and_a_set_with_a_timer_is_not_exported() {
+    let engine = custom::engine().unwrap();
+    let timer = || Description::new(engine, Timer::new(TimerFlags::NONBLOCK));
+    let inner = Description::new(engine, EventPoll::new(engine).unwrap());
+    let refused = Err(Errno::EOPNOTSUPP);
+
+    let exported = epoll();
+    fd::set::export(exported).unwrap();
+    assert_eq!(custom::add(exported, &timer(), SEVEN), refused);
+    assert_eq!(custom::add(exported, &inner, SEVEN), refused);
+    let counter = counter(engine);
+    custom::add(exported, &counter, SEVEN).unwrap();
+    counter.write(1).unwrap();
+    assert_eq!(waited(exported, 0), [(7, libc::EPOLLIN as u32)]);
+
+    let timed = epoll();
+    custom::add(timed, &timer(), SEVEN).unwrap();
+    assert_eq!(fd::set::export(timed), refused);
+    let nests = epoll();
+    custom::add(nests, &inner, SEVEN).unwrap();
+    assert_eq!(fd::set::export(nests), refused);
+    for set in [exported, timed, nests] {
+        fd::close(set).unwrap();
+    }
 }

@@ -27,6 +27,8 @@ pub struct Rates {
     pub listeners: Vec<ListenerLine>,
     /// The busiest first; such as were waited on.
     pub sets: Vec<SetLine>,
+    /// What waits on none of these have reported; `None` if that is nothing.
+    pub other_sets: Option<OtherSets>,
     /// The latest first.
     pub migrations: Vec<MigrationLine>,
     /// How many objects have migrated for which reason, since the run began.
@@ -44,6 +46,8 @@ pub struct Line {
     /// The share of the wakes after which there was nothing to do; `None` without wakes.
     pub spurious: Option<f64>,
     pub avoided: f64,
+    /// The share of the events that came from objects in process; `None` without events.
+    pub in_process: Option<f64>,
     /// Objects in the process, and such as have migrated since it began.
     pub here: u64,
     pub migrated: u64,
@@ -61,6 +65,14 @@ pub struct SetLine {
     pub depth: Option<f64>,
     pub wakes: f64,
     pub spurious: Option<f64>,
+}
+
+/// Waits on sets that the list has not: on such as the kernel has, of which only the events are
+/// counted, and on more sets of a process than it counts apart. Polls and selects count as waits.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherSets {
+    pub waits: f64,
+    pub events: f64,
 }
 
 /// One listening socket.
@@ -118,6 +130,7 @@ impl Look {
             .filter(|line| line.waits > 0.0)
             .collect();
         sets.sort_by(|a, b| (b.waits + b.events).total_cmp(&(a.waits + a.events)));
+        let other_sets = other_sets(&processes, &sets);
         let reasons = Stat::ALL[Stat::MOVED].iter();
         let reasons = reasons.map(|&it| (NAMES[it as usize], self.total.get(it)));
         // What has ended has no objects any more.
@@ -127,6 +140,7 @@ impl Look {
             processes,
             listeners: listeners.collect(),
             sets,
+            other_sets,
             migrations: self.migrations.clone(),
             reasons: reasons.filter(|(_, count)| *count > 0).collect(),
         }
@@ -175,9 +189,26 @@ fn line(now: &Summary, before: &Summary, seconds: f64) -> Line {
         wakes: rate(Stat::Wakes),
         spurious: share(more(Stat::SpuriousWakes), more(Stat::Wakes)),
         avoided: rate(Stat::SyscallsAvoided),
+        in_process: share(
+            more(Stat::Events).saturating_sub(more(Stat::EventsFromKernel)),
+            more(Stat::Events),
+        ),
         here: now.open(),
         migrated: now.migrated(),
     }
+}
+
+/// A set that is closed or migrates takes its last counts with it, which are among these then.
+fn other_sets(processes: &[Line], sets: &[SetLine]) -> Option<OtherSets> {
+    let rest = |of_process: fn(&Line) -> f64, of_set: fn(&SetLine) -> f64| {
+        let all: f64 = processes.iter().map(of_process).sum();
+        let rest = all - sets.iter().map(of_set).sum::<f64>();
+        // The processes count while they are looked at, so some may be on one side alone.
+        if rest > 0.01 * all { rest } else { 0.0 }
+    };
+    let (waits, events) =
+        (rest(|it| it.waits, |it| it.waits), rest(|it| it.events, |it| it.events));
+    (waits + events > 0.0).then_some(OtherSets { waits, events })
 }
 
 fn listener_line(name: &str, now: &Listener, before: &Listener, seconds: f64) -> ListenerLine {

@@ -1,6 +1,6 @@
 //! The view of `wakeset top`, as lines of text.
 
-use super::rates::{Line, ListenerLine, Rates, SetLine};
+use super::rates::{Line, ListenerLine, OtherSets, Rates, SetLine};
 use crate::format::{percent, short};
 
 /// How the lines are to look.
@@ -35,14 +35,14 @@ impl Default for Style {
     }
 }
 
-pub const HELP: &str =
-    "q quit  space look now  h keys  hide or show: s sets  l listeners  m migrations";
+pub const HELP: [&str; 4] =
+    ["q quit", "space look now", "h keys", "s l m show or hide sets listeners migrations"];
 
 /// A column: its heading, its width with the gap before it, and what it says of a process.
 type Column = (&'static str, usize, fn(&Line) -> String);
 
 /// The columns, the most useful first: a narrow terminal has the first ones.
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     ("pid", 8, |line| line.pid.to_string()),
     ("events/s", 9, |line| short(line.events)),
     ("wakes/s", 8, |line| short(line.wakes)),
@@ -51,6 +51,7 @@ const COLUMNS: [Column; 8] = [
     ("here", 6, |line| line.here.to_string()),
     ("migrated", 9, |line| line.migrated.to_string()),
     ("waits/s", 8, |line| short(line.waits)),
+    ("in process", 11, |line| percent(line.in_process)),
 ];
 const NAME_WIDTH: usize = 16;
 
@@ -94,26 +95,44 @@ fn fitting<T>(all: &[T], room: usize, style: Style, line: impl Fn(&T) -> String)
 /// What holds for all processes together, and the keys if they are asked for.
 fn summary(heading: &str, rates: &Rates, style: Style) -> Vec<String> {
     let total = &rates.total;
-    let per_second = format!(
-        "per second: {} events, {} wakes ({} spurious), {} syscalls avoided",
-        short(total.events),
-        short(total.wakes),
-        percent(total.spurious),
-        short(total.avoided)
-    );
+    let rates_of_all = [
+        format!("{} events ({} in process)", short(total.events), percent(total.in_process)),
+        format!("{} wakes ({} spurious)", short(total.wakes), percent(total.spurious)),
+        format!("{} syscalls avoided", short(total.avoided)),
+    ];
     let reasons: Vec<_> =
         rates.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
     let reasons = match reasons.is_empty() {
         true => String::new(),
         false => format!(" ({})", reasons.join(", ")),
     };
-    let objects =
-        format!("objects: {} in process, {} migrated{reasons}", total.here, total.migrated);
-    let mut lines = vec![heading.to_string(), per_second, objects];
+    let objects = format!("{} in process, {} migrated{reasons}", total.here, total.migrated);
+    let objects: Vec<_> = objects.split(", ").map(str::to_string).collect();
+    let mut lines = vec![heading.to_string()];
+    lines.extend(wrapped("per second: ", &rates_of_all, style.width));
+    lines.extend(wrapped("objects: ", &objects, style.width));
     if style.help {
-        lines.push(HELP.to_string());
+        lines.extend(wrapped("", &HELP.map(str::to_string), style.width));
     }
     lines.iter().map(|line| cut(line, style.width)).collect()
+}
+
+/// The parts after one another, on as many lines as they need.
+fn wrapped(first: &str, parts: &[String], width: usize) -> Vec<String> {
+    let mut lines = vec![first.to_string()];
+    for (i, part) in parts.iter().enumerate() {
+        let comma = if i + 1 < parts.len() { "," } else { "" };
+        let piece = format!("{part}{comma}");
+        if let Some(line) = lines.last_mut() {
+            let gap = if i == 0 { "" } else { " " };
+            if i == 0 || line.chars().count() + 1 + piece.chars().count() <= width {
+                *line += &format!("{gap}{piece}");
+                continue;
+            }
+        }
+        lines.push(format!("  {piece}"));
+    }
+    lines
 }
 
 /// A part with its heading, after an empty line; nothing if it has no lines.
@@ -129,8 +148,9 @@ const SET_HEADINGS: [(&str, usize); 6] =
 
 /// The busiest sets, in so many lines with their heading.
 fn sets(rates: &Rates, room: usize, style: Style) -> Vec<String> {
-    // The heading and the empty line before it, a set, and how many more there are.
-    if !style.sets || room < 2 + rates.sets.len().min(2) {
+    let others = usize::from(rates.other_sets.is_some());
+    // The heading and the empty line before it, a set, how many more there are, and the others.
+    if !style.sets || room < 2 + rates.sets.len().min(2) + others {
         return Vec::new();
     }
     let first = |name: &str, pid: &str| format!("{:16}{pid:>8}", cut(name, 16));
@@ -154,8 +174,15 @@ fn sets(rates: &Rates, room: usize, style: Style) -> Vec<String> {
         }
         cut(&text, style.width)
     };
-    let shown = fitting(&rates.sets, room - 2, style, line);
+    let mut shown = fitting(&rates.sets, room - 2 - others, style, line);
+    shown.extend(rates.other_sets.map(|others| other_sets(others, style)));
     part(stand_out(&cut(&heading, style.width), style), shown)
+}
+
+fn other_sets(others: OtherSets, style: Style) -> String {
+    let (events, waits) = (short(others.events), short(others.waits));
+    let name = "(kernel's sets, polls, others)";
+    cut(&format!("{name:30}{events:>9}{:17}{waits:>9}", ""), style.width)
 }
 
 fn listeners(rates: &Rates, style: Style) -> Vec<String> {
@@ -265,6 +292,7 @@ mod tests {
             wakes: 50.0,
             spurious: Some(0.125),
             avoided: 2_500_000.0,
+            in_process: Some(0.875),
             here: 9,
             migrated: 1,
         };
@@ -299,6 +327,7 @@ mod tests {
             processes: (1..=processes).map(line).collect(),
             listeners: vec![listener],
             sets: (1..=processes).map(set).collect(),
+            other_sets: Some(OtherSets { waits: 7.0, events: 21.0 }),
             migrations: vec![migration(3.0, "dup"), migration(240.0, "")],
             reasons: vec![("unmodelled_call", 1)],
         }
@@ -343,7 +372,7 @@ mod tests {
         let screen = lines("run", &rates(30), hidden).join("\n");
         let shown = |word: &str| screen.lines().any(|line| line.starts_with(word));
         assert!(!shown("set of") && !shown("listener") && !shown("last migrations"), "{screen}");
-        assert!(shown("worker18") && shown("(12 more)"), "{screen}");
+        assert!(shown("worker17") && shown("(13 more)"), "{screen}");
     }
 
     /// With NO_COLOR there is no escape sequence, and without it the headings alone stand out.

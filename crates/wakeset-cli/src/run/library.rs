@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -24,7 +25,37 @@ pub fn find() -> Result<PathBuf, Failure> {
     let executable = own_executable()?;
     let found = find_in(executable.parent().unwrap_or(Path::new("/")), LIBDIR)?;
     expressible(&found)?;
-    Ok(found)
+    // SAFETY: it cannot fail.
+    let mut trusted = vec![0, unsafe { libc::geteuid() }];
+    trusted.extend(executable.metadata().map(|file| file.uid()));
+    match doubt(&found, &trusted) {
+        Some(why) => Err(Failure::own(format!(
+            "{} is refused, because {why}: the library is code that the program runs. Put it \
+             where only root, you or the owner of wakeset can change it",
+            found.display()
+        ))),
+        None => Ok(found),
+    }
+}
+
+/// Which user beside the trusted ones may have put the library there, or may change or replace it.
+/// A link can be replaced as well as the file that it names.
+fn doubt(library: &Path, trusted: &[u32]) -> Option<String> {
+    const OTHERS_WRITE: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let file = library.canonicalize().ok()?;
+    let folders = [library.parent()?, file.parent()?];
+    for path in [file.as_path()].into_iter().chain(folders) {
+        let it = path.metadata().ok()?;
+        if !trusted.contains(&it.uid()) {
+            return Some(format!("{} belongs to user {}", path.display(), it.uid()));
+        }
+        // In a folder like /tmp users may make files, but replace only their own.
+        if it.mode() & OTHERS_WRITE != 0 && !(it.is_dir() && it.mode() & STICKY != 0) {
+            return Some(format!("every user may write to {}", path.display()));
+        }
+    }
+    None
 }
 
 /// The library of a binary in `directory` that was built to be installed with `libdir`.
@@ -166,6 +197,32 @@ mod tests {
         let libdir = root.join("odd");
         let found = find_in(&root.join("bin"), libdir.to_str()).expect("the libdir");
         assert_eq!(found, libdir.join(FILE_NAME).canonicalize().expect("a path"));
+        std::fs::remove_dir_all(root).expect("the folder goes");
+    }
+
+    #[test]
+    fn a_library_that_others_may_change_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tree("doubt", &[&format!("real/{FILE_NAME}"), "linked/placeholder"]);
+        let (folder, library) = (root.join("real"), root.join("real").join(FILE_NAME));
+        let link = root.join("linked").join(FILE_NAME);
+        std::os::unix::fs::symlink(&library, &link).expect("a link");
+        let own = library.metadata().expect("a file").uid();
+        let with_mode = |path: &Path, mode: u32, of: &Path| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("ours");
+            doubt(of, &[own])
+        };
+
+        let why = doubt(&library, &[own + 1]).expect("another user's");
+        assert!(why.contains(&format!("belongs to user {own}")), "{why}");
+        assert_eq!(doubt(&library, &[own + 1, own]), None);
+        assert_eq!(with_mode(&folder, 0o775, &library), None, "its group is trusted");
+        assert_eq!(with_mode(&folder, 0o1777, &library), None, "others cannot replace it there");
+        assert!(with_mode(&folder, 0o777, &library).is_some(), "others can replace it");
+        assert!(doubt(&link, &[own]).is_some(), "and where a link goes to it, too");
+        assert_eq!(with_mode(&folder, 0o755, &link), None);
+        assert!(with_mode(&root.join("linked"), 0o777, &link).is_some(), "or replace the link");
+        assert!(with_mode(&library, 0o757, &library).is_some(), "others can write into it");
         std::fs::remove_dir_all(root).expect("the folder goes");
     }
 

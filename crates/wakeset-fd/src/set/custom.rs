@@ -41,12 +41,14 @@ pub fn engine() -> Option<&'static Engine> {
 /// # Errors
 /// EBADF (also if the source was opened for another engine than [`engine`]), EEXIST, EINVAL,
 /// ENOMEM, ENOSPC, ELOOP. EMFILE, ENFILE: the set has a kernel half and gets no doorbell.
+/// EOPNOTSUPP: the set is [exported](crate::set::export), or was an epoll of the kernel's, and the
+/// source is a timer, or a set, which may have one: another loop would not wake for its time.
 pub fn add<S: Source + 'static>(
     epfd: c_int,
     source: &Description<S>,
     event: Event,
 ) -> Result<(), Errno> {
-    change(epfd, true, |set| set.add(NO_NUMBER, source, event))
+    change(epfd, Some(is_timed(&**source)), |set| set.add(NO_NUMBER, source, event))
 }
 
 /// Gives the watch of a custom source another event: `EPOLL_CTL_MOD` of epoll_ctl(2).
@@ -58,7 +60,7 @@ pub fn modify<S: Source + 'static>(
     source: &Description<S>,
     event: Event,
 ) -> Result<(), Errno> {
-    change(epfd, false, |set| set.modify(NO_NUMBER, source, event))
+    change(epfd, None, |set| set.modify(NO_NUMBER, source, event))
 }
 
 /// Removes the watch of a custom source: `EPOLL_CTL_DEL` of epoll_ctl(2).
@@ -66,7 +68,7 @@ pub fn modify<S: Source + 'static>(
 /// # Errors
 /// EBADF, EINVAL, ENOENT.
 pub fn remove<S: Source + 'static>(epfd: c_int, source: &Description<S>) -> Result<(), Errno> {
-    change(epfd, false, |set| set.remove(NO_NUMBER, source))
+    change(epfd, None, |set| set.remove(NO_NUMBER, source))
 }
 
 /// epoll_ctl(2) for a source without a number. For one in a [`Description`], [`add`],
@@ -74,7 +76,7 @@ pub fn remove<S: Source + 'static>(epfd: c_int, source: &Description<S>) -> Resu
 ///
 /// # Errors
 /// As epoll_ctl(2): EBADF, EEXIST, EFAULT, EINVAL, ENOENT, ENOMEM, ELOOP. EMFILE, ENFILE, ENOSPC:
-/// the set has a kernel half and gets no doorbell.
+/// the set has a kernel half and gets no doorbell. EOPNOTSUPP, as for [`add`].
 ///
 /// # Safety
 /// `source` was made for [`engine`], and stays where it is until
@@ -99,7 +101,9 @@ pub unsafe fn epoll_ctl(
         _ => return Err(Errno::EINVAL),
     };
     let address = source.cast::<()>();
-    change(epfd, op == EPOLL_CTL_ADD, |set| match op {
+    // SAFETY: the caller's contract.
+    let added = (op == EPOLL_CTL_ADD).then(|| is_timed(unsafe { &*source }));
+    change(epfd, added, |set| match op {
         // SAFETY: the caller's contract.
         EPOLL_CTL_ADD => unsafe { set.add_source(NO_NUMBER, source, asked) },
         EPOLL_CTL_MOD => set.modify_source(NO_NUMBER, address, asked),
@@ -107,12 +111,18 @@ pub unsafe fn epoll_ctl(
     })
 }
 
-/// Makes one change in the set `epfd`; `adds` if it is an addition.
+/// Whether time alone may make it ready.
+fn is_timed(source: &dyn Source) -> bool {
+    source.as_timed().is_some() || source.as_set().is_some()
+}
+
+/// Makes one change in the set `epfd`. `added` is for an addition: whether the source is timed.
 fn change(
     epfd: c_int,
-    adds: bool,
+    added: Option<bool>,
     make: impl Fn(&EventPoll) -> Result<(), Error>,
 ) -> Result<(), Errno> {
+    let (adds, adds_timed) = (added.is_some(), added == Some(true));
     if adds {
         // A set may be made of an epoll.
         process::may_make_objects();
@@ -131,12 +141,18 @@ fn change(
             Entry::Doorbell => return Err(Errno::EBADF),
         };
         let Some(set) = Using::begin(epfd, set) else { continue };
+        if adds_timed && set.state.is_exported() {
+            return Err(Errno::EOPNOTSUPP);
+        }
         if adds && set.state.has_kernel() && !doorbell::install_held(&set)? {
             return Err(Errno::EMFILE);
         }
         let made = make(&set.set);
         if adds && made.is_ok() {
             set.state.fix();
+            if adds_timed {
+                set.state.note_timed();
+            }
         }
         return match made {
             // The source is closed, or the set is another's by now.

@@ -18,6 +18,7 @@ use wakeset::Source;
 ///
 /// # Errors
 /// EBADF, EINVAL: it is no epoll. EMFILE, ENFILE, ENOMEM, ENOSPC: no doorbell can be had.
+/// EOPNOTSUPP: it has watched a [custom source](crate::custom::add) that is a timer, or a set.
 pub fn export(epfd: c_int) -> Result<(), Errno> {
     loop {
         let entry = table::get(epfd);
@@ -32,6 +33,9 @@ pub fn export(epfd: c_int) -> Result<(), Errno> {
         if set.state.is_in_kernel() {
             drop(migrating);
             continue;
+        }
+        if set.state.is_timed() {
+            return Err(Errno::EOPNOTSUPP);
         }
         if set.set.wait_queue().has_watches() {
             // A set around it knows its in-process half only: both go into the kernel, or that

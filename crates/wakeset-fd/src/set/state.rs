@@ -10,10 +10,11 @@
 //! | `TOOK_EDGES` | a watch with edges has come over from the in-process half in this round of a migration | the migrating thread | the same, at the end of the round, for `KERNEL_EDGES` |
 //! | `EXPORTED` | the number tells of both halves, by a doorbell that is rung for each event | an export | the end of the object |
 //! | `FIXED` | the set has, or had, a custom source, which the kernel cannot take over, and never migrates | the addition of one | – |
+//! | `TIMED` | the set has, or had, a custom source that time may make ready | the addition of one | – |
 //!
-//! A new set in the same slot clears all of them. `IN_KERNEL`, `TOOK_EDGES`, `EXPORTED` and `FIXED`
-//! change only while the migrations lock is held, and so does `ONLY_POLLS` when it is set; the
-//! others may be set at any time.
+//! A new set in the same slot clears all of them. `IN_KERNEL`, `TOOK_EDGES`, `EXPORTED`, `FIXED`
+//! and `TIMED` change only while the migrations lock is held, and so does `ONLY_POLLS` when it is
+//! set; the others may be set at any time.
 //!
 //! | combination | what it is | a wait |
 //! |---|---|---|
@@ -44,6 +45,7 @@ const KERNEL_EDGES: u32 = 1 << 4;
 const TOOK_EDGES: u32 = 1 << 5;
 const EXPORTED: u32 = 1 << 6;
 const FIXED: u32 = 1 << 7;
+const TIMED: u32 = 1 << 8;
 
 /// The state word of a set.
 #[derive(Debug)]
@@ -100,6 +102,10 @@ impl SetState {
 
     pub(crate) fn is_fixed(&self) -> bool {
         self.has(FIXED)
+    }
+
+    pub(crate) fn is_timed(&self) -> bool {
+        self.has(TIMED)
     }
 
     /// Whether other sets watch it by what the kernel says of its number.
@@ -182,5 +188,10 @@ impl SetState {
     /// The set never migrates from here on.
     pub(crate) fn fix(&self) {
         self.set(FIXED);
+    }
+
+    /// From here on the set is not exported for a loop of the program's.
+    pub(crate) fn note_timed(&self) {
+        self.set(TIMED);
     }
 }

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | magic, version, slots, nonce, shared, name space | `wakeset run`, before the program runs | relaxed stores, `magic` last (release) |
 //! | ended | the collector, once | release |
-//! | claims, not counted, reach | every process | relaxed fetch-add, fetch-max |
+//! | claims, not counted, reach, `next_look` | every process | relaxed fetch-add, fetch-max; `next_look` by compare-exchange |
 //! | `holder`, from 0 | the image that takes the slot | compare-exchange, acquire |
 //! | `holder`, to `FOLDING` | the image that folds the slot | compare-exchange, acquire |
 //! | `holder`, to 0 | the collector or the folding image; or the image, if there is no memory | release, after the page is all zero |
@@ -46,7 +46,7 @@ pub const CONTROL_BYTES: usize = size_of::<Control>();
 
 const MACHINE_PAGE: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"WAKEAREA");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What tells the area of this run from any other memory. Only processes of the run know it.
 pub type Nonce = [u64; 2];
@@ -85,6 +85,8 @@ struct Control {
     name_space: AtomicU64,
     /// No slot from this one on has ever been taken.
     reach: AtomicU64,
+    /// Where the next look for a process that has ended goes.
+    next_look: AtomicU64,
     folds_begun: AtomicU64,
     folds_done: AtomicU64,
     /// What the folded pages counted.

@@ -12,9 +12,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use wakeset::Source;
 use wakeset_fd::Errno;
 
 /// The error of the standard library with this errno.
@@ -26,10 +24,6 @@ pub(super) fn error(errno: Errno) -> io::Error {
 pub(super) struct Set {
     /// Never dropped: it is closed through Wakeset, which knows it.
     number: ManuallyDrop<OwnedFd>,
-    /// Another loop watches its number.
-    is_exported: AtomicBool,
-    /// It has watched a source that time makes ready, and that no other loop would wait for.
-    has_timed: AtomicBool,
 }
 
 impl Set {
@@ -99,8 +93,7 @@ impl Poll {
         let number = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         wakeset_fd::set::adopt(number.as_raw_fd()).map_err(error)?;
         let number = ManuallyDrop::new(number);
-        let (is_exported, has_timed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { set: Arc::new(Set { number, is_exported, has_timed }) })
+        Ok(Self { set: Arc::new(Set { number }) })
     }
 
     /// Watches a descriptor, for as long as the handle lives that it returns. The handle owns what
@@ -142,15 +135,7 @@ impl Poll {
         token: Token,
         interest: Interest,
     ) -> io::Result<Registered> {
-        let source = source.source();
-        // A set of the engine's may have timers at any time.
-        if source.as_timed().is_some() || source.as_set().is_some() {
-            if self.set.is_exported.load(Ordering::Relaxed) {
-                return Err(timed());
-            }
-            self.set.has_timed.store(true, Ordering::Relaxed);
-        }
-        let link = Link::to_source(&self.set, source.clone(), token, interest)?;
+        let link = Link::to_source(&self.set, source.source().clone(), token, interest)?;
         Ok(Registered::new(link, ()))
     }
 
@@ -175,17 +160,9 @@ impl Poll {
     /// nothing of it does not wait. On an
     /// error the set is closed.
     pub fn into_nested(self) -> io::Result<Nested> {
-        if self.set.has_timed.load(Ordering::Relaxed) {
-            return Err(timed());
-        }
-        self.set.is_exported.store(true, Ordering::Relaxed);
         wakeset_fd::set::export(self.set.raw()).map_err(error)?;
         Ok(Nested::new(self))
     }
-}
-
-fn timed() -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, "a nested set cannot wait for a timer of the engine")
 }
 
 impl fmt::Debug for Poll {

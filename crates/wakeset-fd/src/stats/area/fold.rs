@@ -1,10 +1,15 @@
 //! An area without a collector: the processes that take slots free those of processes that have
 //! ended, and add up what these have counted.
 //!
-//! An image that has taken a slot looks at [`LOOKS`] others, in turn, and folds those whose process
-//! has ended. So with N processes alive there are at most about N + N / (LOOKS - 1) slots in use,
-//! however many have come and gone. It also folds the slot of the program that its process was
-//! before.
+//! An image that has taken a slot looks at [`LOOKS`] slots, and folds those whose process has
+//! ended. It also folds the slot of the program that its process was before.
+//!
+//! The looks go round: each begins where the last one has stopped, and slots that come in use for
+//! the first time are at the end of the round. So while R slots have been in use, each has been
+//! looked at since the last R / LOOKS + 1 images came. One that is held belongs to a process that
+//! was alive then, or that has come since. An image takes a new slot only if all R are held, so
+//! with N processes alive at a time R never passes N + R / LOOKS + 2, which is a third more than N
+//! and a few: however many come and go, and in whatever order they end.
 //!
 //! A fold moves each word of the page by a swap and an addition. If the folding process is killed,
 //! another one folds what is left; one word at most is lost. A reader takes the sum as exact if no
@@ -52,8 +57,8 @@ impl Area<'_> {
         for slot in (0..reach).filter(|slot| word_of(*slot) == holder.word() && !is_mine(*slot)) {
             folded += usize::from(self.fold_slot(slot, holder.word(), holder));
         }
-        let first = (self.control.claims.load(Relaxed) as usize).wrapping_mul(LOOKS);
-        for slot in (0..looks.min(reach)).map(|i| first.wrapping_add(i) % reach) {
+        for _ in 0..looks.min(reach) {
+            let slot = self.next_look(reach);
             let word = word_of(slot);
             let known = word & KNOWN != 0 && word as u32 != holder.pid;
             if known && !is_alive(word as u32) {
@@ -61,6 +66,14 @@ impl Area<'_> {
             }
         }
         folded
+    }
+
+    /// The slot to look at, of so many.
+    fn next_look(&self, reach: usize) -> usize {
+        let turn = |at: u64| if at < reach as u64 { at } else { 0 };
+        let next = &self.control.next_look;
+        let at = next.fetch_update(Relaxed, Relaxed, |at| Some(turn(at) + 1));
+        turn(at.unwrap_or_default()) as usize
     }
 
     /// Adds a page to the sum and frees its slot, if its holder is still this one.
@@ -150,7 +163,6 @@ mod tests {
             mine.bump_listener(listener, stripe, ListenerStat::Connections);
             area.fold(holder(NOBODY + generation), Some(mine), LOOKS);
         }
-        // The last one looks at no slot after its own claim.
         assert_eq!(area.fold(holder(NOBODY), None, 3), 1);
         assert_eq!(area.folds(), (100, 100));
         assert_eq!(sums(&area).get(Stat::Waits), 200);
@@ -164,6 +176,29 @@ mod tests {
         assert_eq!(held, [own()]);
         area.copy(1, &mut bytes);
         assert!(bytes.iter().all(|byte| *byte == 0));
+    }
+
+    /// Looks that did not go round passed by the slots of workers that ended as soon as they had
+    /// begun, so that each of them took a new one.
+    #[test]
+    fn workers_that_end_at_once_do_not_use_slot_after_slot() {
+        let sleeper = || std::process::Command::new("sleep").arg("100").spawn().expect("it starts");
+        let mut alive: std::vec::Vec<_> = (0..8).map(|_| sleeper()).collect();
+        let area = shared(200);
+        for child in &alive {
+            page(area.claim(holder(child.id())));
+        }
+        for generation in 1..=1000 {
+            let holder = holder(NOBODY + generation);
+            let mine = page(area.claim(holder));
+            area.fold(holder, Some(mine), LOOKS);
+        }
+        let reach = area.control.reach.load(Relaxed);
+        for child in &mut alive {
+            child.kill().and_then(|()| child.wait()).expect("it ends");
+        }
+        // Nine at a time: 9 + reach / 4 + 2.
+        assert!(reach <= 14, "{reach}");
     }
 
     #[test]
