@@ -12,11 +12,10 @@ use super::root;
 use super::support::{WAKESET, have, output, scratch};
 
 /// What is not run: a page, how the command begins, and why.
-const EXCEPTIONS: [(&str, &str, &str); 10] = [
+const EXCEPTIONS: [(&str, &str, &str); 9] = [
     ("README.md", "make", "a release build takes minutes; the test `install` runs make"),
     ("README.md", "sudo", "it installs into the system; the test `install` runs make"),
     ("README.md", "cargo run", "a release build; .ci/run runs the demo"),
-    ("README.md", "cargo test", "this is one of those tests"),
     ("CONTRIBUTING.md", "cargo build", "a release build, which .ci/run makes"),
     ("docs/doctor.md", "wakeset doctor -- nginx", "nginx may be missing; see the test `doctor`"),
     ("docs/inspect.md", "gunicorn", "gunicorn may be missing, and the port taken"),
