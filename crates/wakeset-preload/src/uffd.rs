@@ -8,7 +8,7 @@
 //!
 //! | call | the thread that has the turn | the other threads |
 //! |---|---|---|
-//! | read(2), blocking | is in read(2); passes the turn on when it returns | sleep on a futex each |
+//! | read(2), blocking | is in read(2); gives the turn up when it returns, to the first thread that comes | sleep on a futex each; one of them is woken |
 //! | read(2) with `O_NONBLOCK` | not asked for; the read passes on the turn of the thread that was told of this message | – |
 //! | poll(2), ppoll(2) | is in that call; keeps the turn when told of a message, until that is read | sleep on a futex, or in ppoll(2) on the other descriptors and a doorbell |
 //!

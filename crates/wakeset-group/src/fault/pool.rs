@@ -95,18 +95,29 @@ impl Pool {
             return self.check().inspect_err(|_| self.leadership.pass(order));
         }
         // A stop between the first check and the join may have found the queue empty.
-        let result = self.check().and_then(|()| Self::wait_in_queue(&waiter, deadline));
+        let result = self.wait_in_queue(&waiter, order, deadline);
         if result.is_err() {
             self.leadership.leave(&waiter, order);
         }
         result
     }
 
-    fn wait_in_queue(waiter: &Waiter, deadline: Option<Duration>) -> Result<(), Errno> {
+    fn wait_in_queue(
+        &self,
+        waiter: &Waiter,
+        order: Order,
+        deadline: Option<Duration>,
+    ) -> Result<(), Errno> {
         loop {
+            self.check()?;
             let left = deadline.map(|deadline| deadline.saturating_sub(now()));
             match waiter.sleep(left.map(to_timespec).as_ref()) {
-                Woken::Leads => return Ok(()),
+                // SAFETY: as in `become_leader`.
+                Woken::Heir if unsafe { self.leadership.come(waiter, usize::MAX, order) } => {
+                    return Ok(());
+                }
+                // Another thread has come before it.
+                Woken::Heir => {}
                 Woken::Out => return Err(Errno::ECANCELED),
                 Woken::Interrupted => return Err(Errno::EINTR),
                 Woken::TimedOut if left == Some(Duration::ZERO) => return Err(Errno::ETIMEDOUT),

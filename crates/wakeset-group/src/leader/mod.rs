@@ -2,24 +2,30 @@
 //!
 //! Where the kernel wakes all threads that wait (a userfaultfd), only one thread of the process
 //! waits in the kernel, the leader; the followers sleep on a futex of their own each. A leader that
-//! has got an event passes the leadership to exactly one follower and goes to work. An event costs
-//! two wake-ups, however many threads there are.
+//! has got an event frees the leadership, wakes exactly one follower, the *heir*, and goes to work.
+//! An event costs two wake-ups at most, however many threads there are.
+//!
+//! A thread that is done with its work, or comes anew, before the heir has run takes the leadership
+//! at once, as in Linux a thread that finds a message takes it without a sleep. The heir is queued
+//! again then, as the next one. Until it has come no other thread is woken. So threads that have
+//! more work than time serve one event after the other and hardly sleep.
 //!
 //! | leadership | means | left by |
 //! |---|---|---|
-//! | free | no thread is queued, none waits in the kernel | [`Leadership::join`] |
-//! | taken | a thread waits in the kernel, or is about to, or has been given the leadership and has not run yet | [`Leadership::pass`], [`Leadership::hold`] |
+//! | free | no thread waits in the kernel; if one is queued, there is an heir | [`Leadership::join`], [`Leadership::come`] |
+//! | taken | a thread waits in the kernel, or is about to | [`Leadership::pass`], [`Leadership::hold`] |
 //! | held | a thread was told that there is an event (poll(2)) and has not taken it (read(2)): a leader would be told of the same event | [`Leadership::taken`], or a queued thread after a while ([`Leadership::rescue`]) |
 //!
-//! Invariant: whenever a thread is queued, the leadership is taken or held. So the only way to
-//! strand a thread is to lose the leadership. Each function here that gives it up gives it to a
-//! queued thread, or frees it with the queue empty, under one lock.
+//! Invariant: whenever a thread is queued, the leadership is taken or held, or there is an heir,
+//! that has been woken and will come. So the only way to strand a thread is to lose the leadership
+//! or the heir. Each function here that gives up either makes a queued thread the heir, or finds
+//! the queue empty, under one lock.
 //!
 //! | waiter's state | means | set by |
 //! |---|---|---|
 //! | `QUEUED` | in the queue | its thread |
-//! | `LEADS` | out of the queue, and the leader | the thread that passes the leadership |
-//! | `OUT` | out of the queue, and not the leader | its thread or a signal handler on it ([`Leadership::leave`]), [`Leadership::disband`] |
+//! | `HEIR` | out of the queue, and the heir | the thread that passes the leadership |
+//! | `OUT` | neither | its thread, which leads, or a signal handler on it ([`Leadership::leave`]); [`Leadership::disband`] |
 //!
 //! No function sleeps but [`Waiter::sleep`]. The functions may be called from a signal handler if
 //! the caller keeps handlers off the thread while it is in one of them: they take one lock.
@@ -31,7 +37,7 @@ use crate::order::Order;
 use crate::sync::{Ordering, mutant};
 use core::cell::UnsafeCell;
 use queue::{FREE, Queue, TAKEN};
-use waiter::{Next, OUT, QUEUED, wake};
+use waiter::{HEIR, Next, OUT, QUEUED, wake};
 pub use waiter::{Waiter, Woken};
 use wakeset::RawLock;
 
@@ -88,17 +94,37 @@ impl Leadership {
     /// A queued waiter stays where it is until it is out of the queue.
     pub unsafe fn join(&self, waiter: &Waiter, me: usize) -> bool {
         self.with(|queue| {
-            let leader = queue.leader();
-            if leader == FREE || leader == me || (leader != TAKEN && waiter.has_no_limit()) {
+            let may_take = queue.may_take(waiter, me);
+            if may_take {
                 queue.set_leader(TAKEN);
-                return true;
+            } else {
+                queue.push(waiter);
             }
-            queue.push(waiter);
-            false
+            may_take
         })
     }
 
-    /// Gives the leadership, which is the caller's, to a queued thread; frees it if there is none.
+    /// For the heir, once it runs: makes it the leader, unless another thread has come before it.
+    /// Then it is queued again, as the next one. Returns whether it leads.
+    ///
+    /// # Safety
+    /// As [`join`](Self::join). The waiter is the heir's.
+    pub unsafe fn come(&self, waiter: &Waiter, me: usize, order: Order) -> bool {
+        self.with(|queue| {
+            queue.end_heir();
+            let may_take = queue.may_take(waiter, me);
+            if may_take {
+                waiter.word().store(OUT, Ordering::Relaxed);
+                queue.hand_on();
+            } else {
+                queue.push_next(waiter, order);
+            }
+            may_take
+        })
+    }
+
+    /// Frees the leadership, which is the caller's, and wakes a queued thread to take it, unless
+    /// one has been woken and has not come yet.
     pub fn pass(&self, order: Order) {
         let next = self.with(|queue| queue.pass(order));
         if mutant!("pass_without_wake") {
@@ -128,7 +154,7 @@ impl Leadership {
         wake(next);
     }
 
-    /// Takes the thread out of the queue; passes the leadership on if the thread has been given it.
+    /// Takes the thread out of the queue; wakes another if the thread is the heir.
     pub fn leave(&self, waiter: &Waiter, order: Order) {
         let next = self.with(|queue| {
             let state = waiter.word().load(Ordering::Relaxed);
@@ -136,10 +162,11 @@ impl Leadership {
                 queue.unlink(waiter);
             }
             waiter.word().store(OUT, Ordering::Relaxed);
-            if mutant!("leave_with_turn") {
+            if mutant!("leave_with_turn") || state != HEIR {
                 return None;
             }
-            if state == waiter::LEADS { queue.pass(order) } else { None }
+            queue.end_heir();
+            if queue.leader() == FREE { queue.pass(order) } else { None }
         });
         wake(next);
     }

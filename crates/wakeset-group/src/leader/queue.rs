@@ -1,12 +1,12 @@
 //! What the lock of a leadership guards: the leader, and the queue of the followers, a doubly
 //! linked list through the waiters.
 
-use super::waiter::{LEADS, Links, Next, QUEUED, Waiter};
+use super::waiter::{HEIR, Links, Next, QUEUED, Waiter};
 use crate::order::Order;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, mutant};
 use core::ptr;
 
-/// No thread leads.
+/// No thread leads. If there is an heir, one has been woken to lead.
 pub(super) const FREE: usize = 0;
 /// A thread leads. Any other number: the thread of that number holds the leadership.
 pub(super) const TAKEN: usize = 1;
@@ -16,6 +16,8 @@ pub(super) struct Queue {
     leader: usize,
     oldest: *const Waiter,
     newest: *const Waiter,
+    /// A thread was made the heir, and has not come for the leadership yet.
+    has_heir: bool,
     /// Queued waiters without a limit.
     without_limit: u32,
     /// Counts up whenever the leadership changes: a thread that has seen the same number for long
@@ -31,6 +33,7 @@ impl Queue {
             leader: FREE,
             oldest: ptr::null(),
             newest: ptr::null(),
+            has_heir: false,
             without_limit: 0,
             stamp: 0,
             handed_on: 0,
@@ -66,14 +69,35 @@ impl Queue {
         self.handed_on
     }
 
-    /// Makes the next waiter the leader, or frees the leadership if there is none.
+    /// Frees the leadership, and makes the next waiter the heir unless there is one.
     pub fn pass(&mut self, order: Order) -> Option<Next> {
-        let next = self.pop(order).map(|waiter| waiter.tell(LEADS));
-        self.handed_on += u64::from(next.is_some());
-        self.set_leader(if next.is_some() { TAKEN } else { FREE });
-        next
+        self.set_leader(FREE);
+        if self.has_heir {
+            return None;
+        }
+        let heir = self.pop(order).map(|waiter| waiter.tell(HEIR));
+        self.has_heir = heir.is_some();
+        heir
     }
 
+    /// The heir has come, or goes away.
+    pub fn end_heir(&mut self) {
+        self.has_heir = mutant!("heir_stays");
+    }
+
+    /// The heir leads.
+    pub fn hand_on(&mut self) {
+        self.set_leader(TAKEN);
+        self.handed_on += 1;
+    }
+
+    /// Whether a thread may take the leadership: it is free, or held by that thread; one that
+    /// sleeps without a limit may take it from any holder.
+    pub fn may_take(&self, waiter: &Waiter, me: usize) -> bool {
+        self.leader == FREE || self.leader == me || (self.leader != TAKEN && waiter.has_no_limit())
+    }
+
+    /// Queues a waiter that has come last.
     pub fn push(&mut self, waiter: &Waiter) {
         waiter.word().store(QUEUED, Ordering::Relaxed);
         // SAFETY: the lock is held, and queued waiters are where they were.
@@ -85,6 +109,24 @@ impl Queue {
             }
         }
         self.newest = waiter;
+        self.without_limit += u32::from(waiter.has_no_limit());
+    }
+
+    /// Queues a waiter as the next one.
+    pub fn push_next(&mut self, waiter: &Waiter, order: Order) {
+        if order == Order::Lifo {
+            return self.push(waiter);
+        }
+        waiter.word().store(QUEUED, Ordering::Relaxed);
+        // SAFETY: as in `push`.
+        unsafe {
+            *waiter.links.get() = Links { older: ptr::null(), newer: self.oldest };
+            match self.oldest.as_ref() {
+                Some(oldest) => (*oldest.links.get()).older = waiter,
+                None => self.newest = waiter,
+            }
+        }
+        self.oldest = waiter;
         self.without_limit += u32::from(waiter.has_no_limit());
     }
 

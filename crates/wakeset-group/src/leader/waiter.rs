@@ -9,7 +9,7 @@ use syscalls::{Sysno, syscall};
 
 pub(super) const OUT: u32 = 0;
 pub(super) const QUEUED: u32 = 1;
-pub(super) const LEADS: u32 = 2;
+pub(super) const HEIR: u32 = 2;
 
 /// A thread's entry in the queue of a [`Leadership`](super::Leadership). It stays where it is while
 /// it is queued.
@@ -39,14 +39,16 @@ unsafe impl Send for Waiter {}
 /// How a sleep in the queue ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// This thread is the leader.
-    Leads,
+    /// This thread is the heir, and may become the leader by [`Leadership::come`].
+    ///
+    /// [`Leadership::come`]: super::Leadership::come
+    Heir,
     /// The queue was disbanded, or a signal handler has taken the thread out of it.
     Out,
-    /// The time is up. The thread is still queued, or has become the leader since.
+    /// The time is up. The thread is still queued, or has become the heir since.
     TimedOut,
     /// A signal handler has run, and the call is not to be resumed. The thread is still queued, or
-    /// has become the leader since.
+    /// has become the heir since.
     Interrupted,
 }
 
@@ -73,9 +75,9 @@ impl Waiter {
         self.state.word()
     }
 
-    /// Whether this thread has been made the leader.
-    pub fn leads(&self) -> bool {
-        self.word().load(Ordering::Acquire) == LEADS
+    /// Whether this thread has been made the heir.
+    pub fn is_heir(&self) -> bool {
+        self.word().load(Ordering::Acquire) == HEIR
     }
 
     /// Whether this thread is still in the queue.
@@ -87,7 +89,7 @@ impl Waiter {
     pub fn sleep(&self, limit: Option<&timespec>) -> Woken {
         loop {
             match self.word().load(Ordering::Acquire) {
-                LEADS => return Woken::Leads,
+                HEIR => return Woken::Heir,
                 OUT => return Woken::Out,
                 _ => {}
             }

@@ -43,12 +43,23 @@ impl World {
         }
     }
 
+    /// Sleeps until the thread leads.
+    fn come(&self, waiter: &'static Waiter, me: usize) {
+        loop {
+            assert_eq!(waiter.sleep(None), Woken::Heir);
+            // SAFETY: the waiter stays for ever.
+            if unsafe { self.leadership.come(waiter, me, Order::Fifo) } {
+                return;
+            }
+        }
+    }
+
     /// Takes one message as a blocking read does.
     fn read(&self) {
         let waiter = leak(Waiter::without_limit());
         // SAFETY: the waiter stays for ever.
         if !unsafe { self.leadership.join(waiter, usize::MAX) } {
-            assert_eq!(waiter.sleep(None), Woken::Leads);
+            self.come(waiter, usize::MAX);
         }
         *self.wait_for_message() -= 1;
         self.leadership.pass(Order::Fifo);
@@ -59,7 +70,7 @@ impl World {
         let waiter = leak(Waiter::new(None));
         // SAFETY: the waiter stays for ever.
         if !unsafe { self.leadership.join(waiter, me) } {
-            assert_eq!(waiter.sleep(None), Woken::Leads);
+            self.come(waiter, me);
         }
         drop(self.wait_for_message());
         self.leadership.hold(me, Order::Fifo);
@@ -108,7 +119,20 @@ fn each_message_is_read() {
     });
 }
 
-/// Catches a thread that goes away with the leadership that it has just been given.
+/// Catches an heir that comes too late, and is never woken again.
+#[test]
+fn an_heir_that_comes_late_is_woken_again() {
+    explore(3, || {
+        let world = World::new();
+        let other = run(&world, World::read);
+        (0..3).for_each(|_| world.post());
+        world.read();
+        world.read();
+        other.join().unwrap();
+    });
+}
+
+/// Catches an heir that goes away and wakes no other.
 #[test]
 fn who_gives_up_strands_nobody() {
     explore(2, || {

@@ -3,7 +3,7 @@
 use super::groups::{find, is_off};
 use super::read::errno;
 use super::thread::{CALL, Call, borrow_doorbell, has_doorbell, silence_doorbell};
-use super::using::Using;
+use super::using::{Place, Using};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -114,31 +114,32 @@ impl Polling<'_> {
     fn run(mut self, using: &Using, doorbell: Option<c_int>, copies: &mut [pollfd]) -> c_int {
         loop {
             let waiter = Waiter::new(doorbell);
-            let mut has_turn = using.join(&waiter);
-            if is_off() {
-                using.give_up(&waiter, has_turn);
-                let left = self.left();
-                return (self.call)(left);
-            }
-            if doorbell.is_some() && !has_doorbell() {
-                // A handler has run.
-                using.give_up(&waiter, has_turn);
-                return fail(libc::EINTR) as c_int;
-            }
-            if !has_turn {
-                match self.sleep(using, &waiter, doorbell, copies) {
-                    Slept::Rescued => has_turn = true,
-                    Slept::Given | Slept::Out => has_turn = using.take(&waiter),
+            let mut place = using.join(&waiter);
+            while place != Place::Out {
+                if is_off() {
+                    using.give_up(&waiter, place);
+                    let left = self.left();
+                    return (self.call)(left);
+                }
+                if doorbell.is_some() && !has_doorbell() {
+                    // A handler has run.
+                    using.give_up(&waiter, place);
+                    return fail(libc::EINTR) as c_int;
+                }
+                if place == Place::Leads {
+                    return self.make_call(using);
+                }
+                place = match self.sleep(using, &waiter, doorbell, copies) {
+                    Slept::Rescued => Place::Leads,
+                    Slept::Given | Slept::Out => using.take(&waiter),
                     ended => {
                         using.leave(&waiter);
                         if let Some(result) = self.after_leaving(ended) {
                             return result;
                         }
+                        Place::Out
                     }
-                }
-            }
-            if has_turn {
-                return self.make_call(using);
+                };
             }
         }
     }
@@ -196,7 +197,7 @@ impl Polling<'_> {
             let limit = timespec_of(left.map_or(until, |left| left.min(until)));
             let ended = match doorbell {
                 None => match waiter.sleep(Some(&limit)) {
-                    Woken::Leads => Some(Slept::Given),
+                    Woken::Heir => Some(Slept::Given),
                     Woken::Out => Some(Slept::Out),
                     Woken::Interrupted => Some(Slept::Interrupted),
                     Woken::TimedOut => None,
@@ -226,7 +227,7 @@ impl Polling<'_> {
         match slept {
             Err(Errno::EINTR) => Some(Slept::Interrupted),
             _ if !has_doorbell() => Some(Slept::Interrupted),
-            _ if waiter.leads() => Some(Slept::Given),
+            _ if waiter.is_heir() => Some(Slept::Given),
             _ if !waiter.is_queued() => Some(Slept::Out),
             Err(_) => Some(Slept::Check),
             Ok(found) if found > usize::from(was_rung) => Some(Slept::Check),

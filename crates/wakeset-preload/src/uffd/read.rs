@@ -1,7 +1,7 @@
 //! read(2) on a userfaultfd.
 
 use super::groups::{USED, is_off, recognise};
-use super::using::Using;
+use super::using::{Place, Using};
 use crate::flags;
 use crate::real::real;
 use core::ffi::{c_int, c_void};
@@ -47,22 +47,25 @@ unsafe fn read_in_group(using: &Using, buffer: *mut c_void, len: size_t) -> Opti
     }
     loop {
         let waiter = Waiter::without_limit();
-        let mut has_turn = using.join(&waiter);
-        if is_off() {
-            // The thread that switched it off may have looked at the queue before we were in it.
-            using.give_up(&waiter, has_turn);
-            return None;
-        }
-        if !has_turn {
-            has_turn = match waiter.sleep(None) {
-                Woken::Leads | Woken::Out => using.take(&waiter),
+        let mut place = using.join(&waiter);
+        loop {
+            if is_off() {
+                // The thread that switched it off may have looked at the queue before we were in.
+                using.give_up(&waiter, place);
+                return None;
+            }
+            if place != Place::Queued {
+                break;
+            }
+            place = match waiter.sleep(None) {
+                Woken::Heir | Woken::Out => using.take(&waiter),
                 Woken::Interrupted | Woken::TimedOut => {
                     using.leave(&waiter);
                     return Some(fail(libc::EINTR));
                 }
             };
         }
-        if !has_turn {
+        if place == Place::Out {
             continue;
         }
         let got = call();

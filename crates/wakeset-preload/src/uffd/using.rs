@@ -22,6 +22,16 @@ enum Turn {
     Told = 7,
 }
 
+/// Where a thread stands that waits for its turn.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Place {
+    /// It has the turn.
+    Leads,
+    Queued,
+    /// A handler has taken it out of the queue, or the queue was disbanded.
+    Out,
+}
+
 /// A call on a userfaultfd under way.
 pub(super) struct Using {
     pub(super) group: &'static Group,
@@ -58,8 +68,8 @@ impl Using {
         probe!(turn, i32 self.fd, u32 turn);
     }
 
-    /// Takes the turn if it is free, or joins the queue. Returns whether the thread has the turn.
-    pub(super) fn join(&self, waiter: &Waiter) -> bool {
+    /// Takes the turn if it is free, or joins the queue.
+    pub(super) fn join(&self, waiter: &Waiter) -> Place {
         let _guard = SignalGuard::enter();
         // SAFETY: the waiter stays on the stack until `leave`, `take`, or a handler has taken it
         // out of the queue; the thread that gives it the turn takes it out, too.
@@ -69,22 +79,28 @@ impl Using {
             call.waiter.set(if given { ptr::null() } else { waiter });
             call.group.set(self.group);
         });
-        given
+        if given { Place::Leads } else { Place::Queued }
     }
 
-    /// Takes the turn that the thread was given; `false` if a handler had to give it away.
-    pub(super) fn take(&self, waiter: &Waiter) -> bool {
+    /// Takes the turn that the thread was woken for.
+    pub(super) fn take(&self, waiter: &Waiter) -> Place {
         let _guard = SignalGuard::enter();
-        let given = waiter.leads();
-        count(Stat::UffdWakes, usize::from(given));
-        if given {
-            self.probe(Turn::Has);
+        if !waiter.is_heir() {
+            // A handler had to give it away, or the queue was disbanded.
+            CALL.with(|call| {
+                call.waiter.set(ptr::null());
+                call.group.set(ptr::null());
+            });
+            return Place::Out;
         }
-        CALL.with(|call| {
-            call.waiter.set(ptr::null());
-            call.group.set(if given { self.group } else { ptr::null() });
-        });
-        given
+        // SAFETY: as in `join`.
+        if !unsafe { self.group.leadership.come(waiter, me(), order()) } {
+            return Place::Queued;
+        }
+        count(Stat::UffdWakes, 1);
+        self.probe(Turn::Has);
+        CALL.with(|call| call.waiter.set(ptr::null()));
+        Place::Leads
     }
 
     /// Takes the turn from a thread that has kept it too long; whether it did.
@@ -128,8 +144,8 @@ impl Using {
     }
 
     /// Leaves the queue, or gives up the turn if the thread has it.
-    pub(super) fn give_up(&self, waiter: &Waiter, has_turn: bool) {
-        if has_turn { self.finish(false) } else { self.leave(waiter) }
+    pub(super) fn give_up(&self, waiter: &Waiter, place: Place) {
+        if place == Place::Leads { self.finish(false) } else { self.leave(waiter) }
     }
 
     /// After a read that takes no turn: passes on the turn of the thread that was told of this

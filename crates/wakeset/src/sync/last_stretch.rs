@@ -31,8 +31,9 @@ const MOST_ALLOWED: u64 = 5_000;
 /// measurements.
 const PART: u64 = 64;
 const MEASURED: u32 = 32;
-/// Counted as the cost of a sleep that ended too early to spin for the rest (ns).
-const IN_VAIN: u64 = 10_000;
+/// Counted as the cost of a sleep that ended too early to spin for the rest (ns): about that of the
+/// sleep that follows it.
+const IN_VAIN: u64 = 20_000;
 
 /// How much earlier than its time a sleep of this process is asked to end.
 static MARGIN: Margin = Margin::new();
@@ -120,36 +121,45 @@ impl LastStretch {
         Deadline::from_nanos(early)
     }
 
-    /// After a sleep that has not been woken: how much is left of it (ns), if the thread is to spin
-    /// for that.
-    pub(crate) fn left(&self) -> Option<u64> {
+    /// After a sleep that has not been woken: what is left of it, if the thread is to spin for
+    /// that.
+    pub(crate) fn left(&self) -> Option<Left> {
         let due = self.due.replace(0);
         if due == 0 {
             return None;
         }
         MARGIN.measure(process_time);
-        let left = due.saturating_sub(Deadline::now().as_nanos());
+        let from = Deadline::now().as_nanos();
         let limit = match spin::limit() {
             Limit::Nanos(limit) => limit.min(spin::AUTO_LIMIT),
             _ => spin::AUTO_LIMIT,
         };
-        match left {
+        match due.saturating_sub(from) {
             0 => MARGIN.pay(0),
-            left if left <= limit && !is_real_time() => return Some(left),
+            left if left <= limit && !is_real_time() => return Some(Left { from, due }),
             _ => MARGIN.pay(IN_VAIN),
         }
         None
     }
+}
 
-    /// Spins for what was left, unless `ready()`.
-    pub(crate) fn spin(left: u64, ready: impl Fn() -> bool) {
-        let begin = Deadline::now().as_nanos();
-        let mut spent = 0;
-        while !ready() && spent < left {
+/// What is left of a sleep that has ended early: from when and until when (ns).
+#[derive(Debug)]
+pub(crate) struct Left {
+    from: u64,
+    due: u64,
+}
+
+impl Left {
+    /// Spins until the time has come, unless `ready()`. All that the thread has done since the
+    /// sleep counts as its cost.
+    pub(crate) fn spin(self, ready: impl Fn() -> bool) {
+        let mut now = self.from;
+        while !ready() && now < self.due {
             spin::pause(2);
-            spent = Deadline::now().as_nanos().saturating_sub(begin);
+            now = Deadline::now().as_nanos();
         }
-        MARGIN.pay(spent);
+        MARGIN.pay(now.saturating_sub(self.from));
     }
 }
 

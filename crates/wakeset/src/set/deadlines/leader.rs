@@ -77,7 +77,7 @@ impl SetCore {
     pub(crate) fn pass_last_stretch(&self, stretch: &LastStretch) {
         if let Some(left) = stretch.left() {
             let ready = || self.may_be_ready();
-            self.wake.waiters.while_spinning(|| LastStretch::spin(left, ready));
+            self.wake.waiters.while_spinning(|| left.spin(ready));
         }
     }
 
