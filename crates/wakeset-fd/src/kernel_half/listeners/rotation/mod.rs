@@ -70,7 +70,8 @@ pub(crate) struct Rotation {
     /// What its threads hold of what it has told them of.
     share: Share,
     /// Bits for the data of watches that are not in the rotation.
-    others: AtomicU64,
+    others: [AtomicU64; steps::WORDS],
+    former: steps::Former,
     /// Whether a member may have stepped back.
     has_stepped: AtomicBool,
 }
@@ -89,7 +90,8 @@ impl Rotation {
             baton: AtomicI32::new(-1),
             rounds: Rounds::none(),
             share: Share::new(),
-            others: AtomicU64::new(0),
+            others: [const { AtomicU64::new(0) }; steps::WORDS],
+            former: steps::Former::none(),
             has_stepped: AtomicBool::new(false),
         }
     }
@@ -113,7 +115,8 @@ impl Rotation {
     pub(crate) fn clear(&self) {
         self.has_twins.store(false, Ordering::Relaxed);
         self.baton.store(-1, Ordering::Relaxed);
-        self.others.store(0, Ordering::Relaxed);
+        self.others.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.former.clear();
         self.has_stepped.store(false, Ordering::Relaxed);
         if self.any() {
             self.with(|members| *members = [Member::NONE; MOST]);
