@@ -11,7 +11,7 @@ use wakeset::{Event, Events};
 
 /// Returns whether a watch for these events can be made exclusive without a difference to what it
 /// reports.
-fn can_join(events: Events) -> bool {
+pub(crate) fn can_join(events: Events) -> bool {
     let allowed =
         Events::IN | Events::ERR | Events::HUP | Events::WAKEUP | Events::ET | Events::EXCLUSIVE;
     events.contains(Events::IN) && events.intersection(allowed) == events

@@ -42,6 +42,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use core::time::Duration;
+pub(crate) use ctl::can_join;
 use libc::epoll_event;
 use member::Member;
 
