@@ -9,7 +9,7 @@ use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wakeset_fd::Sysno;
-use wakeset_fd::own_calls::OWN_CALLS;
+use wakeset_fd::own_calls::{CALLS_TO_FIND_OTHERS, OWN_CALLS, OwnCall};
 
 /// The first of them that ends a process here.
 pub fn deadly_call() -> Option<Sysno> {
@@ -28,7 +28,11 @@ pub fn deadly_call() -> Option<Sysno> {
     };
     let status = status_of_child(|| try_all(reached))?;
     let ended = libc::WIFSIGNALED(status);
-    OWN_CALLS.get(reached.load(Ordering::SeqCst)).filter(|_| ended).map(|own| own.number)
+    all_calls().nth(reached.load(Ordering::SeqCst)).filter(|_| ended).map(|own| own.number)
+}
+
+fn all_calls() -> impl Iterator<Item = &'static OwnCall> {
+    OWN_CALLS.iter().chain(CALLS_TO_FIND_OTHERS)
 }
 
 /// Runs `f`, which makes system calls only, in a child, whose status this is. No signal tells of
@@ -64,7 +68,7 @@ fn try_all(reached: &AtomicUsize) -> Infallible {
         libc::setrlimit(libc::RLIMIT_CORE, &none);
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
-    for (index, own) in OWN_CALLS.iter().enumerate() {
+    for (index, own) in all_calls().enumerate() {
         reached.store(index, Ordering::SeqCst);
         let second = own.second.unwrap_or(0);
         // SAFETY: no descriptor, no length and no address that is valid; what a call makes all the

@@ -16,7 +16,7 @@ static const int families[] = {AF_INET, AF_INET6, AF_UNIX};
 static const char *const family_names[] = {"AF_INET", "AF_INET6", "AF_UNIX"};
 
 /* Every address is chosen by the kernel, a unix one in the abstract name space. */
-static inline int listen_on(int family)
+static inline int bind_on(int family)
 {
 	int fd = must(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	if (family == AF_INET6) {
@@ -29,6 +29,12 @@ static inline int listen_on(int family)
 		struct sockaddr_un address = {.sun_family = AF_UNIX};
 		must(bind(fd, (struct sockaddr *)&address, sizeof(sa_family_t)));
 	}
+	return fd;
+}
+
+static inline int listen_on(int family)
+{
+	int fd = bind_on(family);
 	must(listen(fd, 100));
 	return fd;
 }

@@ -4,7 +4,7 @@
  * or hang, and while a process writes rubbish over what they share. With --max-connections, a
  * worker that holds so many takes no more while another is free.
  *
- *     shares even | gone | rubbish | burst | most N
+ *     shares even | executed | gone | rubbish | burst | most N
  *
  * With the word `waits` after it, it leaves out workers that block in accept(2), and with `burst`
  * those that are told by edges.
@@ -22,7 +22,11 @@
 
 static void show_way(enum way way, const char *what, int most)
 {
-	for (int threads = 0; threads < 2; threads++) {
+	for (enum kind of = EXECUTED; of <= SENT && strcmp(what, "executed") == 0; of++) {
+		show_even(way, of, 100);
+		show_even(way, of, 101);
+	}
+	for (enum kind threads = PROCESSES; threads <= THREADS; threads++) {
 		if (strcmp(what, "even") == 0) {
 			show_even(way, threads, 100);
 			show_even(way, threads, 101);
@@ -47,6 +51,8 @@ int main(int count, char **arguments)
 	if (count < 2)
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
+	if (count == 6 && strcmp(arguments[1], "worker") == 0)
+		serve_executed(arguments + 1);
 	srand(1);
 	int waits = count > 2 && strcmp(arguments[2], "waits") == 0;
 	for (int way = 0; way < (waits ? ACCEPT : WAYS); way++)

@@ -71,7 +71,7 @@ fn memory_is_shared_where_there_is_a_listener() {
         let output = shell.args(["run", "--", "sh", "-c", script]).stdin(stdin).output();
         let maps = String::from_utf8(output.expect("sh runs").stdout).expect("text");
         assert!(maps.contains("libwakeset_preload.so"), "{maps}");
-        maps.lines().any(|line| line.contains(" rw-s ") && line.contains("/dev/zero"))
+        maps.lines().any(|line| line.contains(" rw-s ") && line.contains("memfd:wakeset"))
     };
     // A subshell is forked, and `$$` is its parent.
     let forks = "(cat /proc/$$/maps; :)";

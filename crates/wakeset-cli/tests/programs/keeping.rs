@@ -50,6 +50,14 @@ fn workers_hold_the_same_in_the_automatic_order() {
     show("auto", "even", None);
 }
 
+/// Workers that were executed knew nothing of each other, and took whatever they were woken for.
+#[test]
+fn workers_that_were_executed_hold_the_same() {
+    for order in ["auto", "least"] {
+        show(order, "executed", None);
+    }
+}
+
 /// A slot that its worker has left behind would make the others wait for it each time.
 #[test]
 fn a_worker_that_is_gone_does_not_weigh_on_the_rest() {

@@ -10,16 +10,27 @@
 //! |---|---|
 //! | the listener joins, then the count of remote waiters | counts itself, then checks for listeners |
 
-use crate::kernel_half::listeners::baton;
+use crate::kernel_half::listeners::rotation::can_join;
+use crate::kernel_half::listeners::{baton, is_listener, order};
 use crate::set::{FdSet, doorbell};
 use crate::sys::signal_guard::SignalGuard;
 use crate::table::gate;
+use core::ffi::c_int;
 use core::sync::atomic::{Ordering, fence};
+use wakeset::Events;
+
+/// Before a watch for these events is added, with no lock held: the first listener that a process
+/// waits for needs the baton.
+#[inline]
+pub(super) fn before_add(fd: c_int, events: Events) {
+    if baton::number() < 0 && can_join(events) && order().is_some() && is_listener(fd) {
+        baton::make(fd);
+    }
+}
 
 /// After a change: the set had no listener before it, if it has one now.
 pub(super) fn note_joined(set: &FdSet) {
     if set.rotation.any() {
-        baton::make();
         tell_sleeper(set);
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod handler;
 pub(crate) mod memory;
 pub mod notice;
 pub mod own_calls;
+pub(crate) mod path;
 pub(crate) mod process;
 pub mod refusable;
 pub mod reserved;
@@ -160,6 +161,15 @@ pub(crate) fn number_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     match raw!(prlimit64, 0, libc::RLIMIT_NOFILE, 0, &raw mut limit) {
         Ok(_) => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
+        Err(_) => 0,
+    }
+}
+
+/// RLIMIT_FSIZE: how many bytes a file may have; 0 where that cannot be found out.
+pub(crate) fn file_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    match raw!(prlimit64, 0, libc::RLIMIT_FSIZE, 0, &raw mut limit) {
+        Ok(_) => limit.rlim_cur,
         Err(_) => 0,
     }
 }

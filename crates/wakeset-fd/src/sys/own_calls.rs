@@ -40,7 +40,21 @@ const OUTPUT_QUEUE: Option<u32> = Some(0x5411);
 pub(crate) const EPIOCSPARAMS: u32 = 0x4008_8a01;
 pub(crate) const EPIOCGPARAMS: u32 = 0x8008_8a02;
 
-/// All of them. A row of the table of docs/system-calls.md may stand for several.
+/// Those that a process makes which first binds or waits for a listener, and listens, to find
+/// others that share it. One that has installed a filter makes none of them.
+pub const CALLS_TO_FIND_OTHERS: &[OwnCall] = &[
+    useful(Sysno::memfd_create),
+    useful(Sysno::ftruncate),
+    useful(Sysno::fchmod),
+    fcntl(libc::F_ADD_SEALS),
+    fcntl(libc::F_GET_SEALS),
+    useful(Sysno::pipe2),
+    useful(Sysno::getppid),
+    #[cfg(target_arch = "x86_64")]
+    useful(Sysno::newfstatat),
+];
+
+/// All others. A row of the table of docs/system-calls.md may stand for several.
 pub const OWN_CALLS: &[OwnCall] = &[
     futex(libc::FUTEX_WAIT),
     futex(libc::FUTEX_WAKE),

@@ -1,5 +1,6 @@
 //! The threads of this process, as the kernel knows them.
 
+use super::path::Path;
 use super::refusable::refusable;
 use super::{process, raw, vforked};
 use core::ffi::{CStr, c_int};
@@ -69,20 +70,9 @@ fn is_asleep(tasks: usize, tid: c_int) -> bool {
 
 /// The state of a thread as proc(5) gives it in `stat`: `R`, `S`, `D`, …
 fn state_of(tasks: usize, tid: c_int) -> Option<u8> {
-    use core::fmt::Write;
-    struct Text([u8; 32], usize);
-    impl Write for Text {
-        fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            let rest = self.0.get_mut(self.1..self.1 + text.len()).ok_or(core::fmt::Error)?;
-            rest.copy_from_slice(text.as_bytes());
-            self.1 += text.len();
-            Ok(())
-        }
-    }
-    let mut path = Text([0; 32], 0);
-    write!(path, "{tid}/stat\0").ok()?;
+    let path = Path::of(format_args!("{tid}/stat"))?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let file = refusable!(openat, tasks, path.0.as_ptr(), flags).ok()?;
+    let file = refusable!(openat, tasks, path.as_ptr(), flags).ok()?;
     let mut status = [0_u8; 128];
     let len = refusable!(read, file, status.as_mut_ptr(), status.len());
     let _ = refusable!(close, file);

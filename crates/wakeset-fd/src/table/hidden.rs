@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Numbers to stay above if the limit allows, so that the program's own come out as they would
 /// without us.
-const ABOVE: usize = 400;
+pub(crate) const ABOVE: usize = 400;
 /// Else a number this near the limit, which the program comes to last.
 const NEAR: usize = 16;
 
@@ -63,44 +63,65 @@ fn close_all() {
     if SHARED.load(Ordering::SeqCst) {
         return;
     }
-    let kept = inherited();
+    let kept = Kept::ALL.map(inherited);
     for fd in table::numbers() {
-        if fd != kept && matches!(table::get(fd), Entry::Doorbell) {
+        if !kept.contains(&fd) && matches!(table::get(fd), Entry::Doorbell) {
             let _ = sys::close(fd);
         }
     }
 }
 
-/// The hidden descriptor that forked children keep, -1 for none. Changed with the migrations lock
-/// held. Children that do nothing but end look at it, too.
-#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
-static INHERITED: AtomicI32 = AtomicI32::new(-1);
+/// A hidden descriptor that forked children keep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kept {
+    /// By which the waiters of listeners wake each other.
+    Baton,
+    /// The file of what they say of themselves.
+    Hints,
+}
 
-/// The number of the hidden descriptor that forked children keep, -1 for none.
+impl Kept {
+    const ALL: [Kept; 2] = [Kept::Baton, Kept::Hints];
+
+    fn number(self) -> &'static AtomicI32 {
+        match self {
+            Kept::Baton => &BATON,
+            Kept::Hints => &HINTS,
+        }
+    }
+}
+
+/// The numbers, -1 for none. Changed with the migrations lock held. Children that do nothing but
+/// end look at them, too.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
+static BATON: AtomicI32 = AtomicI32::new(-1);
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
+static HINTS: AtomicI32 = AtomicI32::new(-1);
+
+/// The number of a hidden descriptor that forked children keep, -1 for none.
 #[inline]
-pub(crate) fn inherited() -> c_int {
-    INHERITED.load(Ordering::SeqCst)
+pub(crate) fn inherited(kept: Kept) -> c_int {
+    kept.number().load(Ordering::SeqCst)
 }
 
 /// Hides a descriptor that forked children keep, under a number that the program is not likely to
 /// want, and closes the old number. Closes it altogether if there is no such number, or if there is
 /// such a descriptor already. The caller holds the migrations lock.
-pub(crate) fn hide_inherited(low: c_int) {
-    let high = if inherited() < 0 { hidden_duplicate(low) } else { None };
+pub(crate) fn hide_inherited(kept: Kept, low: c_int) {
+    let high = if inherited(kept) < 0 { hidden_duplicate(low) } else { None };
     let _ = sys::close(low);
     if let Some(high) = high {
-        INHERITED.store(high, Ordering::SeqCst);
+        kept.number().store(high, Ordering::SeqCst);
     }
 }
 
 /// In a forked child, whose table has been forgotten.
 pub(crate) fn hide_inherited_again() {
-    let kept = inherited();
-    if kept >= 0 {
-        table::put_doorbell(kept);
-    }
+    Kept::ALL.map(inherited).into_iter().filter(|kept| *kept >= 0).for_each(table::put_doorbell);
 }
 
 fn renumber_inherited(old: c_int, new: c_int) {
-    let _ = INHERITED.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+    for kept in Kept::ALL {
+        let _ = kept.number().compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+    }
 }

@@ -5,7 +5,7 @@ use super::leave::leave_to_kernel;
 use crate::process::filter;
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicBool, Ordering};
-use wakeset_fd::{deputy, migrate, notice};
+use wakeset_fd::{deputy, listeners, migrate, notice};
 
 /// Before prctl(2).
 pub(super) fn before_prctl(option: c_int, mode: usize, program: usize) {
@@ -33,6 +33,7 @@ fn before_mode(strict: bool, program: usize) {
     }
     instruction::before_filter();
     deputy::refuse();
+    listeners::stay_apart();
     if migrate::is_for_good() {
         return;
     }

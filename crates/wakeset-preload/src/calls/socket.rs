@@ -199,7 +199,21 @@ pub(super) fn listen(fd: c_int, backlog: c_int, call: impl FnOnce(c_int, c_int) 
     wakeset_fd::listeners::forget(fd);
     if result == 0 {
         // Before a fork, so that the workers share it.
-        wakeset_fd::listeners::baton::make();
+        wakeset_fd::listeners::baton::share(fd);
+    }
+    result
+}
+
+/// bind(2). A master may pass the socket to workers that it executes, and leave listen(2) to them.
+pub(super) fn bind(
+    fd: c_int,
+    address: *const sockaddr,
+    len: socklen_t,
+    call: impl FnOnce(c_int, *const sockaddr, socklen_t) -> c_int,
+) -> c_int {
+    let result = call(fd, address, len);
+    if result == 0 && wakeset_fd::listeners::is_stream(fd) {
+        wakeset_fd::listeners::baton::share(fd);
     }
     result
 }

@@ -169,8 +169,10 @@ impl Waiter {
         // Before it is watched, so that a thread that blocks in accept(2) afterwards knows.
         let new =
             wanted.iter().filter(|wanted| wanted.listener && !sleeper.has_listener(wanted.fd));
+        if let Some(first) = wanted.iter().find(|wanted| wanted.listener) {
+            baton::make(first.fd);
+        }
         new.for_each(|wanted| listeners::note_exclusive(wanted.fd));
-        baton::make();
         let mut result = sleeper.prepare(wanted, order, Numbers::Unknown);
         if result == Err(Obstacle::Stale) {
             wanted

@@ -180,6 +180,9 @@ CALL("accept4", "wrong flags",
      accept4(fd, NULL, NULL, 1),
      syscall(SYS_accept4, fd, NULL, NULL, 1))
 CALL("listen", "", listen(fd, 1), syscall(SYS_listen, fd, 1))
+CALL("bind", "",
+     bind(fd, (struct sockaddr *)other_buffer, 2),
+     syscall(SYS_bind, fd, other_buffer, 2))
 CALL("connect", "",
      connect(fd, (struct sockaddr *)other_buffer, 2),
      syscall(SYS_connect, fd, other_buffer, 2))

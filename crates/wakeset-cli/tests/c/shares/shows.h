@@ -17,11 +17,10 @@ static void close_all_of(int worker)
 			close_one(i);
 }
 
-static void show_even(enum way way, int threads, int connections)
+static void show_even(enum way way, enum kind of, int connections)
 {
-	printf("-- %s, %s, %d connections\n", way_names[way], threads ? "threads" : "processes",
-	       connections);
-	begin(way, threads);
+	printf("-- %s, %s, %d connections\n", way_names[way], kind_names[of], connections);
+	begin(way, of);
 	open_many(connections);
 	print_held();
 	yes("even", spread() <= 1);
@@ -96,7 +95,7 @@ static int find_shared(char **places, size_t *sizes, int most)
 	while (maps && fgets(line, sizeof line, maps)) {
 		unsigned long first, end;
 		char flags[8];
-		if (strstr(line, "/dev/zero") && n < most &&
+		if (strstr(line, "memfd:wakeset-listeners") && n < most &&
 		    sscanf(line, "%lx-%lx %7s", &first, &end, flags) == 3 && strcmp(flags, "rw-s") == 0) {
 			places[n] = (char *)first;
 			sizes[n++] = end - first;

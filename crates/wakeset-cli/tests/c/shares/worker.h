@@ -12,7 +12,13 @@ static const char *const way_names[] = {
 
 enum { WORKERS = 4, MOST_OPEN = 400, ENDS = WORKERS };
 
-static int listener, over_threads;
+/* What the workers are: forked; threads; or executed, and passed the listener by number, on which
+ * they call listen(2) themselves, as Python's are, or in a message, as Node's are. */
+enum kind { PROCESSES, THREADS, EXECUTED, SENT };
+static const char *const kind_names[] = {"processes", "threads", "executed", "executed and sent"};
+
+static int listener;
+static enum kind kind;
 /* Whether a worker accepts until there is nothing left, as event loops do. */
 static int accepts_all;
 static pid_t workers[WORKERS];
@@ -151,28 +157,71 @@ static _Noreturn void serve_in_threads(enum way way)
 		pause();
 }
 
-static void begin(enum way way, int threads)
+/* A worker that was executed: its end of a pair, over which the listener comes, or the listener. */
+static _Noreturn void serve_executed(char **arguments)
 {
-	listener = listen_on(AF_UNIX);
-	over_threads = threads;
+	int passed = atoi(arguments[4]);
+	kind = (enum kind)atoi(arguments[3]);
+	listener = kind == SENT ? receive(passed) : passed;
+	must(listen(listener, 100));
+	serve((enum way)atoi(arguments[1]), *arguments[2]);
+}
+
+static _Noreturn void execute(enum way way, char name, int passed)
+{
+	char words[4][16] = {"", {name}, "", ""};
+	sprintf(words[0], "%d", (int)way);
+	sprintf(words[2], "%d", (int)kind);
+	sprintf(words[3], "%d", passed);
+	must(fcntl(passed, F_SETFD, 0));
+	/* As a server does that knows nothing of what is open besides. */
+	for (int fd = 3; fd < 1024; fd++)
+		if (fd != passed)
+			close(fd);
+	execl("/proc/self/exe", "shares", "worker", words[0], words[1], words[2], words[3], (char *)NULL);
+	_exit(must(-1));
+}
+
+/* The listener is sent once the worker is executed, as it is made then. */
+static pid_t begin_executed(enum way way, char name)
+{
+	int ends[2];
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+	pid_t worker = must(fork());
+	if (worker == 0)
+		execute(way, name, kind == SENT ? ends[1] : listener);
+	if (kind == SENT)
+		must(pass(ends[0], listener));
+	/* What was passed is still to be read. */
+	must(close(ends[0]));
+	must(close(ends[1]));
+	return worker;
+}
+
+static void begin(enum way way, enum kind of)
+{
+	int threads = of == THREADS;
+	kind = of;
+	listener = of < EXECUTED ? listen_on(AF_UNIX) : bind_on(AF_UNIX);
 	longest = 0;
 	if (way == ACCEPT)
 		must(set_blocking(listener));
 	for (int i = 0; i < WORKERS; i++)
 		held[i] = 0;
 	for (int i = 0; i < (threads ? 1 : WORKERS); i++) {
-		workers[i] = must(fork());
+		workers[i] =
+			of < EXECUTED ? must(fork()) : begin_executed(way, (char)('a' + i));
 		if (workers[i] == 0 && threads)
 			serve_in_threads(way);
 		else if (workers[i] == 0)
 			serve(way, (char)('a' + i));
 	}
-	usleep(100000);
+	usleep(of < EXECUTED ? 100000 : 300000);
 }
 
 static void end(void)
 {
-	kill_workers(workers, over_threads ? 1 : WORKERS);
+	kill_workers(workers, kind == THREADS ? 1 : WORKERS);
 	while (open_connections > 0)
 		must(close(client_of[--open_connections]));
 	must(close(listener));
@@ -192,7 +241,7 @@ static int sleeps(const char *path)
 
 static int all_sleep(void)
 {
-	for (int i = 0; i < (over_threads ? 1 : WORKERS); i++) {
+	for (int i = 0; i < ((kind == THREADS) ? 1 : WORKERS); i++) {
 		char path[400];
 		snprintf(path, sizeof path, "/proc/%d/task", (int)workers[i]);
 		DIR *threads = opendir(path);

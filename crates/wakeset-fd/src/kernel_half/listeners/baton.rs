@@ -1,11 +1,14 @@
 //! The baton: how a worker that was woken for a connection, and does not accept it, wakes the next.
 //!
 //! The kernel wakes one waiter for a connection, and a waiter that declines has used the wake up.
-//! So a process that listens, waits for a listener, or forks with one that it began with, makes an
-//! eventfd, which the processes that it forks keep, and every set that watches a listener watches
-//! the eventfd as well, exclusively and by edges. A write wakes the first of its queue that sleeps,
-//! as a connection does: that waiter checks its listeners. What the count says means nothing, and
-//! it is never read.
+//! So a process that binds a stream socket, listens, waits for a listener, or forks with one that
+//! it began with, makes a pipe, which the processes that it forks keep and those that it executes
+//! find ([`family`](super::family)). Every set that watches a listener watches the pipe as well,
+//! exclusively and by edges. A write wakes the first of its queue that sleeps, as a connection
+//! does: that waiter checks its listeners. What is in the pipe means nothing. It is read only where
+//! it is full, and never all of it: a waiter that was woken and finds an empty pipe would sleep on.
+//! Where a process cannot make such a pipe, or a second write wakes nobody (Linux 5.5 to 5.13), the
+//! baton is an eventfd, which forked processes alone share.
 //!
 //! | who | does |
 //! |---|---|
@@ -20,17 +23,19 @@
 //! asked. A set, in which other threads may sleep, goes there under the lock of its notes, before
 //! the pass.
 //!
-//! **Shared** with other processes are the eventfd, the notes and the number of the round, which
+//! **Shared** with other processes are the pipe, the notes and the number of the round, which
 //! any of them may write at any time: the worst that comes of it are checks too many, or a
 //! connection that waits for the rescue. A process that is killed leaves nothing half done: between
 //! a wake and the pass that follows it, the pass is lost, and the rescue finds the connection.
 
+use super::family::{self, INHERITED};
 use super::shared_hint;
-use crate::sys;
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
+use crate::sys::{self, Errno};
+use crate::table::gate;
+use crate::table::hidden::{self, Kept};
 use crate::table::process::may_be_ours;
-use crate::table::{gate, hidden};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -38,29 +43,73 @@ use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, epoll_event};
 use wakeset::mutated;
 use wakeset_group::listener::{BATON_EVENTS, inode};
 
-/// The inode of the eventfd, which a file of the program's under the same number does not have.
+/// The baton's inode, which a file of the program's under the same number does not have.
 static INODE: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the baton and shares the hint, unless that is done or listeners are left to the kernel. A
-/// process does so that listens, waits on a listener, or forks with one that it began with.
-pub fn make() {
-    if hidden::inherited() >= 0 || super::order().is_none() || !may_be_ours() {
+/// Finds the baton and the hints of those that share this listener, or makes them, unless that is
+/// done or listeners are left to the kernel. A process does so that binds a stream socket, listens,
+/// waits on a listener, or forks with one that it began with.
+pub fn make(listener: c_int) {
+    if number() >= 0 || super::order().is_none() || !may_be_ours() {
         return;
     }
-    shared_hint::share_hint();
     let _guard = SignalGuard::enter();
     let _migrating = gate::hold_migrations();
-    if hidden::inherited() < 0
-        && let Ok(low) = sys::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)
-    {
-        INODE.store(inode(low).unwrap_or(0), Ordering::SeqCst);
-        hidden::hide_inherited(low);
+    if number() < 0 {
+        find_or_make(listener);
     }
 }
 
-/// Under which numbers a program is given a listener: by systemd(1) from 3 on, by inetd(8) under 0.
-/// One that executes its own new version keeps the number, which is low because it came early.
-const INHERITED: c_int = 32;
+/// [`make`] for a listener that others may be passed: they find what this process has by it.
+pub fn share(listener: c_int) {
+    make(listener);
+    shared_hint::note_listener(listener);
+}
+
+/// The caller holds the migrations lock.
+#[cold]
+fn find_or_make(listener: c_int) {
+    let may_find = !shared_hint::is_shared() && !family::is_apart() && !mutated!("executed_alone");
+    let (hints, baton) = match may_find.then(|| family::find(listener)).flatten() {
+        Some(found) => (Some(found.hints), Some(found.baton)),
+        None => (shared_hint::share_hint(!family::is_apart()), make_own()),
+    };
+    if let Some(baton) = baton {
+        INODE.store(inode(baton).unwrap_or(0), Ordering::SeqCst);
+        hidden::hide_inherited(Kept::Baton, baton);
+    }
+    if let Some(hints) = hints {
+        hidden::hide_inherited(Kept::Hints, hints);
+    }
+    shared_hint::note_listener(listener);
+}
+
+fn make_own() -> Option<c_int> {
+    let pipe = if family::is_apart() { None } else { family::make_baton() };
+    let pipe = pipe.filter(|pipe| {
+        let wakes = wakes_each_time(*pipe);
+        if !wakes {
+            let _ = sys::close(*pipe);
+        }
+        wakes
+    });
+    pipe.or_else(|| sys::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).ok())
+}
+
+/// Whether each write to a pipe wakes those that watch it by edges, and not only one to an empty
+/// pipe. It is empty before and afterwards.
+fn wakes_each_time(pipe: c_int) -> bool {
+    let Ok(epoll) = sys::epoll_create1(libc::EPOLL_CLOEXEC) else { return false };
+    let mut event = epoll_event { events: 0, u64: 0 };
+    let mut wakes = || {
+        write_to(pipe);
+        sys::epoll_pwait(epoll, &raw mut event, 1, 0, ptr::null(), 0) == Ok(1)
+    };
+    let wakes = watch_in(epoll, 0, pipe) && wakes() && wakes();
+    let _ = sys::close(epoll);
+    read_some(pipe);
+    wakes
+}
 
 /// Whether the process has looked for listeners that it began with.
 #[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
@@ -78,18 +127,20 @@ pub fn before_fork() {
 #[cold]
 fn look_for_inherited() {
     HAS_LOOKED.store(true, Ordering::Relaxed);
-    let listens = |fd| sys::socket_option(fd, libc::SO_ACCEPTCONN).is_ok_and(|says| says != 0);
-    let has_one = || (0..INHERITED).any(listens);
-    if super::order().is_some() && number() < 0 && has_one() && !mutated!("inherited_without_baton")
-    {
-        make();
+    let listens =
+        |fd: &c_int| sys::socket_option(*fd, libc::SO_ACCEPTCONN).is_ok_and(|says| says != 0);
+    if super::order().is_some() && number() < 0 && !mutated!("inherited_without_baton") {
+        // Under these numbers a program is given a listener: by systemd(1) from 3 on, by inetd(8)
+        // under 0. One that executes its own new version keeps the number, which is low because it
+        // came early.
+        (0..INHERITED).filter(listens).for_each(share);
     }
 }
 
-/// The eventfd, -1 for none.
+/// The baton, -1 for none.
 #[inline]
 pub fn number() -> c_int {
-    hidden::inherited()
+    hidden::inherited(Kept::Baton)
 }
 
 /// The note of a listener, by its inode. Two may have the same, so one may be taken for the other.
@@ -170,11 +221,28 @@ pub(super) fn pass_at_end() {
     }
 }
 
-/// Writes, if this number is the eventfd.
+/// Writes, if this number is the baton.
 fn signal(baton: c_int) {
     if baton >= 0 && inode(baton) == Some(INODE.load(Ordering::SeqCst)) {
-        let one = 1_u64;
-        let _ = sys::write(baton, (&raw const one).cast(), 8);
+        write_to(baton);
+    }
+}
+
+fn write_to(baton: c_int) {
+    let one = 1_u64;
+    let write = || sys::write(baton, (&raw const one).cast(), 8);
+    if write() == Err(Errno::EAGAIN) {
+        // It is full. A part is read, so that what a waiter looks for is not gone.
+        read_some(baton);
+        let _ = write();
+    }
+}
+
+/// Reads as much as makes room in a full pipe: a page of 16.
+fn read_some(baton: c_int) {
+    let mut bytes = [0_u8; 512];
+    for _ in 0..8 {
+        let _ = sys::read(baton, bytes.as_mut_ptr(), bytes.len());
     }
 }
 
@@ -244,6 +312,23 @@ mod model;
 mod tests {
     use super::*;
     use crate::table::alone::alone;
+
+    /// A pipe that was read until it was empty, and a full one, woke nobody.
+    #[test]
+    fn each_pass_wakes() {
+        let _alone = alone();
+        let pipe = make_own().expect("a number");
+        let epoll = sys::epoll_create1(libc::EPOLL_CLOEXEC).expect("a set");
+        assert!(watch_in(epoll, 0, pipe));
+        for _ in 0..10_000 {
+            write_to(pipe);
+            let mut event = epoll_event { events: 0, u64: 0 };
+            assert_eq!(sys::epoll_pwait(epoll, &raw mut event, 1, 0, ptr::null(), 0), Ok(1));
+            assert_ne!(sys::poll_now(pipe, libc::POLLIN) & libc::POLLIN, 0, "never empty");
+        }
+        let _ = sys::close(epoll);
+        let _ = sys::close(pipe);
+    }
 
     /// A waiter passed the baton to the next, and that one back to it.
     #[test]

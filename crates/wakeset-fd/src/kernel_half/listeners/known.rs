@@ -57,6 +57,11 @@ pub fn is_listener(fd: c_int) -> bool {
     known() >= LISTENER
 }
 
+/// Returns whether a number is a stream socket, which may be a listener one day.
+pub fn is_stream(fd: c_int) -> bool {
+    sys::socket_option(fd, libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
+}
+
 /// Returns whether a number is known to be a listening socket, without asking the kernel.
 #[inline]
 pub fn is_known_listener(fd: c_int) -> bool {

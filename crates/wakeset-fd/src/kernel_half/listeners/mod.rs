@@ -5,6 +5,7 @@
 //! |---|---|
 //! | this one | the order chosen for the process; signals between the pieces of a sleep |
 //! | `baton` | how a worker that does not accept wakes the next |
+//! | `family` | how a process that was executed finds what those that share its listener have |
 //! | `ending` | what a process that ends leaves to the others |
 //! | `held` | which threads hold connections that they have accepted |
 //! | `shares` | what the waiters of related processes hold, and which of them steps back |
@@ -17,6 +18,7 @@
 
 pub mod baton;
 mod ending;
+mod family;
 pub mod held;
 mod known;
 mod private_sets;
@@ -28,10 +30,11 @@ mod told;
 
 pub use crate::stats::ListenerStat;
 pub use ending::{End, before_end};
+pub use family::stay_apart;
 pub(crate) use known::confirm;
 pub use known::{
     count, forget, forget_listener, forget_range, generation, is_known_listener, is_listener,
-    note_connection,
+    is_stream, note_connection,
 };
 pub(crate) use private_sets::close_private_sets;
 pub use private_sets::{

@@ -2,6 +2,7 @@
 
 use crate::migrate;
 use crate::sys::complaint;
+use crate::sys::path::Path;
 use crate::sys::steps::step;
 use crate::sys::{self, Errno};
 use crate::table::SlotHead;
@@ -114,20 +115,9 @@ impl Carrier {
 
 /// Writes to a pipe whose write end is closed: its other end has a name by which it can be opened.
 fn write_by_name(reader: c_int, page: *const u8, len: usize) -> Result<usize, Errno> {
-    use core::fmt::Write;
-    struct Path([u8; 32], usize);
-    impl Write for Path {
-        fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            let place = self.0.get_mut(self.1..self.1 + text.len()).ok_or(core::fmt::Error)?;
-            place.copy_from_slice(text.as_bytes());
-            self.1 += text.len();
-            Ok(())
-        }
-    }
-    let mut path = Path([0; 32], 0);
-    write!(path, "/proc/self/fd/{reader}\0").map_err(|_| Errno::EINVAL)?;
+    let path = Path::of(format_args!("/proc/self/fd/{reader}")).ok_or(Errno::EINVAL)?;
     let flags = libc::O_WRONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let writer = sys::raw!(open, path.0.as_ptr(), flags, 0)? as c_int;
+    let writer = sys::raw!(open, path.as_ptr(), flags, 0)? as c_int;
     let written = sys::write(writer, page, len);
     let _ = sys::close(writer);
     written

@@ -199,6 +199,10 @@ calls! {
         names [listen] number [listen] => body [socket::listen]
         Noted "The descriptor may be a listener from now on."
     }
+    "C" bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+        names [bind] number [bind] => body [socket::bind]
+        Noted "The descriptor of a stream socket may be a listener soon."
+    }
     "C-unwind" connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
         names [connect] alias [__connect] number [connect] => first [socket::before_connect(fd)]
         Noted "The descriptor is no listener any more."

@@ -11,7 +11,7 @@ use wakeset::{Event, Events};
 
 /// Returns whether a watch for these events can be made exclusive without a difference to what it
 /// reports.
-fn can_join(events: Events) -> bool {
+pub(crate) fn can_join(events: Events) -> bool {
     let allowed =
         Events::IN | Events::ERR | Events::HUP | Events::WAKEUP | Events::ET | Events::EXCLUSIVE;
     events.contains(Events::IN) && events.intersection(allowed) == events
@@ -38,7 +38,7 @@ impl Rotation {
         asked: Event,
     ) -> Result<(), Errno> {
         let ctl = Ctl { rotation: self, set, op, fd, event, asked };
-        if !(self.any() || op == EPOLL_CTL_ADD && ctl.may_join()) {
+        if !(self.any() || self.former.is_some() || op == EPOLL_CTL_ADD && ctl.may_join()) {
             if op != EPOLL_CTL_DEL {
                 self.note_data(asked.data);
             }
@@ -162,6 +162,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
             *known = Member::NONE;
             return self.call();
         }
+        self.rotation.former.remember(known);
         *known = self.member(known.inode);
         let stays = self.may_join();
         match known.add(self.set.number(), stays) {
@@ -180,6 +181,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
     fn remove(&self, members: &mut [Member; MOST]) -> Result<(), Errno> {
         let Some(known) = self.known(members) else { return self.call() };
         let missing = known.missing;
+        self.rotation.former.remember(known);
         *known = Member::NONE;
         if missing { Ok(()) } else { self.call() }
     }

@@ -42,6 +42,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use core::time::Duration;
+pub(crate) use ctl::can_join;
 use libc::epoll_event;
 use member::Member;
 
@@ -70,7 +71,8 @@ pub(crate) struct Rotation {
     /// What its threads hold of what it has told them of.
     share: Share,
     /// Bits for the data of watches that are not in the rotation.
-    others: AtomicU64,
+    others: [AtomicU64; steps::WORDS],
+    former: steps::Former,
     /// Whether a member may have stepped back.
     has_stepped: AtomicBool,
 }
@@ -89,7 +91,8 @@ impl Rotation {
             baton: AtomicI32::new(-1),
             rounds: Rounds::none(),
             share: Share::new(),
-            others: AtomicU64::new(0),
+            others: [const { AtomicU64::new(0) }; steps::WORDS],
+            former: steps::Former::none(),
             has_stepped: AtomicBool::new(false),
         }
     }
@@ -113,7 +116,8 @@ impl Rotation {
     pub(crate) fn clear(&self) {
         self.has_twins.store(false, Ordering::Relaxed);
         self.baton.store(-1, Ordering::Relaxed);
-        self.others.store(0, Ordering::Relaxed);
+        self.others.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.former.clear();
         self.has_stepped.store(false, Ordering::Relaxed);
         if self.any() {
             self.with(|members| *members = [Member::NONE; MOST]);

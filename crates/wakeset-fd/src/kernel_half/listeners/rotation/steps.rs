@@ -7,7 +7,10 @@
 //! at the latest when the wait ends. An addition polls the listener, so nothing is lost between.
 //!
 //! A member's event is known by its data. Where another watch of the set may have the same, the set
-//! does not step back.
+//! does not step back. Watches outside the rotation leave a bit of their data each, which says too
+//! much the more of them there have been. So what was known of a member's data stays known when the
+//! program removes its watch, and is believed when it adds one with that data again: nginx does so
+//! after every 16 connections.
 //!
 //! [`shares`]: super::super::shares
 
@@ -17,12 +20,62 @@ use super::Rotation;
 use super::member::Member;
 use crate::kernel_half::KernelEpoll;
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::{EPOLLIN, epoll_event};
+use wakeset::mutated;
 
-/// A bit for the data of a watch; others have the same.
-fn bit_of(data: u64) -> u64 {
-    1 << (data.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+/// Words with a bit for the data of each watch.
+pub(super) const WORDS: usize = 8;
+
+/// The word with the bit for the data of a watch, and the bit; other data has the same.
+fn bit_of(data: u64) -> (usize, u64) {
+    let hash = data.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((hash >> 58) as usize % WORDS, 1 << (hash >> 52 & 63))
+}
+
+/// The data of a member that was removed or changed, and whether another watch may have the same.
+/// Changed with the lock held, but for a watch that comes to have that data.
+#[derive(Debug)]
+pub(super) struct Former {
+    is_some: AtomicBool,
+    data: AtomicU64,
+    is_ambiguous: AtomicBool,
+}
+
+impl Former {
+    pub(super) const fn none() -> Self {
+        Self {
+            is_some: AtomicBool::new(false),
+            data: AtomicU64::new(0),
+            is_ambiguous: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether there is one: each watch that is added is compared with it.
+    pub(super) fn is_some(&self) -> bool {
+        self.is_some.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn clear(&self) {
+        self.is_some.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn remember(&self, member: &Member) {
+        self.data.store(member.data, Ordering::Relaxed);
+        self.is_ambiguous.store(member.is_ambiguous, Ordering::Relaxed);
+        self.is_some.store(true, Ordering::Relaxed);
+    }
+
+    /// Another watch has this data.
+    fn note(&self, data: u64) {
+        if self.has(data) {
+            self.is_ambiguous.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn has(&self, data: u64) -> bool {
+        self.is_some() && self.data.load(Ordering::Relaxed) == data
+    }
 }
 
 fn is_of(event: epoll_event, data: u64) -> bool {
@@ -60,7 +113,11 @@ unsafe fn take_out(events: *mut epoll_event, found: c_int, data: u64) -> c_int {
 impl Rotation {
     /// A watch that is not in the rotation has this data.
     pub(super) fn note_data(&self, data: u64) {
-        self.others.fetch_or(bit_of(data), Ordering::Relaxed);
+        let (word, bit) = bit_of(data);
+        if let Some(word) = self.others.get(word) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        self.former.note(data);
     }
 
     /// The same, for one that is added past [`epoll_ctl`](Self::epoll_ctl).
@@ -76,7 +133,11 @@ impl Rotation {
 
     /// Whether a watch that is not in the rotation may have this data.
     pub(super) fn may_be_others(&self, data: u64) -> bool {
-        self.others.load(Ordering::Relaxed) & bit_of(data) != 0
+        if self.former.has(data) && !mutated!("renewed_watch_is_ambiguous") {
+            return self.former.is_ambiguous.load(Ordering::Relaxed);
+        }
+        let (word, bit) = bit_of(data);
+        self.others.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
     }
 
     /// After a sleep that has reported `found` events: leaves connections to workers that hold
@@ -155,5 +216,27 @@ impl Rotation {
         if shares::give_up(left) {
             baton::pass();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// nginx removes and adds its watch again and again: once it had some dozens of connections,
+    /// one of them seemed to have the listener's data, and the worker stepped back no more.
+    #[test]
+    fn a_watch_that_is_added_again_is_known() {
+        let rotation = Rotation::new();
+        let member = Member { fd: 3, data: 7, ..Member::NONE };
+        assert!(!rotation.may_be_others(7));
+        rotation.former.remember(&member);
+        (100..10_000).for_each(|data| rotation.note_data(data));
+        assert!(!rotation.may_be_others(7));
+        assert!(rotation.may_be_others(8), "nothing is known of it");
+        rotation.note_data(7);
+        assert!(rotation.may_be_others(7));
+        rotation.former.remember(&Member { data: 8, ..member });
+        assert!(!rotation.may_be_others(8) && rotation.may_be_others(7));
     }
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 use wakeset::process_id;
 
 /// What one waiter says of itself.
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(in super::super) struct Slot {
     /// Its process and its number there; 0 for a free slot.
     pub(super) owner: AtomicU64,
@@ -26,6 +26,7 @@ pub(in super::super) struct Slot {
 const SLOTS: usize = 128;
 
 /// All slots.
+#[repr(C)]
 pub(in super::super) struct Slots {
     /// One above the highest that has been taken.
     used: AtomicU32,

@@ -20,8 +20,7 @@ fn other(held: u32, sleeps_for: u64, since: u64) -> &'static Slot {
 /// A waiter that holds two connections, with this rule and `most`.
 fn holding_two(most: Option<u32>, choice: Choice) -> Share {
     choose(choice, most);
-    shared_hint::share_hint();
-    super::super::baton::make();
+    super::super::baton::make(-1);
     // Of other tests.
     shared_hint::declined().urgent.store(0, Relaxed);
     slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
