@@ -1,6 +1,6 @@
 //! Descriptors of ours that the program does not see: to it their numbers are closed.
 
-use crate::sys;
+use crate::sys::{self, forked};
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::{self, Entry};
 use core::ffi::c_int;
@@ -63,9 +63,9 @@ fn close_all() {
     if SHARED.load(Ordering::SeqCst) {
         return;
     }
-    let kept = inherited();
+    let kept = [inherited(), forked::end()];
     for fd in table::numbers() {
-        if fd != kept && matches!(table::get(fd), Entry::Doorbell) {
+        if !kept.contains(&fd) && matches!(table::get(fd), Entry::Doorbell) {
             let _ = sys::close(fd);
         }
     }
@@ -95,8 +95,7 @@ pub(crate) fn hide_inherited(low: c_int) {
 
 /// In a forked child, whose table has been forgotten.
 pub(crate) fn hide_inherited_again() {
-    let kept = inherited();
-    if kept >= 0 {
+    for kept in [inherited(), forked::end()].into_iter().filter(|kept| *kept >= 0) {
         table::put_doorbell(kept);
     }
 }
