@@ -358,6 +358,9 @@ static void stay(void)
 		if (wait_in(&set) != 1 || read_it(&counter) != 1 || read(ends[0], &byte, 1) != 1)
 			exit(1);
 	}
+	/* Until it is noticed that the last child is no more. */
+	while (threads() > 2)
+		usleep(1000);
 	must(close(timer));
 }
 

@@ -350,6 +350,8 @@ fn now() -> Duration {
 static DEPUTIES: Participant = Participant {
     rank: Rank::Deputies,
     begin_anew: || {
+        // Its children need not be workers, whatever it is itself.
+        FUTILE.store(false, Ordering::Relaxed);
         // Their ends are hidden numbers, and closed by now.
         for slot in &CONNECTIONS {
             slot.end.store(-1, Ordering::SeqCst);
