@@ -123,8 +123,8 @@ fn migrations(report: &Report) -> Vec<Check> {
 fn meaning(reason: Stat) -> &'static str {
     match reason {
         Stat::MigratedFork => {
-            "fork(2) or clone(2) while they were open: the child has them too. Made after the last \
-             fork, they stay."
+            "fork(2) or clone(2) while they were open: the child has them too, and may use them. \
+             Made after the last fork, they stay."
         }
         Stat::MigratedVfork => {
             "The child of vfork(2) used them, or gave them to the program that it executed. Make \

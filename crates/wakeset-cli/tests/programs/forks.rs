@@ -1,5 +1,5 @@
-//! What a fork costs a process, with objects of ours and without, and what a vfork leaves in
-//! process.
+//! What a fork costs a process, with objects of ours and without, and what a fork or a vfork leaves
+//! in process.
 
 use crate::compare::compare;
 use crate::compile::{Build, compile};
@@ -88,6 +88,24 @@ fn what_a_vfork_child_leaves_alone_stays() {
     let Some(totals) = counts("vforked", &["stay"]) else { return };
     assert_eq!(count(&totals, "/kept"), 4, "{totals:#}");
     assert_eq!(count(&totals, "/migrated"), 0, "{totals:#}");
+}
+
+/// A fork migrated all of them, and they never came back.
+#[test]
+fn what_a_forked_child_leaves_alone_stays() {
+    let Some(totals) = counts("forked", &["stay"]) else { return };
+    assert_eq!(count(&totals, "/kept"), 4, "{totals:#}");
+    assert_eq!(count(&totals, "/migrated"), 0, "{totals:#}");
+}
+
+#[test]
+fn forked() {
+    compare("forked", Build::Plain, &[]);
+}
+
+#[test]
+fn forked_workers() {
+    compare("forked", Build::Plain, &["workers"]);
 }
 
 #[test]

@@ -13,8 +13,9 @@ use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step_lock;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
-use crate::sys::vforked;
 use crate::sys::{self, Errno};
+use crate::sys::{forked, vforked};
+use crate::table::inherited;
 use crate::table::lifecycle;
 use crate::table::object::{Host, Object};
 use crate::table::slot;
@@ -31,6 +32,7 @@ pub fn close(fd: c_int) -> Verdict<()> {
             if lifecycle::has_closes() && !is_foreign() {
                 lifecycle::before_close(fd);
             }
+            inherited::forget(fd);
             return Kernel;
         }
         // To the program the number is closed.
@@ -46,9 +48,9 @@ pub fn close(fd: c_int) -> Verdict<()> {
 /// Ends the in-process object of a number that is about to be closed, or closes a number of an
 /// object that goes on under another.
 pub(super) fn forget(fd: c_int) -> Verdict<()> {
-    if vforked::may_exist() && !mutated!("closed_beside_vfork_child") {
-        // A vfork(2) child has the descriptor, too, so it is the kernel's to say when the object
-        // ends.
+    let is_childs = vforked::may_exist() || forked::may_have(fd);
+    if is_childs && !mutated!("closed_beside_child") {
+        // A child has the descriptor, too, so it is the kernel's to say when the object ends.
         migrate::closing(fd, Stat::Closed);
     }
     let _guard = SignalGuard::enter();
@@ -146,6 +148,10 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     let mut next = first;
     let mut around = false;
     for fd in begin..end {
+        if inherited::forget(fd) {
+            lifecycle::before_close(fd);
+            continue;
+        }
         // One of several numbers has been closed with that, and may be another thread's by now.
         let is_closed = matches!(forget(fd), Done(_));
         if is_closed || matches!(table::get(fd), Entry::Doorbell) {
@@ -188,10 +194,11 @@ pub fn before_new_program(reason: Stat, given: impl Fn(c_int) -> bool) {
         return;
     }
     for fd in table::numbers() {
-        let inherited =
+        let stays_open =
             || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
         // The flags are those of the caller's table, also if that is a vfork(2) child's.
-        if table::peek(fd).is_object() && (given(fd) || inherited()) {
+        let is_object = table::peek(fd).is_object() || inherited::is(fd);
+        if is_object && (given(fd) || stays_open()) {
             migrate::fd(fd, reason);
         }
     }
@@ -251,11 +258,11 @@ pub fn is_hidden(fd: c_int) -> bool {
     matches!(table::peek(fd), Entry::Doorbell)
 }
 
-/// Before a call that changes what all descriptors of an object have in common: what a vfork(2)
-/// child changes is the kernel's first.
+/// Before a call that changes what all descriptors of an object have in common: what a vfork(2) or
+/// forked child changes is the kernel's first.
 #[inline]
 pub fn before_change(fd: c_int) {
-    if vforked::may_exist() {
+    if vforked::may_exist() || forked::is_child() {
         let _ = table::get(fd);
     }
 }

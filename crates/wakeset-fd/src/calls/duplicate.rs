@@ -18,9 +18,10 @@ use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
-use crate::sys::vforked;
 use crate::sys::{self, Errno};
+use crate::sys::{forked, vforked};
 use crate::table::duplicates::{self, Loss};
+use crate::table::inherited;
 use crate::table::late;
 use crate::table::lifecycle;
 use crate::table::migrating::Migrating;
@@ -182,6 +183,9 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
         return Done(Err(error));
     }
     lifecycle::before_close(new);
+    if inherited::is(new) && !table::get(old).is_object() {
+        return replace_inherited(old, new, onto);
+    }
     // One of several numbers is replaced below: its close would come before the call.
     if matches!(table::get(new), Entry::Object(head) if !head.has_several())
         && is_fixed_set(table::get(new))
@@ -196,11 +200,11 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     if matches!(table::get(old), Entry::Object(head) if !may_have_several(head)) {
         migrate::fd_for(old, Stat::MigratedDuplicate, c"dup2");
     }
-    let is_childs = vforked::may_exist();
+    let is_childs = vforked::may_exist() || forked::may_have(new);
     if matches!(table::get(new), Entry::Object(head) if is_childs || !head.has_several()) {
         // Into the kernel, which closes it if it comes to that, and not if the call fails. It may
         // take the other object along, so before that is marked. Where a vfork(2) child has the
-        // number, too, it is the kernel's to say when the object ends.
+        // number, too, or a forked one, it is the kernel's to say when the object ends.
         migrate::closing(new, Stat::MigratedDuplicate);
     }
     if let Some(result) = with_prepared(old, |head| replace(head, old, new, onto)) {
@@ -215,6 +219,15 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     }
     migrate::closing(new, Stat::MigratedDuplicate);
     Kernel
+}
+
+/// In a forked child, puts a file of the kernel's over what lives on in the parent.
+fn replace_inherited(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
+    let result = onto.call(old, new);
+    if result.is_ok() {
+        inherited::forget(new);
+    }
+    Done(result)
 }
 
 /// Puts a file of the kernel's under one of the numbers of an object. `None`: there is none, or it

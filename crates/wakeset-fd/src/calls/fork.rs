@@ -1,17 +1,19 @@
-//! Forks. Everything migrates first, so parent and child share kernel objects and no
-//! memory; the child begins anew with an empty table.
+//! Forks. Parent and child share kernel objects and no memory, and the child begins anew with an
+//! empty table. So everything migrates first, or what the child has migrates when it asks for it
+//! ([`deputy::forked`]).
 
-use super::deputy;
+use super::deputy::forked::Keeping;
+use super::deputy::{self, Child};
 use crate::kernel_half::listeners;
 use crate::migrate;
 use crate::stats::Stat;
 pub use crate::sys::process::{is_foreign, see_children, share_for_good};
-use crate::sys::signal_guard::SignalGuard;
+use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::vforked::Request;
 use crate::sys::{self, process};
-use crate::table::process::{begin_anew, begin_anew_late, has_empty_table};
+use crate::table::process::{begin_anew, begin_anew_late, begin_anew_with, has_empty_table};
 pub use crate::table::process::{may_make_objects, set_in_child};
-use crate::table::{self, gate, hidden, lifecycle};
+use crate::table::{self, gate, hidden, inherited, lifecycle};
 use core::mem::ManuallyDrop;
 use core::ptr;
 
@@ -21,6 +23,7 @@ use core::ptr;
 pub struct Forking {
     section: SignalGuard,
     migrations: ManuallyDrop<wakeset::ScanGuard<'static, ()>>,
+    keeping: Option<Keeping>,
 }
 
 /// Whether this process has never had anything of ours. A fork of its only thread then has nothing
@@ -45,20 +48,52 @@ pub fn begin_anew_unprepared() {
 pub fn prepare() -> Forking {
     let section = SignalGuard::enter();
     migrate::everything(Stat::MigratedFork);
-    Forking { section, migrations: ManuallyDrop::new(gate::hold_migrations()) }
+    let migrations = ManuallyDrop::new(gate::hold_migrations());
+    Forking { section, migrations, keeping: None }
+}
+
+/// [`prepare`] for a fork whose child's calls are all seen, in a process whose end is seen: leaves
+/// objects in process where that is possible. The caller tells the child that
+/// [`Forking::with_child`] returns which it is.
+pub fn prepare_to_keep() -> Forking {
+    // The memory may be that of a vfork(2) child's parent.
+    if signal_guard::is_inside() || is_foreign() {
+        return prepare();
+    }
+    let section = SignalGuard::enter();
+    // What this process has from its own parent.
+    inherited::settle();
+    gate::close();
+    let migrations = ManuallyDrop::new(gate::hold_migrations());
+    let keeping = deputy::forked::begin();
+    if keeping.is_none() {
+        migrate::several_held(&mut table::numbers(), Stat::MigratedFork);
+    }
+    Forking { section, migrations, keeping }
 }
 
 impl Forking {
     /// After a fork, in the parent.
     pub fn in_parent(self) {
+        let _ = self.with_child();
+    }
+
+    /// [`in_parent`](Self::in_parent) after [`prepare_to_keep`]: the child, if objects have stayed
+    /// in process.
+    pub fn with_child(self) -> Option<Child> {
+        let child = self.keeping.map(Keeping::in_parent);
         drop(ManuallyDrop::into_inner(self.migrations));
         migrate::open_gate();
         drop(self.section);
+        child
     }
 
     /// After a fork, in the child.
     pub fn in_child(self) {
-        begin_anew_late();
+        match self.keeping {
+            Some(keeping) => begin_anew_with(Some(keeping.childs_end())),
+            None => begin_anew_late(),
+        }
         drop(self.section);
     }
 }
@@ -94,6 +129,8 @@ pub fn before_vfork(seen: bool) -> Kept {
     process::begin_sharing();
     // In the child of a vfork there is nothing of ours that it could hand on.
     if may_make_objects() {
+        // A child's child does not ask its parent's parent.
+        inherited::settle();
         if let Some(kept) = seen.then(deputy::begin).flatten() {
             return Kept(kept.map_or(ptr::null(), ptr::from_ref));
         }

@@ -205,6 +205,11 @@ pub(crate) fn fd_held(fd: c_int, reason: Stat) {
     batch::migrate(&mut core::iter::once(fd), reason);
 }
 
+/// [`fd_held`] of several numbers at a time.
+pub(crate) fn several_held(numbers: &mut dyn Iterator<Item = c_int>, reason: Stat) {
+    batch::migrate(numbers, reason);
+}
+
 /// Leaves all timers to the kernel from now on: a thread that does not know when
 /// its timers expire polls the set's descriptor. The caller holds the migrations lock.
 pub(crate) fn leave_timers_held() {

@@ -20,7 +20,7 @@ use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno, notice};
 use crate::table::duplicates::{self, Loss};
-use crate::table::{self, Entry, SlotHead, slot};
+use crate::table::{self, Entry, SlotHead, inherited, slot};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +30,7 @@ use wakeset::mutated;
 /// are errors, and nothing.
 #[inline]
 pub fn number_is_new(fd: c_int) {
+    inherited::forget(fd);
     if table::peek(fd).is_object() && !mutated!("new_numbers_are_not_looked_at") {
         end_stale(fd);
     }

@@ -6,7 +6,7 @@
 //! calls that make such children. So the page is believed while none of them is under way, in a
 //! process whose calls all pass us ([`see_children`]); elsewhere getpid(2) is asked each time.
 
-use crate::sys::{self, vforked};
+use crate::sys::{self, forked, vforked};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use wakeset::mutated;
@@ -125,6 +125,7 @@ pub(crate) fn memory() -> Memory {
 /// In a forked child: nobody has asked to make an object here.
 pub(crate) fn disown() {
     vforked::forget();
+    forked::forget_children();
     SHARERS.fetch_and(UNSEEN, Ordering::SeqCst);
     PROCESS.store(0, Ordering::SeqCst);
 }
@@ -132,6 +133,7 @@ pub(crate) fn disown() {
 /// In a forked child: the memory is this process's from now on, and no other's.
 pub(crate) fn own_memory() {
     vforked::forget();
+    forked::forget_children();
     SHARERS.fetch_and(UNSEEN, Ordering::SeqCst);
     PROCESS.store(sys::getpid(), Ordering::SeqCst);
 }

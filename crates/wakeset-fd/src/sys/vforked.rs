@@ -130,18 +130,19 @@ impl Request {
         // In the deputy's own storage: it is no child, and knows for whom it works.
         thread_words::set_request(Some(self));
         while let Some(wish) = self.word.take() {
-            Self::grant(Wish::from_word(wish), &grant);
+            self::grant(|| grant(Wish::from_word(wish)));
             self.word.done();
         }
     }
+}
 
-    /// Does what the child wants.
-    fn grant(wish: Wish, grant: &impl Fn(Wish)) {
-        // A fault, or a filter's refusal, has to be told from the end of the process.
-        set_signal_mask(!SYNCHRONOUS);
-        grant(wish);
-        set_signal_mask(!0);
-    }
+/// Does what a child wants, in a deputy.
+pub(crate) fn grant<T>(act: impl FnOnce() -> T) -> T {
+    // A fault, or a filter's refusal, has to be told from the end of the process.
+    set_signal_mask(!SYNCHRONOUS);
+    let result = act();
+    set_signal_mask(!0);
+    result
 }
 
 /// The signals that an instruction of the thread's own raises.

@@ -309,6 +309,7 @@ impl Drop for Held {
 pub(crate) fn get_held(fd: c_int) -> (Entry, Held) {
     match table::load(fd) {
         word if word & table::TAG == table::ALIAS => get_alias(fd),
+        word if word & table::TAG == table::INHERITED => (table::inherited::ask(fd), Held(None)),
         word => (table::for_caller(fd, table::entry_of(word)), Held(None)),
     }
 }

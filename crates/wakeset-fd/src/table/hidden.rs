@@ -1,6 +1,6 @@
 //! Descriptors of ours that the program does not see: to it their numbers are closed.
 
-use crate::sys;
+use crate::sys::{self, forked};
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::{self, Entry};
 use core::ffi::c_int;
@@ -58,12 +58,18 @@ pub(crate) fn share() {
     SHARED.store(true, Ordering::SeqCst);
 }
 
-/// Closes all hidden descriptors: a forked child has its own, but for the inherited one.
+/// The hidden numbers that a forked child has from its parent, -1 for none.
+fn kept() -> [c_int; 3] {
+    let [baton, hints] = Kept::ALL.map(inherited);
+    [baton, hints, forked::end()]
+}
+
+/// Closes all hidden descriptors: a forked child has its own, but for those that it has inherited.
 fn close_all() {
     if SHARED.load(Ordering::SeqCst) {
         return;
     }
-    let kept = Kept::ALL.map(inherited);
+    let kept = kept();
     for fd in table::numbers() {
         if !kept.contains(&fd) && matches!(table::get(fd), Entry::Doorbell) {
             let _ = sys::close(fd);
@@ -117,7 +123,7 @@ pub(crate) fn hide_inherited(kept: Kept, low: c_int) {
 
 /// In a forked child, whose table has been forgotten.
 pub(crate) fn hide_inherited_again() {
-    Kept::ALL.map(inherited).into_iter().filter(|kept| *kept >= 0).for_each(table::put_doorbell);
+    kept().into_iter().filter(|kept| *kept >= 0).for_each(table::put_doorbell);
 }
 
 fn renumber_inherited(old: c_int, new: c_int) {

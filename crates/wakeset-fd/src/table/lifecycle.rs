@@ -28,6 +28,9 @@ pub(crate) enum Rank {
     Kept,
     /// The lists that a migration was working on.
     Sets,
+    /// Connections between forked children and their parent.
+    Inherited,
+    Deputies,
     /// What threads sleep in that are in poll(2) or select(2).
     Pollers,
 }

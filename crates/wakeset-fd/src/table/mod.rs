@@ -6,6 +6,7 @@
 //! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` when an object is made under this number |
 //! | slot, `COUNTER` / `SET` / `TIMER` / `PIPE` | an in-process object, or one end of one | `VACANT` when it is closed or moves into the kernel |
 //! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` |
+//! | 0, `INHERITED` | in a forked child: an object that may live on in its parent | 0 when the child looks it up, which has it migrate, or closes it |
 //! | 0 or slot, `ALIAS` | a further number of an in-process object, after dup(2); the slot, if any, is the number's own | `VACANT` or 0 when it is closed or the object migrates |
 //! | 0 or slot, `DOORBELL` | a doorbell of ours, which the program does not know | `SPARE_DOORBELL` when its set is gone; 0 or `VACANT` when the program needs the number |
 //! | 0 or slot, `SPARE_DOORBELL` | a doorbell that no set uses | `DOORBELL` when a set needs one; 0 or `VACANT` as above |
@@ -22,6 +23,7 @@ pub(crate) mod duplicates;
 pub(crate) mod engine;
 pub(crate) mod gate;
 pub(crate) mod hidden;
+pub(crate) mod inherited;
 pub(crate) mod kept;
 pub mod late;
 pub(crate) mod lifecycle;
@@ -62,6 +64,8 @@ pub(crate) const PIPE: usize = 7;
 const ALIAS: usize = 8;
 /// The kind of a slot that is in no entry: a set in which a thread sleeps that is in poll(2).
 pub(crate) const POLLER: usize = 9;
+/// Above [`ALIAS`], for which no fast path looks either.
+const INHERITED: usize = 10;
 
 /// What a number stands for.
 #[derive(Clone, Copy)]
@@ -109,10 +113,14 @@ fn load(fd: c_int) -> usize {
     word_of(fd).map_or(0, |place| place.load(Ordering::Acquire))
 }
 
-/// Looks a number up. What a vfork(2) child looks up migrates.
+/// Looks a number up. What a vfork(2) or forked child looks up migrates.
 #[inline(always)]
 pub(crate) fn get(fd: c_int) -> Entry {
-    for_caller(fd, peek(fd))
+    match load(fd) {
+        word if word & TAG == ALIAS => for_caller(fd, duplicates::entry(fd)),
+        word if word & TAG == INHERITED => inherited::ask(fd),
+        word => for_caller(fd, entry_of(word)),
+    }
 }
 
 /// What an entry is to the calling process, which may be a vfork(2) child.
@@ -157,8 +165,8 @@ fn is_alias(fd: c_int) -> bool {
 #[inline(always)]
 pub(crate) fn find<S: Slot>(fd: c_int) -> Option<&'static S> {
     let word = TABLE.get(fd as u32 as usize)?.load(Ordering::Acquire);
-    if word & TAG == ALIAS {
-        return for_caller(fd, duplicates::entry(fd)).downcast();
+    if word & TAG >= ALIAS {
+        return get(fd).downcast();
     }
     // SAFETY: entries with this tag lead to slots of this kind, which are never freed.
     (word & TAG == S::KIND && !is_for_child(fd))
@@ -334,16 +342,20 @@ pub(crate) fn numbers() -> core::ops::Range<c_int> {
     0..END.load(Ordering::SeqCst)
 }
 
-/// Forgets everything, slots and all: a forked child begins anew.
-pub(crate) fn forget_all() {
+/// Forgets everything, slots and all: a forked child begins anew. Where it `inherits`, it keeps in
+/// mind which numbers stood for objects.
+pub(crate) fn forget_all(inherits: bool) {
     for fd in numbers() {
+        let stays = inherits && peek(fd).is_object();
         // A page that is not written to is not copied.
         if let Some(place) = word_of(fd).filter(|place| place.load(Ordering::SeqCst) != 0) {
-            place.store(0, Ordering::SeqCst);
+            place.store(if stays { INHERITED } else { 0 }, Ordering::SeqCst);
         }
         duplicates::forget(fd);
     }
-    END.store(0, Ordering::SeqCst);
+    if !inherits {
+        END.store(0, Ordering::SeqCst);
+    }
     SPARE_DOORBELLS.store(0, Ordering::SeqCst);
     LAST_DOORBELL.store(0, Ordering::SeqCst);
 }

@@ -1,6 +1,7 @@
 //! Whether objects may be made in this process, which begins anew if it is a forked child.
 
 use crate::stats::count;
+use crate::sys::forked::{self, ChildsEnd};
 use crate::sys::handler::Handler;
 use crate::sys::process::{self, Memory};
 use crate::sys::signal_guard::{self, SignalGuard};
@@ -92,7 +93,7 @@ pub(crate) fn may_make_objects_beside_fork() -> bool {
 fn begin(_migrating: &ScanGuard<'_, ()>) {
     if IS_PARENTS.load(Ordering::SeqCst) {
         if !mutated!("child_keeps_parents_table") {
-            table::forget_all();
+            table::forget_all(false);
             engine::abandon();
         }
         IS_PARENTS.store(false, Ordering::SeqCst);
@@ -115,9 +116,16 @@ pub(crate) fn begin_anew_late() {
 /// In a forked child: everything was the parent's, and is forgotten.
 #[cold]
 pub(crate) fn begin_anew() {
+    begin_anew_with(None);
+}
+
+/// [`begin_anew`] in a child whose parent keeps in process what both have, and which asks for it by
+/// `end`.
+pub(crate) fn begin_anew_with(end: Option<ChildsEnd>) {
+    forked::begin(end);
     // They close their hidden numbers, which they find in the table.
     lifecycle::begin_anew();
-    table::forget_all();
+    table::forget_all(end.is_some());
     hidden::hide_inherited_again();
     engine::abandon();
     IS_PARENTS.store(false, Ordering::SeqCst);

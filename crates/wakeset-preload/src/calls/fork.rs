@@ -1,15 +1,16 @@
 //! fork(2), vfork(2) and clone(2).
 //!
-//! The function `fork` needs no hook: glibc runs the pthread_atfork(3) handlers of
-//! `process::fork` for it, also when daemon(3) or forkpty(3) forks. vfork(2) does: the child works
-//! on the same memory, but with a descriptor table of its own, so what it calls by a number may be
-//! something else in the parent by then. What it names migrates.
+//! glibc runs the pthread_atfork(3) handlers of `process::fork`, also when daemon(3) or forkpty(3)
+//! forks. The function `fork` has a hook to tell it from those: only its child comes back to the
+//! program, and what that child does is seen. A vfork(2) child works on the same memory, but with a
+//! descriptor table of its own, so what it calls by a number may be something else in the parent by
+//! then. What either names migrates.
 
 use super::instruction::before_shared;
 use super::leave::leave_to_kernel;
 use super::row::Registers;
 use crate::dispatch;
-use crate::process::fork::{in_child, in_parent, prepare};
+use crate::process::fork::{in_child, in_parent, keeping, prepare};
 use crate::process::statistics;
 use crate::real::real;
 use core::ffi::{c_int, c_long, c_void};
@@ -19,6 +20,14 @@ use wakeset_fd::fork::Kept;
 use wakeset_fd::interpose::returned;
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{Errno, fork, migrate, user};
+
+/// fork(2), the function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> pid_t {
+    type Fork = unsafe extern "C" fn() -> pid_t;
+    // SAFETY: the caller's contract.
+    keeping(|| unsafe { real!(fork: Fork)() })
+}
 
 /// _Fork(3): fork without the handlers.
 #[unsafe(no_mangle)]

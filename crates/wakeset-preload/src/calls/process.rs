@@ -4,6 +4,7 @@
 use super::leave::leave_to_kernel;
 use super::path::names_descriptor;
 use crate::listeners;
+use crate::process::end;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,9 +13,15 @@ use wakeset_fd::reserved::{PIECES, Reserved};
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{deputy, descriptor, migrate};
 
+/// Before setns(2), and calls that change what the process may do.
+pub(super) fn before_change() {
+    deputy::end_all();
+}
+
 /// Before unshare(2). With `CLONE_FILES` two descriptor tables share one memory afterwards, and
 /// numbers no longer mean one thing.
 pub(super) fn before_unshare(flags: c_int) {
+    before_change();
     if flags & libc::CLONE_FILES != 0 {
         leave_to_kernel();
     }
@@ -33,13 +40,14 @@ pub(super) fn before_cancel() {
 /// Before an exec: migrates what the new program inherits, and leaves to others what this one was
 /// woken for.
 pub(super) fn before_exec() {
+    deputy::before_end();
     descriptor::before_exec(Stat::MigratedExec);
     listeners::before_end(End::Exec);
 }
 
 /// Before the process ends in another way than by exit(3), at which the library hears of it.
 pub(super) fn before_end() {
-    listeners::before_end(End::Exit);
+    end::before_end();
 }
 
 /// Before a thread ends by a system call of its own. It may have its thread-local storage from

@@ -1,9 +1,10 @@
-//! `_exit`: the end that libraries do not hear of.
+//! The end of the process: by exit(3), and by `_exit`, of which libraries do not hear.
 
 use crate::{listeners, real};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
+use wakeset_fd::deputy;
 use wakeset_fd::listeners::End;
 
 /// libc's `_exit`.
@@ -19,11 +20,27 @@ pub(super) fn find_exit() {
     real_exit();
 }
 
+/// Before the process ends: leaves to others what its threads were woken for, and to the kernel
+/// what its children have.
+pub(crate) fn before_end() {
+    listeners::before_end(End::Exit);
+    deputy::before_end();
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = at_end;
+
+/// At the end of the process, by exit(3).
+extern "C" fn at_end() {
+    deputy::before_end();
+}
+
 /// _exit(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn _exit(status: usize) -> c_int {
     type Exit = unsafe extern "C-unwind" fn(usize) -> c_int;
-    listeners::before_end(End::Exit);
+    before_end();
     // SAFETY: the caller's contract.
     unsafe { real::typed::<Exit>(real_exit())(status) }
 }

@@ -3,10 +3,11 @@
 
 use crate::real::real;
 use crate::{dispatch, environment};
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use wakeset_fd::deputy::Child;
 use wakeset_fd::fork::{self, Forking};
 use wakeset_fd::listeners::baton;
 use wakeset_fd::signal_guard;
@@ -94,13 +95,51 @@ fn under_way() -> Option<Forking> {
     if noted.is_some() { noted.take() } else { None }
 }
 
-/// Before a fork: everything migrates, and what the child will copy is locked.
+/// How a thread that is in fork(2) leaves objects in process.
+#[derive(Clone, Copy)]
+enum Keeps {
+    /// Not at all: daemon(3) and forkpty(3), in which libc makes calls that are not seen, or
+    /// `_Fork`.
+    No,
+    /// If it can be.
+    IfPossible,
+    /// It has, for this child.
+    For(Child),
+}
+
+thread_local! {
+    // No destructor and no lazy part: there is no allocation.
+    static KEEPS: Cell<Keeps> = const { Cell::new(Keeps::No) };
+}
+
+/// Makes a fork, by `call`, whose child comes back to the program and makes no call that is not
+/// seen. Objects stay in process where they can.
+pub(crate) fn keeping(call: impl FnOnce() -> c_int) -> c_int {
+    // A thread gives objects up to the kernel, or is alone with them: what is said of threads
+    // (unshare(2), setuid(2)) would also hold for the deputy.
+    if dispatch::is_on() || is_single_threaded() {
+        return call();
+    }
+    // A handler may fork in a thread that is just leaving its own fork.
+    let before = KEEPS.replace(Keeps::IfPossible);
+    let pid = call();
+    if let Keeps::For(child) = KEEPS.replace(before) {
+        child.is(pid);
+    }
+    pid
+}
+
+/// Before a fork: everything migrates, or stays as far as it can, and what the child will copy is
+/// locked.
 pub(crate) unsafe extern "C" fn prepare() {
     baton::before_fork();
     if is_nothing_to_us() || environment::is_disabled() {
         return;
     }
-    let forking = fork::prepare();
+    let forking = match KEEPS.replace(Keeps::No) {
+        Keeps::IfPossible => fork::prepare_to_keep(),
+        Keeps::No | Keeps::For(_) => fork::prepare(),
+    };
     crate::loader::hold();
     crate::signals::hold();
     crate::heap::hold();
@@ -121,7 +160,9 @@ pub(crate) unsafe extern "C" fn in_parent() {
     unsafe { crate::heap::release() };
     crate::signals::release();
     crate::loader::release();
-    forking.in_parent();
+    if let Some(child) = forking.with_child() {
+        KEEPS.set(Keeps::For(child));
+    }
 }
 
 /// After a fork, in the child.

@@ -373,6 +373,7 @@ CALL("fanotify_mark", "another file",
 
 CALL("unshare", "descriptors", unshare(CLONE_FILES), syscall(SYS_unshare, CLONE_FILES))
 CALL("unshare", "nothing", unshare(0), syscall(SYS_unshare, 0))
+CALL("setns", "nothing", setns(-1, 0), syscall(SYS_setns, -1, 0))
 CALL("execve", "that fails",
      execve("/nothing", nothing, nothing),
      syscall(SYS_execve, "/nothing", nothing, nothing))

@@ -27,12 +27,12 @@ use wakeset::mutated;
 /// # Errors
 /// EMFILE: it is a fixed set's doorbell or handle, and there is no other number for that.
 pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
-    if !matches!(table::get(fd), table::Entry::Doorbell) {
+    if !matches!(table::peek(fd), table::Entry::Doorbell) {
         return Ok(());
     }
     let _guard = SignalGuard::enter();
     let _migrating = gate::hold_migrations();
-    if !matches!(table::get(fd), table::Entry::Doorbell) {
+    if !matches!(table::peek(fd), table::Entry::Doorbell) {
         return Ok(());
     }
     lent::wait_until_returned(fd);

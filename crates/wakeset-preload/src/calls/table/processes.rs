@@ -4,10 +4,13 @@ calls! {
     // ---- Processes ----
 
     "C" fork() -> c_int {
-        hand [_Fork __register_atfork] raw [fork = fork::raw_fork] => by_hand []
-        MigratesAll "libc's `fork` needs no hook: it runs the handlers that are registered before \
-            main, also for `daemon` and `forkpty`. `__register_atfork` is hooked so that handlers \
-            of the program that prepare for a fork are done before ours."
+        hand [fork _Fork __register_atfork] raw [fork = fork::raw_fork] => by_hand []
+        MigratesNamed "`fork` of a process with several threads: what the child names, or leaves \
+            to the program that it executes, migrates at that moment, and everything that it has \
+            once it is a second old. Every object migrates before any other fork, also that of \
+            `daemon` and `forkpty`, by the handlers that are registered before main. \
+            `__register_atfork` is hooked so that handlers of the program that prepare for a fork \
+            are done before ours."
         apart "fork(3) runs the handlers of pthread_atfork(3) and the system call does not"
     }
     "C" vfork() -> c_int {
@@ -27,6 +30,22 @@ calls! {
     "C" unshare(flags: c_int) -> c_int {
         names [unshare] number [unshare] => first [process::before_unshare(flags)]
         ForGood "With `CLONE_FILES`."
+    }
+    "C" setns(fd, kind) -> c_int {
+        names [setns] number [setns] => first [process::before_change()]
+        Noted "What forked children have migrates, and the thread that does this for them ends: \
+            another thread may be in the way of the call, or be left out of it."
+    }
+    "C" setuid(first, second, third) -> c_int {
+        names [
+            setuid setgid seteuid setegid setreuid setregid setresuid setresgid setgroups initgroups
+            setfsuid setfsgid capset
+        ]
+        number [
+            setuid setgid setreuid setregid setresuid setresgid setgroups setfsuid setfsgid capset
+        ]
+        => first [process::before_change()]
+        Noted "As `setns`." apart "libc's functions speak for all threads"
     }
     "C" prctl(option: c_int, mode, program, third, fourth) -> c_int {
         names [prctl] number [prctl] => first [sandbox::before_prctl(option, mode, program)]

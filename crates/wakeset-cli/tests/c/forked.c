@@ -1,0 +1,418 @@
+/*
+ * What a fork(2) child does with what it has from its parent, and the parent meanwhile: both have
+ * one description, whatever either does with its numbers. The parent has a second thread, and its
+ * children leave most of it alone.
+ *
+ * "forked take NUMBER" is what children execute: it reads 8 bytes from a descriptor that it has
+ * inherited, and exits with the first of them, or with 99 if there is no such descriptor.
+ * "forked stay" has children that leave everything alone, and prints nothing; "forked workers" has
+ * one that outlives any deadline, and "forked steps" does all of it.
+ */
+#include "forked/children.h"
+
+/* ---- what becomes of it ---- */
+
+static void counters(void)
+{
+	heading("an eventfd");
+	static const struct {
+		const char *name;
+		int (*act)(void *);
+		int status;
+		const char *left;
+	} cases[] = {
+		{ "nothing", nothing, 7, "5" },
+		{ "write", write_three, 0, "8" },
+		{ "read", read_it, 5, "-1 EAGAIN" },
+		{ "keep it open", keep_open, 5, "-1 EAGAIN" },
+		{ "keep it open, by ioctl", keep_open_by_ioctl, 5, "-1 EAGAIN" },
+		{ "keep a duplicate", keep_a_duplicate, 5, "-1 EAGAIN" },
+		{ "keep it over another number", keep_over_another, 5, "-1 EAGAIN" },
+		{ "execute another program", leave_it, 99, "5" },
+		{ "close everything", close_all, 0, "5" },
+		{ "put another file there", use_number, 0, "5" },
+		{ "put another file over it", put_a_file_over, 0, "5" },
+		{ "put another file over it, in vain", put_a_file_over_in_vain, 0, "8" },
+		{ "make its own", make_its_own, 0, "-1 EAGAIN" },
+		{ "poll", poll_it, 1, "5" },
+		{ "a child of its own writes", has_a_child, 0, "11" },
+		{ "a forked child of its own writes", forks, 0, "11" },
+		{ "a forked child of its own does nothing", forks_without_a_word, 0, "8" },
+		{ "threads of its own write", has_threads, 0, "17" },
+		{ "it is killed", is_killed, 1000 + SIGKILL, "8" },
+		{ "its exec fails", failing_exec, 0, "8" },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		int counter = counter_of(5), set = set_with(counter, EPOLLIN | EPOLLET);
+		reports("the set before", "1", set);
+		number(cases[i].name, cases[i].status, in_child(cases[i].act, &counter));
+		value_is("  the value", cases[i].left, counter);
+		uint64_t one = 1;
+		must(write(counter, &one, 8));
+		reports("  the set hears of the parent's", "1", set);
+		must(close(set));
+		must(close(counter));
+	}
+	int counter = must(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	number("make it block", 0, in_child(make_it_block, &counter));
+	number("  it does", 0, fcntl(counter, F_GETFL) & O_NONBLOCK);
+	must(fcntl(counter, F_SETFL, O_NONBLOCK));
+	value_is("  and not any more", "-1 EAGAIN", counter);
+	must(close(counter));
+	counter = must(eventfd(6, EFD_NONBLOCK));
+	number("inherited without a word", 6, in_child(leave_it, &counter));
+	value_is("  the value", "-1 EAGAIN", counter);
+	must(close(counter));
+	/* One of two numbers. */
+	counter = counter_of(5);
+	int copy = must(dup(counter));
+	number("write by a further number", 0, in_child(write_three, &copy));
+	value_is("  the value", "8", counter);
+	number("read by the first", 99, in_child(read_it, &counter));
+	must(close(counter));
+	must(close(copy));
+}
+
+static void sets(void)
+{
+	heading("a set");
+	int counter = counter_of(0), set = set_with(counter, EPOLLIN);
+	number("wait, for nothing", 0, in_child(wait_in, &set));
+	uint64_t one = 1;
+	must(write(counter, &one, 8));
+	number("wait, for something", 1, in_child(wait_in, &set));
+	reports("  the parent's wait", "1", set);
+	must(close(set));
+	set = set_with(counter, EPOLLIN);
+	int other = counter_of(1);
+	watched = &other;
+	number("watch another of the parent's", 0, in_child(watch_another, &set));
+	value_is("  the first one", "1", counter);
+	reports("  the parent's wait", "1", set);
+	value_is("  the other one", "1", other);
+	reports("  the parent's wait", "0", set);
+	must(close(set));
+	set = set_with(counter, EPOLLIN);
+	watched = &counter;
+	must(write(counter, &one, 8));
+	number("watch no more", 0, in_child(watch_no_more, &set));
+	reports("  the parent's wait", "0", set);
+	must(close(other));
+	must(close(counter));
+	must(close(set));
+}
+
+static void timers(void)
+{
+	heading("a timer");
+	int timer = must(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)), set = set_with(timer, EPOLLIN);
+	struct itimerspec now;
+	number("set it", 0, in_child(set_timer, &timer));
+	struct epoll_event event;
+	CALL("  the parent's wait", "1", epoll_wait(set, &event, 1, 10000));
+	must(timerfd_gettime(timer, &now));
+	number("  what is left", 0, now.it_value.tv_nsec);
+	value_is("  how often", "1", timer);
+	must(close(set));
+	must(close(timer));
+}
+
+static int read_a_byte(void *fd)
+{
+	char byte = 99;
+	return read(*(int *)fd, &byte, 1) == 1 ? byte : 99;
+}
+
+static void pipes(void)
+{
+	heading("a pipe");
+	int ends[2];
+	char bytes[8] = "";
+	must(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
+	CALL("write", "3", write(ends[1], "abc", 3));
+	number("read as a program", 'a', in_child(keep_open, &ends[0]));
+	CALL("  what is left", "-1 EAGAIN", read(ends[0], bytes, 8));
+	must(close(ends[0]));
+	must(close(ends[1]));
+	must(pipe2(ends, O_CLOEXEC));
+	CALL("write", "3", write(ends[1], "abc", 3));
+	number("read a byte", 'a', in_child(read_a_byte, &ends[0]));
+	CALL("  what is left", "2", read(ends[0], bytes, 8));
+	/* How a parent learns of an exec. */
+	pid_t child = fork();
+	if (child == 0)
+		_exit(leave_it(&ends[1]));
+	must(close(ends[1]));
+	CALL("the end, at the exec", "0", read(ends[0], bytes, 1));
+	number("  ", 99, status_of(child));
+	must(close(ends[0]));
+}
+
+/* ---- while there is a child ---- */
+
+static void beside_a_child(void)
+{
+	heading("beside a child that has it, too");
+	int counter = counter_of(1), set = set_with(counter, EPOLLIN), ends[2], other = counter_of(0);
+	char byte;
+	must(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
+	pid_t child = fork();
+	if (child == 0) {
+		hear(down[1]);
+		_exit(write_three(&other) || read_it(&other) != 5);
+	}
+	must(close(counter));
+	reports("a closed eventfd is still reported", "1", set);
+	must(close(ends[1]));
+	CALL("a pipe is still written to", "-1 EAGAIN", read(ends[0], &byte, 1));
+	int made = counter_of(4);
+	value_is("made beside it", "4", made);
+	uint64_t two = 2;
+	must(write(other, &two, 8));
+	say(down[0], 'x');
+	number("what the parent has written arrives", 0, status_of(child));
+	reports("the eventfd is no more", "0", set);
+	CALL("the pipe is at its end", "0", read(ends[0], &byte, 1));
+	must(close(made));
+	must(close(ends[0]));
+	must(close(set));
+	must(close(other));
+}
+
+static int threads(void)
+{
+	int count = 0;
+	DIR *tasks = opendir("/proc/self/task");
+	for (struct dirent *task; (task = readdir(tasks)) != NULL;)
+		count += task->d_name[0] != '.';
+	closedir(tasks);
+	return count;
+}
+
+/* What concerns a process with all its threads. */
+static void changes_beside_a_child(void)
+{
+	heading("what a process may do, while it has a child");
+	for (int way = 0; way < 3; way++) {
+		int counter = counter_of(2);
+		pid_t child = fork();
+		if (child == 0) {
+			hear(down[1]);
+			_exit(write_three(&counter) || read_it(&counter) != 5);
+		}
+		if (way == 0)
+			number("setgid", 0, setgid(getgid()));
+		else if (way == 1)
+			number("unshare", 0, unshare(0));
+		else
+			CALL("setns", "-1 EBADF", setns(-1, 0));
+		number("  its threads", 2, threads());
+		say(down[0], 'x');
+		number("  the child", 0, status_of(child));
+		value_is("  the value", "-1 EAGAIN", counter);
+		must(close(counter));
+	}
+}
+
+/* Each hears the other, in turn. */
+static void in_turn(void)
+{
+	heading("parent and child in turn");
+	int there = must(eventfd(0, EFD_CLOEXEC)), back = must(eventfd(0, EFD_CLOEXEC));
+	int set = set_with(back, EPOLLIN);
+	pid_t child = fork();
+	uint64_t value = 1;
+	int sum = 0;
+	if (child == 0) {
+		for (int i = 0; i < 100; i++) {
+			must(read(there, &value, 8));
+			value++;
+			must(write(back, &value, 8));
+		}
+		_exit(0);
+	}
+	for (int i = 0; i < 100; i++) {
+		struct epoll_event event;
+		value = 1;
+		must(write(there, &value, 8));
+		if (epoll_wait(set, &event, 1, 10000) != 1)
+			must(-1);
+		must(read(back, &value, 8));
+		sum += (int)value;
+	}
+	number("the sum", 200, sum);
+	number("the child", 0, status_of(child));
+	must(close(set));
+	must(close(there));
+	must(close(back));
+}
+
+/* A child whose parent ends, in this way or that, before it names anything. */
+static void parent_first(void)
+{
+	heading("a parent that ends first");
+	static const char *const ways[] = { "exit", "_exit", "exec" };
+	for (int way = 0; way < 3; way++) {
+		pid_t middle = fork();
+		if (middle == 0) {
+			int counter = counter_of(4);
+			pthread_t thread;
+			must_be_zero(pthread_create(&thread, NULL, sleep_on, NULL));
+			uint64_t one = 1;
+			must(write(counter, &one, 8));
+			pid_t child = fork();
+			if (child == 0) {
+				hear(down[1]);
+				say(up[1], (char)read_it(&counter));
+				_exit(0);
+			}
+			if (way == 0)
+				exit(0);
+			if (way == 1)
+				_exit(0);
+			execl("/bin/true", "true", NULL);
+		}
+		number(ways[way], 0, status_of(middle));
+		say(down[0], 'x');
+		char got = 0;
+		must(read(up[0], &got, 1));
+		number("  what it has left", 5, got);
+	}
+}
+
+static atomic_int stop;
+static int traffic;
+
+static void *write_on(void *unused)
+{
+	(void)unused;
+	uint64_t one = 1, written = 0;
+	for (; !atomic_load(&stop); written++)
+		must(write(traffic, &one, 8));
+	return (void *)written;
+}
+
+static void *read_on(void *set)
+{
+	struct epoll_event event;
+	uint64_t value, sum = 0;
+	for (bool last = false;; last = atomic_load(&stop) == 2) {
+		if (epoll_wait(*(int *)set, &event, 1, 1) == -1 && errno != EINTR)
+			must(-1);
+		if (read(traffic, &value, 8) == 8)
+			sum += value;
+		else if (last)
+			return (void *)sum;
+	}
+}
+
+/* Every count is exact beside children that leave it alone, that name it, and that are killed. */
+static void under_traffic(void)
+{
+	heading("children beside traffic");
+	for (int act = 0; act < 4; act++) {
+		traffic = must(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		int set = set_with(traffic, EPOLLIN | EPOLLET);
+		pthread_t writers[2], reader;
+		void *written[2], *got;
+		atomic_store(&stop, 0);
+		for (int i = 0; i < 2; i++)
+			must_be_zero(pthread_create(&writers[i], NULL, write_on, NULL));
+		must_be_zero(pthread_create(&reader, NULL, read_on, &set));
+		uint64_t by_children = 0;
+		for (int i = 0; i < 60; i++) {
+			if (i % 10 == 9 && act == 1)
+				by_children += 3 * !in_child(write_three, &traffic);
+			else if (i % 10 == 9 && act == 2)
+				by_children += 3 * !in_child(forks, &traffic) * 2;
+			else if (i % 10 == 9 && act == 3)
+				by_children += 3 * (in_child(is_killed, &traffic) == 1000 + SIGKILL);
+			else
+				in_child(nothing, &traffic);
+		}
+		atomic_store(&stop, 1);
+		for (int i = 0; i < 2; i++)
+			must_be_zero(pthread_join(writers[i], &written[i]));
+		atomic_store(&stop, 2);
+		must_be_zero(pthread_join(reader, &got));
+		uint64_t sent = (uint64_t)written[0] + (uint64_t)written[1] + by_children;
+		yes("  every count", sent == (uint64_t)got);
+		must(close(set));
+		must(close(traffic));
+	}
+}
+
+/* Objects of all kinds, beside children that end, close everything or execute another program. */
+static void stay(void)
+{
+	static int (*const acts[])(void *) = { nothing, close_all, leave_it, put_a_file_over };
+	int counter = counter_of(0), timer = must(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)), ends[2];
+	int set = set_with(counter, EPOLLIN);
+	char byte;
+	must(pipe2(ends, O_CLOEXEC));
+	for (int i = 0; i < 30; i++) {
+		in_child(acts[i % 4], &counter);
+		uint64_t one = 1;
+		must(write(counter, &one, 8));
+		must(write(ends[1], "x", 1));
+		if (wait_in(&set) != 1 || read_it(&counter) != 1 || read(ends[0], &byte, 1) != 1)
+			exit(1);
+	}
+	/* Until it is noticed that the last child is no more. */
+	while (threads() > 2)
+		usleep(1000);
+	must(close(timer));
+}
+
+/* A child that names nothing for so long that it has to be taken for a worker. */
+static void workers(void)
+{
+	heading("a worker");
+	int counter = counter_of(5), set = set_with(counter, EPOLLIN);
+	pid_t child = fork();
+	if (child == 0) {
+		usleep(1500000);
+		_exit(read_it(&counter) != 5 || write_three(&counter));
+	}
+	int made = counter_of(1);
+	usleep(1300000);
+	reports("before it does anything", "1", set);
+	number("it reads and writes", 0, status_of(child));
+	value_is("  the value", "3", counter);
+	value_is("made since", "1", made);
+	number("the next one writes", 0, in_child(write_three, &counter));
+	value_is("  the value", "3", counter);
+	must(close(made));
+	must(close(set));
+	must(close(counter));
+}
+
+int main(int count, char **arguments)
+{
+	uint64_t value = 0;
+	if (count == 3)
+		return read(atoi(arguments[2]), &value, 8) > 0 ? (int)(value & 0xff) : 99;
+	pthread_t thread;
+	must_be_zero(pthread_create(&thread, NULL, sleep_on, NULL));
+	if (count == 2 && strcmp(arguments[1], "stay") == 0) {
+		stay();
+		return 0;
+	}
+	if (count == 2 && strcmp(arguments[1], "workers") == 0) {
+		workers();
+		return verdict();
+	}
+	make_conversation();
+	counters();
+	sets();
+	timers();
+	pipes();
+	beside_a_child();
+	in_turn();
+	parent_first();
+	changes_beside_a_child();
+	under_traffic();
+	if (count == 2)
+		workers();
+	return verdict();
+}

@@ -1,0 +1,285 @@
+//! What a forked child asks of its parent, and which numbers the parent's children may have.
+//!
+//! A fork leaves objects in process, as vfork(2) does: the state of what the child inherits is its
+//! parent's. The child has a copy of the memory and descriptors of its own, so where it names such
+//! a number the object has to migrate first. It sends the number to a *deputy*, a thread of its
+//! parent's, by one end of a socket pair, and goes on when the number comes back. Nothing else
+//! passes between the two, and no memory: the worst that a message can do is to migrate something
+//! without need.
+//!
+//! What the child may find instead of an answer:
+//!
+//! | it finds | that means |
+//! |---|---|
+//! | [`OVER`], or the end of the connection | everything that it has inherited is the kernel's |
+//! | another parent | the parent has ended: what there was in it has gone with it |
+//! | another file at the number of its end | it has closed that by a call that was not seen |
+//!
+//! In each case it asks for nothing more.
+
+use super::process::owner;
+use super::refusable::refusable;
+use super::signal_guard::SignalGuard;
+use super::{Errno, poll_within, raw};
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+use wakeset::{ScanLock, mutated};
+
+/// In place of a number: everything has migrated, and the deputy is about to go.
+const OVER: c_int = -1;
+
+/// Who waits for an answer looks after its parent so often.
+const A_WHILE: Duration = Duration::from_millis(100);
+
+// ---- the child ----
+
+/// A child's end of the connection, -1 in other processes. Children that do nothing but end look at
+/// it, too.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
+static END: AtomicI32 = AtomicI32::new(-1);
+/// What it is known by, and the parent.
+static SOCKET: AtomicU64 = AtomicU64::new(0);
+static PARENT: AtomicI32 = AtomicI32::new(0);
+/// Held while one thread waits for an answer.
+static ASKING: ScanLock<()> = ScanLock::new(());
+
+/// A child's end, before it is one: made by the parent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChildsEnd {
+    pub(crate) number: c_int,
+    socket: u64,
+    parent: c_int,
+}
+
+impl ChildsEnd {
+    /// `None`: what it will be known by cannot be found out.
+    pub(crate) fn new(number: c_int) -> Option<Self> {
+        Some(Self { number, socket: inode(number)?, parent: owner() })
+    }
+}
+
+/// Whether this is a child that may have to ask.
+#[inline(always)]
+pub(crate) fn is_child() -> bool {
+    END.load(Ordering::Relaxed) >= 0
+}
+
+/// The number of the child's end, -1 for none.
+pub(crate) fn end() -> c_int {
+    END.load(Ordering::Relaxed)
+}
+
+/// In a forked child: it asks by that, or by nothing.
+pub(crate) fn begin(end: Option<ChildsEnd>) {
+    let number = end.map_or(-1, |end| end.number);
+    // A page that is not written to is not copied.
+    if number != self::end() {
+        // SAFETY: a forked child has one thread, which does not ask.
+        unsafe { ASKING.free_in_child() };
+        SOCKET.store(end.map_or(0, |end| end.socket), Ordering::Relaxed);
+        PARENT.store(end.map_or(0, |end| end.parent), Ordering::Relaxed);
+        END.store(number, Ordering::SeqCst);
+    }
+}
+
+/// The child's end has another number.
+pub(crate) fn renumber(old: c_int, new: c_int) {
+    let _ = END.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+}
+
+/// In a child: has its parent migrate what a number stood for at the fork. When this returns that
+/// has been done, or there is nobody to do it. `is_wanted` says whether it is still to be done,
+/// `done` that it has; no other thread asks meanwhile. Returns the number of an end that is of no
+/// more use, for the caller to close.
+pub(crate) fn ask(
+    fd: c_int,
+    is_wanted: impl FnOnce() -> bool,
+    done: impl FnOnce(),
+) -> Option<c_int> {
+    let _guard = SignalGuard::enter();
+    let _asking = ASKING.lock();
+    if !is_wanted() {
+        return None;
+    }
+    let end = end();
+    let mut left = None;
+    if end >= 0 && !mutated!("forked_child_asks_nobody") {
+        if inode(end) != Some(SOCKET.load(Ordering::Relaxed)) {
+            END.store(-1, Ordering::SeqCst);
+        } else if !has_answered(end, fd) {
+            END.store(-1, Ordering::SeqCst);
+            left = Some(end);
+        }
+    }
+    done();
+    left
+}
+
+/// Asks, and waits for the answer. `false`: there will be none.
+fn has_answered(end: c_int, fd: c_int) -> bool {
+    if send(end, fd).is_err() {
+        return false;
+    }
+    loop {
+        match receive(end) {
+            Ok(answer) if answer == Some(fd) => return true,
+            Ok(_) => return false,
+            Err(Errno::EAGAIN) if poll_within(end, libc::POLLIN, A_WHILE) != 0 => {}
+            Err(Errno::EAGAIN | Errno::EINTR) => {
+                if raw!(getppid) != Ok(PARENT.load(Ordering::Relaxed) as usize) {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+}
+
+/// What a socket is known by.
+fn inode(fd: c_int) -> Option<u64> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    raw!(fstat, fd, status.as_mut_ptr()).ok()?;
+    // SAFETY: the kernel has filled it in.
+    let status = unsafe { status.assume_init() };
+    (status.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(status.st_ino)
+}
+
+// ---- both ----
+
+/// A connection, by two numbers, which no exec inherits.
+pub(crate) fn connection() -> Option<[c_int; 2]> {
+    let mut ends = [-1; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    refusable!(socketpair, libc::AF_UNIX, kind, 0, ends.as_mut_ptr()).ok()?;
+    Some(ends)
+}
+
+/// Sends a number, or [`OVER`].
+pub(crate) fn send(end: c_int, fd: c_int) -> Result<(), Errno> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    raw!(sendto, end, &raw const fd, size_of::<c_int>(), flags, 0, 0).map(drop)
+}
+
+/// Says that everything has migrated.
+pub(crate) fn send_over(end: c_int) {
+    let _ = send(end, OVER);
+}
+
+/// The next message; `None` at the end of the connection, or for what is no message of ours.
+///
+/// # Errors
+/// EAGAIN: there is none yet.
+pub(crate) fn receive(end: c_int) -> Result<Option<c_int>, Errno> {
+    let mut fd: c_int = 0;
+    let flags = libc::MSG_DONTWAIT;
+    let len = raw!(recvfrom, end, &raw mut fd, size_of::<c_int>(), flags, 0, 0)?;
+    Ok((len == size_of::<c_int>()).then_some(fd))
+}
+
+// ---- the parent ----
+
+/// How many children may have numbers of objects that live in process. Next to the other words that
+/// a forked child resets.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
+static CHILDREN: AtomicU32 = AtomicU32::new(0);
+/// Those numbers, a bit for each.
+static NUMBERS: [AtomicU64; MOST as usize / 64] = [const { AtomicU64::new(0) }; MOST as usize / 64];
+/// Above all numbers that may be noted.
+pub(crate) const MOST: c_int = 1 << 16;
+
+fn bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
+    let word = NUMBERS.get(usize::try_from(fd).ok()? / 64)?;
+    Some((word, 1 << (fd % 64)))
+}
+
+/// Whether a child may have the object that this number stands for.
+#[inline]
+pub(crate) fn may_have(fd: c_int) -> bool {
+    CHILDREN.load(Ordering::SeqCst) != 0 && is_noted(fd)
+}
+
+/// Whether a child may have any object that lives here.
+#[inline]
+pub(crate) fn any_may() -> bool {
+    CHILDREN.load(Ordering::SeqCst) != 0
+}
+
+#[cold]
+pub(crate) fn is_noted(fd: c_int) -> bool {
+    bit(fd).is_some_and(|(word, bit)| word.load(Ordering::SeqCst) & bit != 0)
+}
+
+/// Before a fork: its child has these numbers. The caller holds the migrations lock.
+pub(crate) fn note_child(numbers: impl Iterator<Item = c_int>) {
+    if !any_may() {
+        for word in NUMBERS.iter().filter(|word| word.load(Ordering::SeqCst) != 0) {
+            word.store(0, Ordering::SeqCst);
+        }
+    }
+    CHILDREN.fetch_add(1, Ordering::SeqCst);
+    for (word, bit) in numbers.filter_map(bit) {
+        word.fetch_or(bit, Ordering::SeqCst);
+    }
+}
+
+/// A child has none any more.
+pub(crate) fn forget_child() {
+    CHILDREN.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// In a forked child: its parent's children are not its own.
+pub(crate) fn forget_children() {
+    if any_may() {
+        CHILDREN.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Whether a child whose end of the connection is closed has no descriptor of its parent's any
+/// more: it has ended, is just ending, or has executed a program. Otherwise it has closed its end
+/// by a call that was not seen.
+pub(crate) fn is_child_gone(pid: c_int) -> bool {
+    /// It has not executed a program.
+    const PF_FORKNOEXEC: u64 = 0x40;
+    const PF_EXITING: u64 = 4;
+    match flags_of(pid) {
+        Ok(flags) => flags & PF_EXITING != 0 || flags & PF_FORKNOEXEC == 0,
+        // Reaped, or not for us to see.
+        Err(_) => raw!(tgkill, pid, pid, 0) == Err(Errno::ESRCH),
+    }
+}
+
+/// The kernel's flags of a process, as proc(5) gives them in `stat`.
+fn flags_of(pid: c_int) -> Result<u64, Errno> {
+    use core::fmt::Write;
+    struct Text([u8; 32], usize);
+    impl Write for Text {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            let rest = self.0.get_mut(self.1..self.1 + text.len()).ok_or(core::fmt::Error)?;
+            rest.copy_from_slice(text.as_bytes());
+            self.1 += text.len();
+            Ok(())
+        }
+    }
+    // Without it nothing is known.
+    let proc = |path: *const u8| {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        refusable!(openat, libc::AT_FDCWD, path, flags)
+    };
+    let own = proc(c"/proc/self/stat".as_ptr().cast()).map_err(|_| Errno::EACCES)?;
+    let _ = refusable!(close, own);
+    let mut path = Text([0; 32], 0);
+    write!(path, "/proc/{pid}/stat\0").map_err(|_| Errno::EINVAL)?;
+    let file = proc(path.0.as_ptr())?;
+    let mut text = [0_u8; 256];
+    let len = refusable!(read, file, text.as_mut_ptr(), text.len());
+    let _ = refusable!(close, file);
+    let text = text.get(..len?).unwrap_or(&[]);
+    // The name, in parentheses, may itself contain any character. Behind it: the state, five
+    // numbers, the flags.
+    let end = text.iter().rposition(|byte| *byte == b')').ok_or(Errno::EINVAL)?;
+    let flags = text.get(end + 2..).and_then(|rest| rest.split(|byte| *byte == b' ').nth(6));
+    let flags = flags.and_then(|flags| core::str::from_utf8(flags).ok()?.parse().ok());
+    flags.ok_or(Errno::EINVAL)
+}
