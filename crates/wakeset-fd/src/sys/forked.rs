@@ -187,7 +187,7 @@ static CHILDREN: AtomicU32 = AtomicU32::new(0);
 /// Those numbers, a bit for each.
 static NUMBERS: [AtomicU64; MOST as usize / 64] = [const { AtomicU64::new(0) }; MOST as usize / 64];
 /// Above all numbers that may be noted.
-pub(crate) const MOST: c_int = 1 << 16;
+pub(crate) const MOST: c_int = 1 << 12;
 
 fn bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
     let word = NUMBERS.get(usize::try_from(fd).ok()? / 64)?;
