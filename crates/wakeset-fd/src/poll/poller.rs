@@ -1,8 +1,8 @@
 //! A poller: what one thread at a time sleeps in that is in poll(2) or select(2). It is a set of
 //! the engine, in no entry of the table, that watches what the call names while it sleeps.
 //!
-//! How it falls asleep and is woken is in `sleeper.rs`. What is here belongs to the call that has the
-//! poller: its watches, its doorbell, its time and its end.
+//! How it falls asleep and is woken is in `sleeper.rs`. What is here belongs to the call that has
+//! the poller: its watches, its doorbell, its time and its end.
 //!
 //! Before a handler of the program runs, the poller is given up on behalf of the thread, because
 //! the handler may leave the call by siglongjmp(3). Linux knows at that time how the call ends;

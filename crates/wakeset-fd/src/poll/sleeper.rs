@@ -1,5 +1,4 @@
-//! How a thread falls asleep in a [poller](super::poller), and how it is woken. Under loom this file
-//! runs as it is.
+//! How a thread falls asleep in a poller, and how it is woken. Under loom this file runs as it is.
 //!
 //! The thread sleeps on a futex if all that its call names is in process, and otherwise, or under a
 //! signal mask, in ppoll(2) with a doorbell. To the engine it is a remote waiter in both cases. The

@@ -1,5 +1,5 @@
-//! Models of a thread in poll(2): an object in process, which may migrate, close or expire while the
-//! thread falls asleep, on the futex or in ppoll(2).
+//! Models of a thread in poll(2): an object in process, which may migrate, close or expire while
+//! the thread falls asleep, on the futex or in ppoll(2).
 
 use super::IN;
 use crate::migrate::{hold_migrations, wait_for_migrations};

@@ -1,4 +1,5 @@
-//! The doorbell of a set is what it is in every build; no thread borrows one, and no number changes.
+//! The doorbell of a set is what it is in every build; no thread borrows one, and no number
+//! changes.
 
 #[path = "../../src/set/doorbell/install.rs"]
 mod install;
