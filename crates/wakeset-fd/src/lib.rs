@@ -22,7 +22,8 @@
 //! | `calls` | close, dup, exec, `SCM_RIGHTS` ([`descriptor`]), [`fork`], complete calls; [`interpose`], what stands in front of libc's functions |
 //!
 //! Under loom the doubles in `testing/` stand in for most rooms; `set::wait`, `set::polls`, the
-//! doorbell of a set (`set::doorbell::install`) and `sys::vforked::word` run there as they are.
+//! doorbell of a set (`set::doorbell::install`), the sleep in a poller (`poll::sleeper`) and
+//! `sys::vforked::word` run there as they are.
 //!
 //! Everything is process-wide: there is one descriptor table in a process. The functions in the
 //! crate's root are complete calls; those in the modules give a [`Verdict`], for a caller who has

@@ -1,6 +1,6 @@
 //! The build for the model checker (`cfg(loom)`): what stands around the polls of an io_uring
-//! (`set::polls`), the wait (`set::wait`) and the doorbell of a set (`set::doorbell::install`),
-//! which run here as they are in every build.
+//! (`set::polls`), the wait (`set::wait`), the doorbell of a set (`set::doorbell::install`) and the
+//! sleep in a poller (`poll::sleeper`), which run here as they are in every build.
 //!
 //! A room here has the name of the room in `src/` that it replaces. It takes files of that room
 //! with `#[path]` where they can run as they are, and has a double in a file of the same name where
@@ -8,7 +8,7 @@
 //!
 //! | module | in a model |
 //! |---|---|
-//! | `set::polls`, `kernel_half::uring::{watches, thread_rings}`, `set::wait`, `set::doorbell::install`, `sys::{user, cancel, steps}`, `stats::page`; the engine | what they are in every build |
+//! | `set::polls`, `kernel_half::uring::{watches, thread_rings}`, `set::wait`, `set::doorbell::install`, `poll::sleeper`, `sys::{user, cancel, steps}`, `stats::page`; the engine | what they are in every build |
 //! | `sys::vforked_word` | `sys::vforked::word`, as it is in every build |
 //! | `models` | the models themselves |
 //! | [`kernel`] | plays files, their numbers, one epoll, the io_urings and poll(2), in as many steps as another processor can see |
@@ -24,6 +24,7 @@ pub(crate) mod kernel_half;
 pub(crate) mod migrate;
 #[cfg(test)]
 mod models;
+pub(crate) mod poll;
 pub(crate) mod set;
 pub mod stats;
 pub(crate) mod sys;

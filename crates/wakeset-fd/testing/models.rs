@@ -1,8 +1,9 @@
 //! Models of a set with polls, its thread and other threads; those of a set with both halves are in
-//! `mixed`, and those of what a vfork(2) child asks for in `vforked`. A wait without a limit that
-//! nothing ends is what loom calls a deadlock.
+//! `mixed`, those of a thread in poll(2) in `poller`, and those of what a vfork(2) child asks for
+//! in `vforked`. A wait without a limit that nothing ends is what loom calls a deadlock.
 
 mod mixed;
+mod poller;
 mod vforked;
 
 use super::kernel::{KERNEL, KERNEL_FILE};

@@ -9,15 +9,15 @@ use wakeset::{DetachedWatch, Events, SetRef, Source, WaitQueue};
 
 impl Source for Poller {
     fn poll(&self) -> Events {
-        self.set.poll()
+        self.set().poll()
     }
 
     fn wait_queue(&self) -> &WaitQueue {
-        self.set.wait_queue()
+        self.set().wait_queue()
     }
 
     fn as_set(&self) -> Option<SetRef<'_>> {
-        self.set.as_set()
+        self.set().as_set()
     }
 }
 
@@ -67,7 +67,7 @@ impl Host for Poller {
     fn each_watched(&self, _: &mut dyn FnMut(&'static SlotHead)) {}
 
     fn is_empty(&self) -> bool {
-        self.set.is_empty()
+        self.set().is_empty()
     }
 
     /// The thread asks the kernel from now on.

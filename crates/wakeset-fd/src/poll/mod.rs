@@ -9,6 +9,7 @@
 //! | `wait` | one call: look, spin, sleep, look |
 //! | `host` | a poller as a migration sees it |
 //! | `poller` | what a thread sleeps in: a set of the engine that nobody sees |
+//! | `sleeper` | how it falls asleep, and how it is woken |
 //! | `pool` | the pollers of the process, and which one is the thread's |
 //!
 //! A call looks first, and has no entry in any wait queue while it looks or spins. Only before it
@@ -22,6 +23,7 @@ mod host;
 mod poller;
 mod pool;
 mod select;
+mod sleeper;
 mod wait;
 
 pub use self::pool::before_handler;

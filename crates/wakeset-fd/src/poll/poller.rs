@@ -1,21 +1,15 @@
 //! A poller: what one thread at a time sleeps in that is in poll(2) or select(2). It is a set of
 //! the engine, in no entry of the table, that watches what the call names while it sleeps.
 //!
-//! The thread sleeps on a futex if all of that is in process, and otherwise, or under a signal
-//! mask, in ppoll(2) with a doorbell. To the engine it is a remote waiter in both cases. The
-//! handshake is the one of every waiter:
-//!
-//! | thread | waker | migrating thread |
-//! |---|---|---|
-//! | takes `seq`, publishes its doorbell, counts itself in | puts the watch on the list | says `moved` |
-//! | looks at the list and at `moved` | looks at the count | looks at the count |
-//! | nothing: sleeps on `seq` as it was, or on the doorbell | one is counted: changes `seq`, wakes or rings | the same |
+//! How it falls asleep and is woken is in `sleeper.rs`. What is here belongs to the call that has
+//! the poller: its watches, its doorbell, its time and its end.
 //!
 //! Before a handler of the program runs, the poller is given up on behalf of the thread, because
 //! the handler may leave the call by siglongjmp(3). Linux knows at that time how the call ends;
 //! what the poller knows of it is left in the call's [`Frame`]. The thread may be about to sleep:
 //! then the change of `seq` and of the frame's limit keep it from it.
 
+use super::sleeper::Sleeper;
 use crate::set::doorbell::{self, Lent, Unlent};
 use crate::set::wait::short_of;
 use crate::sys::signal_guard::SignalGuard;
@@ -26,7 +20,7 @@ use crate::table::{self, Slot, SlotHead, engine};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use libc::{pollfd, timespec};
 use wakeset::{Deadline, Error, Event, EventPoll, Events, Source};
@@ -118,21 +112,11 @@ impl Frame {
 pub(super) struct Poller {
     pub(super) head: SlotHead,
     pub(super) lists: Lists,
-    pub(super) set: EventPoll,
+    pub(super) sleeper: Sleeper,
     /// Its place in the pool, plus one.
     pub(super) name: u32,
     /// Not 0: a call has it.
     taken: AtomicU32,
-    /// Not 0: a watch has left for the kernel, or the doorbell is wanted back.
-    moved: AtomicU32,
-    /// What the thread sleeps on.
-    seq: AtomicU32,
-    /// What wakers ring: its doorbell while it sleeps in ppoll(2), -1 while it sleeps on `seq`.
-    doorbell: AtomicI32,
-    /// The doorbell that it has, -1 for none.
-    has_doorbell: AtomicI32,
-    /// Counts the wakers that are about to ring.
-    rings: AtomicU32,
     /// The call's.
     frame: AtomicPtr<Frame>,
     own: Own,
@@ -170,14 +154,9 @@ impl Poller {
         let poller = memory::leak(Self {
             head,
             lists: Lists::new(),
-            set: EventPoll::new(engine::get()?).ok()?,
+            sleeper: Sleeper::new(EventPoll::new(engine::get()?).ok()?),
             name,
             taken: AtomicU32::new(1),
-            moved: AtomicU32::new(0),
-            seq: AtomicU32::new(0),
-            doorbell: AtomicI32::new(-1),
-            has_doorbell: AtomicI32::new(-1),
-            rings: AtomicU32::new(0),
             frame: AtomicPtr::new(ptr::null_mut()),
             own: Own {
                 watches: Cell::new(false),
@@ -186,10 +165,15 @@ impl Poller {
                 lent: Cell::new(None),
             },
         })?;
-        let address = ptr::from_ref(poller).expose_provenance();
-        poller.set.set_owner(address);
-        poller.set.set_doorbell(Some((ring_at, address)));
+        poller.set().set_owner(ptr::from_ref(poller).expose_provenance());
+        // SAFETY: it is never freed.
+        unsafe { poller.sleeper.be_woken() };
         Some(poller)
+    }
+
+    /// The set that watches for it.
+    pub(super) fn set(&self) -> &EventPoll {
+        &self.sleeper.set
     }
 
     pub(super) fn try_take(&self) -> bool {
@@ -212,12 +196,12 @@ impl Poller {
 
     /// Before a handler of a signal runs, in the thread that has it: ends the call.
     pub(super) fn interrupt(&self, signal: c_int) {
-        let is_watching = self.own.watches.get() && self.moved.load(Ordering::SeqCst) == 0;
+        let is_watching = self.own.watches.get() && !self.has_moved();
         // SAFETY: the call is under way on this thread, below the handler.
         if let Some(frame) = unsafe { self.frame.load(Ordering::Relaxed).as_ref() } {
             let ended = if frame.blocked >> (signal - 1) & 1 == 1 {
                 AGAIN
-            } else if is_watching && self.set.poll().is_empty() && !frame.kernel_has_some() {
+            } else if is_watching && self.set().poll().is_empty() && !frame.kernel_has_some() {
                 NOTHING
             } else {
                 LOOK
@@ -225,7 +209,7 @@ impl Poller {
             frame.set_limit(timespec { tv_sec: 0, tv_nsec: 0 });
             frame.ended.store(ended, Ordering::Relaxed);
         }
-        self.seq.fetch_add(1, Ordering::SeqCst);
+        self.sleeper.keep_awake();
         self.release();
     }
 
@@ -245,16 +229,16 @@ impl Poller {
         self.own.watches.set(true);
         let event = Event::new(Events::from_bits_retain(mask), 0);
         // SAFETY: slots are never freed, and their queues are closed when the object ends.
-        unsafe { self.set.add_source(key, source, event) }
+        unsafe { self.set().add_source(key, source, event) }
     }
 
     /// Takes its watches out of the wait queues, and forgets what they have told.
     pub(super) fn unwatch(&self) {
         if self.own.watches.replace(false) {
-            self.set.close();
-            self.set.reopen();
+            self.set().close();
+            self.set().reopen();
         }
-        self.moved.store(0, Ordering::SeqCst);
+        self.sleeper.forget_moved();
     }
 
     pub(super) fn is_watching(&self) -> bool {
@@ -263,12 +247,12 @@ impl Poller {
 
     /// Whether the watches have to be made anew, or the doorbell given back.
     pub(super) fn has_moved(&self) -> bool {
-        self.moved.load(Ordering::SeqCst) != 0
+        self.sleeper.has_moved()
     }
 
     /// Drops what the watches have told of and no longer holds.
     pub(super) fn sift(&self, most: usize) {
-        self.set.harvest(most, |_| true);
+        self.set().harvest(most, |_| true);
     }
 
     /// Has a doorbell from now on.
@@ -280,13 +264,13 @@ impl Poller {
             return Ok(());
         }
         let lent = doorbell::lend()?;
-        self.has_doorbell.store(lent.fd(), Ordering::SeqCst);
+        self.sleeper.have_doorbell(lent.fd());
         self.own.lent.set(Some(lent));
         Ok(())
     }
 
     pub(super) fn doorbell(&self) -> c_int {
-        self.has_doorbell.load(Ordering::Relaxed)
+        self.sleeper.own_doorbell()
     }
 
     /// Gives the doorbell back, unless a waker is about to ring it: then the next call that has the
@@ -296,15 +280,10 @@ impl Poller {
         if bell < 0 {
             return;
         }
-        // Before the look at the wakers, who look at it after they have said so.
-        self.doorbell.store(-1, Ordering::SeqCst);
-        core::sync::atomic::fence(Ordering::SeqCst);
-        if self.rings.load(Ordering::SeqCst) != 0 {
-            return;
+        if self.sleeper.lay_doorbell_down() {
+            silence(bell);
+            drop(self.own.lent.take());
         }
-        silence(bell);
-        self.has_doorbell.store(-1, Ordering::SeqCst);
-        drop(self.own.lent.take());
     }
 
     /// Gives the doorbell back, for a call that is about to wait for the migrations lock: the
@@ -312,7 +291,7 @@ impl Poller {
     pub(super) fn give_doorbell_back(&self) {
         self.return_doorbell();
         while self.doorbell() >= 0 {
-            step_lock!(Waiting, &self.rings);
+            step_lock!(Waiting, self.sleeper.rings());
             sys::sched_yield();
             self.return_doorbell();
         }
@@ -321,7 +300,7 @@ impl Poller {
 
     /// For a thread that holds the migrations lock and wants the doorbells.
     pub(super) fn recall(&self) {
-        if self.has_doorbell.load(Ordering::SeqCst) < 0 {
+        if self.doorbell() < 0 {
             return;
         }
         if self.try_take() {
@@ -333,8 +312,7 @@ impl Poller {
     }
 
     pub(super) fn note_moved(&self) {
-        self.moved.swap(1, Ordering::SeqCst);
-        self.set.kick();
+        self.sleeper.note_moved();
     }
 
     /// Sleeps until something may have changed, until the deadline at most: in ppoll(2) if there
@@ -350,14 +328,10 @@ impl Poller {
     ) -> Option<Result<usize, Errno>> {
         // A poller that sleeps on the futex may have kept a doorbell from its last call.
         let bell = if entries.is_some() { self.doorbell() } else { -1 };
-        self.doorbell.store(bell, Ordering::SeqCst);
-        let seen = self.seq.load(Ordering::SeqCst);
         self.own.counted.set(true);
-        self.set.enter_remote();
-        let led = self.set.lead();
+        let entered = self.sleeper.enter(bell);
+        let led = entered.led;
         self.own.led.set(led);
-        let has_news = self.set.may_be_ready();
-        let stays = has_news || self.has_moved();
         let until = match (deadline, led) {
             (Some(deadline), Some(led)) => Some(deadline.min(led)),
             (deadline, led) => deadline.or(led),
@@ -373,8 +347,8 @@ impl Poller {
         }
         drop(guard);
         // From here on a handler may end the call.
-        (!stays && frame.interrupted().is_none()).then(|| {
-            self.set.asleep(|| match entries {
+        (!entered.stays && frame.interrupted().is_none()).then(|| {
+            self.set().asleep(|| match entries {
                 Some(entries) => {
                     let place = entries.as_ptr().cast_mut().cast::<pollfd>();
                     // SAFETY: so many entries, and a mask that the caller vouches for.
@@ -382,7 +356,7 @@ impl Poller {
                 }
                 None => {
                     let until = until.map_or(FAR, |until| time_of(until.since_boot()));
-                    sys::futex_sleep(&self.seq, seen, &until).map(|()| 0)
+                    self.sleeper.sleep(&entered, &until).map(|()| 0)
                 }
             })
         })
@@ -391,8 +365,7 @@ impl Poller {
     /// The thread no longer sleeps.
     pub(super) fn leave(&self) {
         if self.own.counted.replace(false) {
-            self.set.stop_leading(self.own.led.take());
-            self.set.leave_remote();
+            self.sleeper.leave(self.own.led.take());
         }
     }
 
@@ -409,7 +382,7 @@ impl Poller {
         ready: impl Fn() -> bool,
         outside: Option<&mut dyn FnMut() -> bool>,
     ) -> bool {
-        self.set.spin_unwatched(deadline, stay, ready, outside)
+        self.set().spin_unwatched(deadline, stay, ready, outside)
     }
 }
 
@@ -426,23 +399,4 @@ fn time_of(time: Duration) -> timespec {
 fn silence(doorbell: c_int) {
     let mut rings = 0_u64;
     let _ = sys::read(doorbell, (&raw mut rings).cast(), 8);
-}
-
-/// Wakes the thread that sleeps in the poller at `address`: a `DoorbellFn` of the engine.
-fn ring_at(address: usize) {
-    // SAFETY: `make` gives the address of a poller, which is never freed.
-    let poller = unsafe { &*ptr::with_exposed_provenance::<Poller>(address) };
-    // No handler comes in between: one that wants the number waits for this thread.
-    let _guard = SignalGuard::enter_unless_fast();
-    poller.rings.fetch_add(1, Ordering::SeqCst);
-    step_lock!(Locked, &poller.rings);
-    poller.seq.fetch_add(1, Ordering::SeqCst);
-    let bell = poller.doorbell.load(Ordering::SeqCst);
-    if bell >= 0 {
-        doorbell::ring(bell);
-    } else {
-        sys::futex_wake(&poller.seq, 1);
-    }
-    poller.rings.fetch_sub(1, Ordering::SeqCst);
-    step_lock!(Unlocked, &poller.rings);
 }

@@ -1,11 +1,13 @@
 //! The one place that names the atomics of what runs under the model checker as well
-//! ([`polls`](crate::set::polls) and [`wait`](crate::set::wait)), and what a type or
-//! a static made of them needs.
+//! ([`polls`](crate::set::polls), [`wait`](crate::set::wait) and how a poller sleeps), and what a
+//! type or a static made of them needs.
 //!
 //! Loom's atomics cannot be made in a `const`, and each of its schedules needs statics of its own.
 //! The macros here are ordinary Rust; those of the models are in `testing/sys/sync.rs`.
 
-pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+pub(crate) use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
+};
 pub(crate) use wakeset::mutant;
 
 /// Defines statics.

@@ -38,6 +38,8 @@ pub(crate) struct Kernel {
     state: Mutex<State>,
     /// Notified when something goes to the ready list.
     woken: Condvar,
+    /// Notified when a file changes that threads may sleep on in ppoll(2).
+    polled: Condvar,
 }
 
 #[derive(Debug)]
@@ -52,6 +54,8 @@ struct State {
     /// The watches that are ready, by number and file.
     ready: VecDeque<(c_int, usize)>,
     urings: Vec<Uring>,
+    /// How many threads sleep in ppoll(2).
+    pollers: usize,
     /// A poll ends after one completion.
     polls_end: bool,
     memory: Vec<Box<[u64]>>,
@@ -77,6 +81,14 @@ impl State {
         if let Some(watch) = self.watches.iter().find(|watch| watch.file == bell).copied() {
             self.queue(watch);
         }
+    }
+
+    fn look(&self, entries: &mut [pollfd]) -> bool {
+        for entry in &mut *entries {
+            let now = self.file(entry.fd).map_or(0, |file| self.files[file]);
+            entry.revents = now as i16 & entry.events;
+        }
+        entries.iter().any(|entry| entry.revents != 0)
     }
 
     fn queue(&mut self, watch: Watch) {
@@ -120,10 +132,11 @@ impl Kernel {
             watches: Vec::new(),
             ready: VecDeque::new(),
             urings: Vec::new(),
+            pollers: 0,
             polls_end: false,
             memory: Vec::new(),
         };
-        Self { state: Mutex::new(state), woken: Condvar::new() }
+        Self { state: Mutex::new(state), woken: Condvar::new(), polled: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -157,6 +170,7 @@ impl Kernel {
         state.fills[file] += 1;
         drop(state);
         let mut state = self.state();
+        self.tell_pollers(&state);
         for i in 0..state.watches.len() {
             let watch = state.watches[i];
             if watch.file == file && watch.events & bits != 0 {
@@ -180,8 +194,25 @@ impl Kernel {
 
     /// Writes to the doorbell's eventfd: count and ready list change under one lock.
     pub(crate) fn ring(&self) {
-        self.state().ring();
+        let mut state = self.state();
+        state.ring();
+        self.tell_pollers(&state);
+        drop(state);
         self.woken.notify_all();
+    }
+
+    /// Reads the doorbell's eventfd.
+    pub(crate) fn silence(&self) {
+        let mut state = self.state();
+        if let Some(bell) = state.file(BELL) {
+            state.files[bell] = 0;
+        }
+    }
+
+    fn tell_pollers(&self, state: &State) {
+        if state.pollers > 0 {
+            self.polled.notify_all();
+        }
     }
 
     /// Reads all there is to read in a file, and returns how often it had been filled.
@@ -228,10 +259,16 @@ impl Kernel {
 
     /// poll(2), without a wait.
     pub(crate) fn poll(&self, entries: &mut [pollfd]) {
-        let state = self.state();
-        for entry in entries {
-            let now = state.file(entry.fd).map_or(0, |file| state.files[file]);
-            entry.revents = now as i16 & entry.events;
+        self.state().look(entries);
+    }
+
+    /// ppoll(2), without a limit.
+    pub(crate) fn sleep_on(&self, entries: &mut [pollfd]) {
+        let mut state = self.state();
+        while !state.look(entries) {
+            state.pollers += 1;
+            state = self.polled.wait(state).unwrap();
+            state.pollers -= 1;
         }
     }
 

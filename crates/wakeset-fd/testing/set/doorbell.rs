@@ -1,7 +1,9 @@
-//! The doorbell of a set is what it is in every build; no thread sleeps in poll(2), and no number
+//! The doorbell of a set is what it is in every build; no thread borrows one, and no number
 //! changes.
 
 #[path = "../../src/set/doorbell/install.rs"]
 mod install;
 
-pub(crate) use install::{baton_cookie, cookie, has_ever_been_in, install, install_held, take_out};
+pub(crate) use install::{
+    baton_cookie, cookie, has_ever_been_in, install, install_held, ring, take_out,
+};

@@ -142,6 +142,29 @@ pub(crate) fn futex_wait(word: &sync::AtomicU32, value: u32) {
     }
 }
 
+/// Until a point of the models' clock, which a time that comes has reached at once.
+pub(crate) fn futex_sleep(
+    word: &sync::AtomicU32,
+    value: u32,
+    until: &timespec,
+) -> Result<(), Errno> {
+    if word.load(sync::Ordering::SeqCst) == value && pass(until) {
+        return Err(Errno::ETIMEDOUT);
+    }
+    futex_wait(word, value);
+    Ok(())
+}
+
+/// Lets the clock reach a point, if it is one that comes.
+pub(crate) fn pass(until: &timespec) -> bool {
+    let comes = until.tv_sec == 0 && until.tv_nsec < 1_000;
+    if comes {
+        let now = wakeset::Deadline::now().since_boot().as_nanos() as u64;
+        wakeset::set_model_clock(now.max(until.tv_nsec as u64));
+    }
+    comes
+}
+
 /// Its time never passes.
 pub(crate) fn futex_wait_for(word: &sync::AtomicU32, value: u32, _: core::time::Duration) -> bool {
     futex_wait(word, value);

@@ -1,7 +1,7 @@
 //! Loom's atomics, and what `src/sys/sync.rs` has for types and statics made of them.
 
 pub(crate) use wakeset::model_atomics::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
 };
 pub(crate) use wakeset::mutant;
 

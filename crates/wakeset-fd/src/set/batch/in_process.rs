@@ -1,12 +1,11 @@
 //! The commands of a window on the set's in-process half, whose lock is held across several.
 
-use super::Command;
+use super::{Command, WINDOW};
 use crate::objects::counter::FdCounter;
 use crate::set::{FdSet, epoll_ctl};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::Errno;
-use crate::table;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD};
@@ -18,13 +17,16 @@ pub(super) struct InProcess<'a> {
     held: Option<Changes<'a>>,
     /// The first command since the lock was taken.
     first: usize,
-    /// Whether something was added since then.
-    added: bool,
+    /// What was added since then, by command: not to be looked up by its number again, which may
+    /// be closed meanwhile.
+    added: [Option<&'static FdCounter>; WINDOW],
+    /// Whether there is any.
+    any_added: bool,
 }
 
 impl<'a> InProcess<'a> {
     pub(super) fn new(set: Option<&'a FdSet>) -> Self {
-        Self { set, held: None, first: 0, added: false }
+        Self { set, held: None, first: 0, added: [None; WINDOW], any_added: false }
     }
 
     pub(super) fn may_add(&self, source: &dyn Source) -> bool {
@@ -41,7 +43,7 @@ impl<'a> InProcess<'a> {
         &mut self,
         command: &mut Command,
         i: usize,
-        source: &'static dyn Source,
+        source: &'static FdCounter,
     ) -> bool {
         let Some(set) = self.set else { return false };
         if self.held.is_none() {
@@ -55,7 +57,9 @@ impl<'a> InProcess<'a> {
             EPOLL_CTL_MOD => held.modify_source(command.fd, address, command.asked()),
             _ => held.remove_source(command.fd, address),
         };
-        self.added |= command.op == EPOLL_CTL_ADD && result.is_ok();
+        let is_added = command.op == EPOLL_CTL_ADD && result.is_ok();
+        self.added[i] = is_added.then_some(source);
+        self.any_added |= is_added;
         match result {
             // It is migrating, has migrated, or there is no memory in process: as for a single
             // call.
@@ -72,15 +76,12 @@ impl<'a> InProcess<'a> {
         let (Some(set), Some(held)) = (self.set, self.held.take()) else { return };
         held.end();
         let lacks_doorbell = set.state.has_kernel() && set.doorbell.load(Ordering::SeqCst) < 0;
-        if !core::mem::take(&mut self.added) || !lacks_doorbell && !set.state.is_in_kernel() {
+        if !core::mem::take(&mut self.any_added) || !lacks_doorbell && !set.state.is_in_kernel() {
             return;
         }
         // Meanwhile the set has got a kernel half, or has gone there.
-        for command in &mut window[self.first..end] {
-            if command.op == EPOLL_CTL_ADD
-                && command.result == 0
-                && let Some(counter) = table::find::<FdCounter>(command.fd)
-            {
+        for (command, added) in window.iter_mut().zip(&mut self.added).take(end).skip(self.first) {
+            if let Some(counter) = added.take() {
                 command.set_result(epoll_ctl::settle_add(set, command.fd, counter));
             }
         }

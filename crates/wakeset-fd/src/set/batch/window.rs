@@ -10,12 +10,12 @@ use crate::sys::signal_guard::SignalGuard;
 use crate::table::{self, Entry, Using};
 use core::sync::atomic::Ordering;
 use libc::{ECANCELED, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
-use wakeset::{Events, Source, mutated};
+use wakeset::{Events, mutated};
 
 /// How a command is carried out.
 enum Route {
     /// In the in-process half, together with others.
-    InProcess(&'static dyn Source),
+    InProcess(&'static FdCounter),
     /// In the kernel, together with others.
     InKernel,
     /// By a call of epoll_ctl(2) of its own: it may migrate something, take a wider lock or wait.
