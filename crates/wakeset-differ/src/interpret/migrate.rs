@@ -63,6 +63,9 @@ impl<W: World> Interpreter<W> {
         if self.model.has_edges_of_one_of_several(number) {
             self.aside(|this| this.settle(number, sink));
         }
+        if self.model.close_may_migrate(number) {
+            self.settle(number, sink);
+        }
         let polls = self.is_alone();
         while let Some(set) = self.model.watches_one_of_several(number, polls) {
             let result = self.aside(|this| this.call_ctl(set, EPOLL_CTL_DEL, number, 0, true, 0));

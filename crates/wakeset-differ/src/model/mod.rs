@@ -194,10 +194,11 @@ impl Model {
             return;
         }
         if self.descriptions[closed].kind == Kind::Stream {
-            // Closing one end makes the other one migrate first; the watches on the closed end are
-            // gone by then.
+            // The watches on the closed end are gone when the other end migrates.
             self.forget_watches_on(closed);
-            self.migrate_one(Some(closed));
+            if self.may_be_unread(closed) {
+                self.migrate_one(Some(closed));
+            }
             if let Some(other) = self.other(closed) {
                 self.descriptions[other].other = NONE;
             }
@@ -206,6 +207,20 @@ impl Model {
         self.near = self.near.filter(|near| usize::from(*near) != closed);
         self.descriptions[closed].watches.clear();
         self.forget_watches_on(closed);
+    }
+
+    /// Whether the close of a number may make the other end of its stream migrate.
+    pub fn close_may_migrate(&self, number: i32) -> bool {
+        self.at(number).is_some_and(|at| {
+            let it = &self.descriptions[at];
+            it.refs == 1 && !it.migrated && self.may_be_unread(at)
+        })
+    }
+
+    /// Whether there may be something that an end of a stream was sent and has not read. How much
+    /// it has read is not known.
+    fn may_be_unread(&self, end: usize) -> bool {
+        self.other(end).is_some_and(|other| self.descriptions[other].value > 0)
     }
 
     /// The other end of a stream.

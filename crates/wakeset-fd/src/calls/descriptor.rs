@@ -19,7 +19,7 @@ use crate::table::inherited;
 use crate::table::lifecycle;
 use crate::table::object::{Host, Object};
 use crate::table::slot;
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, SlotHead};
 use core::ffi::{c_int, c_uint};
 use libc::{cmsghdr, msghdr};
 use wakeset::mutated;
@@ -54,7 +54,7 @@ pub(super) fn forget(fd: c_int) -> Verdict<()> {
         migrate::closing(fd, Stat::Closed);
     }
     let _guard = SignalGuard::enter();
-    let object = loop {
+    loop {
         let object = match table::get(fd) {
             Entry::Object(object) => object,
             Entry::Kernel => {
@@ -63,13 +63,22 @@ pub(super) fn forget(fd: c_int) -> Verdict<()> {
             }
             Entry::Doorbell => return Kernel,
         };
-        if !object.has_several() {
-            break object;
-        }
-        if let Some(verdict) = duplicate::close(fd, object) {
+        let verdict = if object.has_several() {
+            duplicate::close(fd, object)
+        } else if let Some(pipe) = object.downcast::<FdPipe>() {
+            pipe.close(fd)
+        } else {
+            end_only(fd, object);
+            Some(Kernel)
+        };
+        if let Some(verdict) = verdict {
             return verdict;
         }
-    };
+    }
+}
+
+/// [`forget`] of an object with one number that is no pipe.
+fn end_only(fd: c_int, object: &'static SlotHead) {
     // Without calls by address, which the processor cannot foresee after a system call.
     if let Some(counter) = object.downcast::<FdCounter>() {
         end(fd, counter);
@@ -77,26 +86,13 @@ pub(super) fn forget(fd: c_int) -> Verdict<()> {
         end(fd, timer);
     } else if let Some(set) = object.downcast::<FdSet>() {
         end(fd, set);
-    } else if let Some(pipe) = object.downcast::<FdPipe>()
-        && pipe.begin_close()
-    {
-        if !mutated!("pipe_closed_in_secret") {
-            migrate::closing_end(fd, pipe, Stat::Closed);
-        }
     } else {
         end(fd, object.object());
     }
-    Kernel
 }
 
 /// [`forget`] of an object that the number has just been seen to stand for.
 fn end<O: Object + ?Sized>(fd: c_int, object: &'static O) {
-    if object.begin_close() {
-        if !mutated!("pipe_closed_in_secret") {
-            migrate::closing(fd, Stat::Closed);
-        }
-        return;
-    }
     // Vacant first: from here on calls with this number go to the kernel object, which is closed
     // next.
     if !table::vacate(fd, object.head()) {

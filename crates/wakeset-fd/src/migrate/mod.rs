@@ -151,10 +151,9 @@ pub(crate) fn closing(fd: c_int, reason: Stat) {
     }
 }
 
-/// [`closing`] of a number that stood for `end`, an end of a pair, a moment ago. The caller has a
-/// signal guard.
-pub(crate) fn closing_end<S: Slot>(fd: c_int, end: &'static S, reason: Stat) {
-    let _migrating = hold_migrations();
+/// [`closing`] of a number that stands for `end`, an end of a pair. The caller has a signal guard
+/// and holds the migrations lock.
+pub(crate) fn closing_end_held<S: Slot>(fd: c_int, end: &'static S, reason: Stat) {
     if !batch::close_unwatched(fd, end, reason) {
         batch::migrate_closing(fd, reason);
     }

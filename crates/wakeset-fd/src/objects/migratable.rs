@@ -93,6 +93,15 @@ pub(crate) trait Migratable: Slot {
     /// As [`Object::has_left`].
     fn is_sealed(&self) -> bool;
 
+    /// Nobody uses the object any more: lets go of other objects that it has in use.
+    fn release_others(&self) {}
+
+    /// Whether a call that slept in the object when its number was closed goes on with a file that
+    /// was kept for it, or sleeps on; else the number is looked up again.
+    fn is_kept_when_closed(&self) -> bool {
+        true
+    }
+
     /// As [`Object::companion`].
     fn other_end(&self) -> Option<&'static SlotHead> {
         None
@@ -141,6 +150,7 @@ impl<M: Migratable> Object for M {
         if let Some(kept) = self.kept_file() {
             kept.let_go();
         }
+        self.release_others();
     }
 
     fn kept(&self) -> Option<&KeptFile> {
@@ -271,7 +281,7 @@ pub(crate) fn carry_out<M: Migratable, T>(
             let head = object.slot_head();
             let has_handle = head.has_several() && !mutated!("sleeper_goes_on_by_its_number");
             let has_file = has_handle || object.kept_file().and_then(KeptFile::number).is_some();
-            if has_file || object.is_closed() {
+            if has_file || object.is_closed() && object.is_kept_when_closed() {
                 return Err(Kept(using.leave_counted()));
             }
         }
@@ -320,7 +330,14 @@ pub(crate) fn conclude<M: Migratable, T>(object: &M, result: Result<T, Error>) -
                 residence.wait_until_settled();
             }
             step!(attempt_settled);
-            if object.is_sealed() { Attempt::InKernel } else { Attempt::Again }
+            if object.is_sealed() {
+                return Attempt::InKernel;
+            }
+            if object.is_closed() {
+                // The number still stands for it while its close is under way.
+                migrate::wait_for_migrations();
+            }
+            Attempt::Again
         }
         Err(error) => Attempt::Failed(error),
     }

@@ -23,8 +23,8 @@ pub(crate) trait Object: Source {
     /// Ends the object: nobody uses it any more.
     fn finalize(&self);
 
-    /// A close has begun. Whether the object has to migrate for it, because what the close means to
-    /// others is the kernel's to tell.
+    /// Its number was closed by a call that was not seen. Whether it has to migrate for that,
+    /// because what the close means to others is the kernel's to tell.
     fn begin_close(&self) -> bool {
         false
     }

@@ -2,6 +2,7 @@
 //! the kernel grants no new watch.
 
 use super::*;
+use crate::backend::Streams;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -225,5 +226,60 @@ fn a_fixed_set_keeps_its_watch_at_the_limit_of_watches() {
     for for_good in [false, true] {
         let found = in_child(|| taken_at_the_limit_of_watches(true, for_good));
         assert_eq!(found.unwrap(), TAKEN, "for good: {for_good}");
+    }
+}
+
+/// An end of a pipe that still has to be read when the other end is closed. Returns its number, and
+/// the hidden one under which the other end's file is kept.
+fn half_of_a_pipe() -> [c_int; 2] {
+    let [reader, writer] = Wakeset::pipe2(libc::O_NONBLOCK | libc::O_CLOEXEC).unwrap();
+    // SAFETY: the buffer has three bytes.
+    assert_eq!(unsafe { Wakeset::write(writer, b"xyz".as_ptr(), 3) }, Ok(3));
+    let before = open_numbers();
+    Wakeset::close(writer).unwrap();
+    let kept = open_numbers().into_iter().find(|fd| !before.contains(fd)).expect("a kept file");
+    [reader, kept]
+}
+
+/// What is read from it: all that there is, and the end.
+fn read_half(s: &mut Script<Wakeset>, reader: c_int) {
+    let mut bytes = [0; 9];
+    for _ in 0..2 {
+        // SAFETY: the buffer is `bytes`.
+        let read = unsafe { Wakeset::read(reader, bytes.as_mut_ptr(), bytes.len()) };
+        s.log += &format!("{:?}\n", read.map(|n| String::from_utf8_lossy(&bytes[..n])));
+    }
+}
+
+/// What a closed end has left is carried into the kernel before its file loses the number.
+#[test]
+fn a_kept_file_gives_up_its_number() {
+    for takes_it in [true, false] {
+        let log = in_child(move || {
+            let mut script = Script::<Wakeset>::new();
+            let s = &mut script;
+            let file = file();
+            let [reader, kept] = half_of_a_pipe();
+            leave_numbers(0);
+            if takes_it {
+                s.note("dup2", Wakeset::dup2(file, kept));
+            } else {
+                s.note("dup", Wakeset::dup(0));
+                s.log += &format!("room: {}\n", wakeset_fd::doorbell::make_room());
+                s.note("dup", Wakeset::dup(0));
+            }
+            s.log += &format!("in process: {}\n", descriptor::is_in_process(reader));
+            read_half(s, reader);
+            // SAFETY: takes no pointer.
+            let len = unsafe { libc::lseek(file, 0, libc::SEEK_END) };
+            s.log += &format!("{len} bytes in the file\n");
+            s.log.clone()
+        });
+        let began = match takes_it {
+            true => "dup2: done\n",
+            false => "dup: Too many open files (os error 24)\nroom: true\ndup: done\n",
+        };
+        let ended = "in process: false\nOk(\"xyz\")\nOk(\"\")\n0 bytes in the file\n";
+        assert_eq!(log.unwrap(), [began, ended].concat());
     }
 }

@@ -72,6 +72,40 @@ fn a_second_descriptor_of_a_pipe_moves_it_into_the_kernel() {
     assert!(!here(&reader) && !here(&writer) && !here(&same));
 }
 
+/// What is left in the pair, or not, when one end is closed.
+#[test]
+fn an_end_stays_when_the_other_one_is_closed() {
+    let pairs = || {
+        [Wakeset::pipe2(libc::O_NONBLOCK), Wakeset::socketpair(libc::SOCK_NONBLOCK)]
+            .map(own_pair::<Wakeset>)
+    };
+    for (reader, writer) in pairs() {
+        let set = Set::<Wakeset>::new();
+        set.add(&reader, IN, 1);
+        assert_eq!(writer.write(b"xy"), Ok(2));
+        drop(writer);
+        let mut bytes = [0; 9];
+        assert_eq!(reader.read(&mut bytes), Ok(2));
+        assert_eq!(reader.read(&mut bytes), Ok(0));
+        assert_eq!(set.ready().len(), 1);
+        assert!(here(&reader) && here(&set));
+    }
+    for (reader, writer) in pairs() {
+        let set = Set::<Wakeset>::new();
+        set.add(&writer, OUT, 1);
+        drop(reader);
+        assert_eq!(set.ready().len(), 1);
+        assert_eq!(writer.write(b"x"), Err(libc::EPIPE));
+        assert!(here(&writer) && here(&set));
+    }
+    // What was not read is the kernel's to judge.
+    for (reader, writer) in pairs() {
+        assert_eq!(writer.write(b"x"), Ok(1));
+        drop(reader);
+        assert!(!here(&writer));
+    }
+}
+
 /// The errors of calls on a number that is not open, also when other arguments are wrong.
 fn said_of<B: Backend>(number: c_int, other: c_int) -> Vec<Result<(), Errno>> {
     let mut said = vec![

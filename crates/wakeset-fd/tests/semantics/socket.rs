@@ -1,10 +1,13 @@
 //! Pairs of stream sockets: socketpair(2), unix(7), send(2), recv(2).
 
+mod closed;
+
 use crate::backend::{Errno, Kernel, Streams, Wakeset};
 use crate::objects::{
     ET, Fd, HUP, IN, ONESHOT, OUT, Pipe, RDHUP, RDNORM, Set, WRBAND, WRNORM, own_pair,
 };
 use crate::task::{Task, ended};
+use closed::*;
 use libc::{
     EAGAIN, ECONNRESET, EPIPE, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, SHUT_RD,
     SHUT_RDWR, SHUT_WR, SOCK_NONBLOCK, c_int,
@@ -29,6 +32,8 @@ on_both!(
     a_closed_end_leaves_what_it_wrote,
     what_was_not_read_resets_the_other_end,
     a_closed_end_reaches_a_watch,
+    a_closed_end_refuses_messages,
+    what_a_closed_end_wrote_moves,
     a_blocked_read_waits_for_a_write,
     a_blocked_read_ends_with_the_other_end,
     one_write_lets_one_reader_go,

@@ -14,7 +14,7 @@ const BEGIN: &str = "\
 
 This page is for you if you want to know what `wakeset run` does to a call that your program makes.
 
-An eventfd, a timerfd, a pipe or socket pair with both its ends, or an epoll set is *in process*
+An eventfd, a timerfd, an end of a pipe or socket pair, or an epoll set is *in process*
 while its state lives in user space. It owns a real kernel object under the same number, so
 fstat(2), `F_GETFD` and `/proc/self/fd` need no hook. When something is about to reach the object by
 another road, its state *migrates* into that kernel object, and from then on it is an ordinary

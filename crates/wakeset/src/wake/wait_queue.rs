@@ -119,6 +119,20 @@ impl WaitQueue {
         self.wake_many(events);
     }
 
+    /// Tells all watches to look for themselves, the exclusive ones too: nothing more will come.
+    /// For a caller whose change was a `SeqCst` read-modify-write.
+    #[doc(hidden)]
+    #[cold]
+    pub fn wake_all_published(&self) {
+        after_publishing(mutant!("wake_without_fence"));
+        self.tell_in_order(|handle| {
+            // SAFETY: handles in a queue of this engine lead to type-stable watches.
+            unsafe { crate::wake::path::wake_watch(handle, Events::empty()) };
+            // However many take it.
+            false
+        });
+    }
+
     /// Tells all watches that the owner, a timer, has been set to expire at `at`. The caller has
     /// passed the barrier of a publish-then-check since the change.
     pub(crate) fn wake_at(&self, at: u64) {

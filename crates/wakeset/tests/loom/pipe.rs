@@ -25,6 +25,12 @@ impl Both {
         Ok(bytes)
     }
 
+    fn close_writer(&self) {
+        assert!(self.pipe.close_writer(self.generation, false));
+        self.pipe.wake_closed();
+        self.queue.wake_published(Events::empty());
+    }
+
     fn read_blocking(&self, most: usize) -> Result<Vec<u8>, Error> {
         self.pipe.block_reader(|| self.read(most))
     }
@@ -135,6 +141,56 @@ fn a_seal_ends_a_blocked_read() {
         let reader = run(&pipe, |pipe| pipe.read_blocking(1));
         assert_eq!(pipe.seal(), b"");
         assert_eq!(reader.join().unwrap(), Err(Error::Sealed));
+    });
+}
+
+/// Catches a close that leaves a blocked reader asleep.
+#[test]
+fn a_close_ends_a_blocked_read() {
+    explore(3, || {
+        let pipe = shared();
+        let reader = run(&pipe, |pipe| pipe.read_blocking(1));
+        pipe.close_writer();
+        assert_eq!(reader.join().unwrap(), Ok(vec![]));
+    });
+}
+
+/// Catches a byte that is lost to a close, one that comes after the end has been read, and an end
+/// that is forgotten when the last byte is read.
+#[test]
+fn what_is_written_before_the_close_is_read() {
+    explore(3, || {
+        let pipe = shared();
+        let writer = run(&pipe, |pipe| {
+            let written =
+                [&b"a"[..], b"bc"].into_iter().take_while(|bytes| pipe.write(bytes).is_ok());
+            written.flatten().copied().collect::<Vec<_>>()
+        });
+        pipe.close_writer();
+        let mut read = Vec::new();
+        loop {
+            match pipe.read(2) {
+                Ok(more) if more.is_empty() => break,
+                more => read.extend(more.unwrap()),
+            }
+        }
+        assert_eq!(read, writer.join().unwrap());
+        assert_eq!(pipe.read(2), Ok(vec![]));
+    });
+}
+
+/// Catches a write that succeeds once the reading end is closed, and a close with bytes that were
+/// not read.
+#[test]
+fn what_is_written_is_there_or_the_reader_has_gone() {
+    explore(3, || {
+        let pipe = shared();
+        let writer = run(&pipe, |pipe| pipe.write(b"a"));
+        let closed = pipe.pipe.close_reader(pipe.generation);
+        match writer.join().unwrap() {
+            Ok(()) => assert!(!closed && pipe.read(2) == Ok(b"a".to_vec())),
+            error => assert!(closed && error == Err(Error::Unfit)),
+        }
     });
 }
 

@@ -1,11 +1,11 @@
 //! How what is in a pair gets into the kernel's.
 
+use super::FdPipe;
 use crate::migrate;
 use crate::sys::complaint;
 use crate::sys::path::Path;
 use crate::sys::steps::step;
 use crate::sys::{self, Errno};
-use crate::table::SlotHead;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -21,7 +21,7 @@ use wakeset::{LONGEST_WRITE, Piece, mutated};
 pub(super) struct Carrier {
     socket: bool,
     /// The reading end, and the writing one.
-    ends: [&'static SlotHead; 2],
+    ends: [&'static FdPipe; 2],
     /// How much of the page there is.
     filled: usize,
     /// Of these, as many at the start are to be read at once.
@@ -37,7 +37,7 @@ static PAGE: Page = Page(UnsafeCell::new([0; LONGEST_WRITE]));
 impl Carrier {
     /// # Safety
     /// The caller holds the migrations lock as long as it has the carrier, and has no other.
-    pub(super) unsafe fn new(socket: bool, ends: [&'static SlotHead; 2], start: usize) -> Self {
+    pub(super) unsafe fn new(socket: bool, ends: [&'static FdPipe; 2], start: usize) -> Self {
         let start = if socket || mutated!("pipe_carries_from_the_start") { 0 } else { start };
         Self { socket, ends, filled: start, start }
     }
@@ -81,11 +81,19 @@ impl Carrier {
         (self.filled, self.start) = (0, 0);
     }
 
+    /// The number of an end in the kernel; -1 if it has none.
+    fn number_of(&self, end: &FdPipe) -> c_int {
+        if let Some(hidden) = end.kept.number() {
+            return hidden;
+        }
+        let file_type = if self.socket { libc::S_IFSOCK } else { libc::S_IFIFO };
+        migrate::mark_if_lost(&end.head, file_type);
+        end.head.kernel_fd()
+    }
+
     fn flush_page(&mut self) {
         let (filled, start) = (core::mem::take(&mut self.filled), core::mem::take(&mut self.start));
-        let file_type = if self.socket { libc::S_IFSOCK } else { libc::S_IFIFO };
-        self.ends.iter().for_each(|end| migrate::mark_if_lost(end, file_type));
-        let [reader, writer] = self.ends.map(SlotHead::kernel_fd);
+        let [reader, writer] = self.ends.map(|end| self.number_of(end));
         if reader < 0 {
             // Nobody can read it.
             return;

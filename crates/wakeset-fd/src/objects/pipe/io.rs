@@ -81,6 +81,7 @@ pub(crate) unsafe fn write(
     let Some(bound) = end.bound() else { return Some(Kernel) };
     if len == 0 || bound.outward().is_none() {
         // Nothing to do, or an error.
+        end.leave_refused_write(fd, bound);
         return Some(Kernel);
     }
     bound.learn_room(fd);
@@ -95,6 +96,7 @@ pub(crate) unsafe fn write(
         {
             Done(Err(Errno::EAGAIN))
         }
+        Attempt::Failed(_) if end.leave_refused_write(fd, bound) => Kernel,
         // It does not fit here, or is not there, or has to wait for a reader: the kernel knows
         // what that means.
         Attempt::Failed(error) => {

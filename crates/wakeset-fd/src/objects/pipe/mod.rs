@@ -1,10 +1,10 @@
 //! Pipes and pairs of stream sockets by descriptor number: the way in which an event loop wakes
 //! itself.
 //!
-//! A pair lives here as long as both its ends are open, each under one number, and what is in it is
-//! what Linux would hold in the same way ([`wakeset::Pipe`]). All else is the kernel's: a close or
-//! shutdown of an end migrates both first, so end of file, hang-up, `EPIPE` and `SIGPIPE` are
-//! Linux's own.
+//! A pair lives here as long as each end that is open has one number, and what is in it is what
+//! Linux would hold in the same way ([`wakeset::Pipe`]). When one end is closed, the other one
+//! stays, and has its end of file or its hang-up here (`close`). All else is the kernel's: a
+//! shutdown migrates both, and `EPIPE` and `SIGPIPE` are Linux's own.
 //!
 //! Each end has a slot under its number. The pair is in the slot of the first end. A call that
 //! comes late, with an end of a pair that is no more, has the number of that pair's generation, and
@@ -12,16 +12,18 @@
 
 mod capacity;
 mod carrier;
+mod close;
 mod create;
 mod io;
 
+pub(crate) use self::close::{give_up_kept, were_kept};
 pub use self::create::{pipe2, socketpair};
 pub use self::io::{bytes_in, is_end, read_fast, recv, send, write_fast};
 pub(crate) use self::io::{read, write};
 
 use self::carrier::Carrier;
 use crate::objects::migratable::Migratable;
-use crate::objects::residence::Residence;
+use crate::objects::residence::{Residence, Whereabouts};
 use crate::sys;
 use crate::sys::user;
 use crate::table::kept::KeptFile;
@@ -44,8 +46,12 @@ pub(crate) struct FdPipe {
     closing: AtomicBool,
     /// The pair: the address of the slot that holds it, and its generation.
     binding: AtomicU64,
-    /// For reads that sleep in this end when its number is closed.
+    /// For reads that sleep in this end when its number is closed; for what this end has written
+    /// and the other one has not read when its number is closed.
     kept: KeptFile,
+    /// The address of the other end, if that was closed while this one was open: its slot is in
+    /// use as long as this one. 0: none.
+    closed_other: AtomicUsize,
     queue: WaitQueue,
     /// In use if this is the first end.
     pair: Pair,
@@ -87,6 +93,7 @@ unsafe impl Slot for FdPipe {
             closing: AtomicBool::new(false),
             binding: AtomicU64::new(0),
             kept: KeptFile::none(),
+            closed_other: AtomicUsize::new(0),
             queue: WaitQueue::new(),
             pair: Pair {
                 residence: Residence::nowhere(),
@@ -167,13 +174,17 @@ impl Migratable for FdPipe {
                 continue;
             };
             let start = bound.state(index).map_or(0, |state| state.offset);
-            let heads = [&reader.head, &writer.head];
+            let ends = [reader, writer];
             // SAFETY: a migration holds that lock, and the carrier before this one is gone.
-            let mut carrier = unsafe { Carrier::new(bound.is_socket(), heads, start as usize) };
+            let mut carrier = unsafe { Carrier::new(bound.is_socket(), ends, start as usize) };
             pipe.seal(bound.generation, |piece| carrier.carry(piece));
             if !mutated!("pipe_carries_whole_pages") {
                 carrier.flush();
             }
+        }
+        // Of an end that was closed the kernel hears now that it is.
+        if let Some(other) = self.closed_other() {
+            other.kept.let_go();
         }
     }
 
@@ -181,8 +192,18 @@ impl Migratable for FdPipe {
         self.bound().map_or(0, |bound| bound.pair.pipes.iter().map(Pipe::wake_sealed).sum())
     }
 
-    /// Nothing: a number is closed once the pair has migrated.
+    /// Nothing: a number is closed by [`close`](FdPipe::close), or once the pair has migrated.
     fn end_here(&self) {}
+
+    fn release_others(&self) {
+        self.release_closed_other();
+    }
+
+    /// A call that comes to an end that was closed here, or sleeps in it no longer, finds another
+    /// file under the number, or none.
+    fn is_kept_when_closed(&self) -> bool {
+        self.residence().is_some_and(|residence| residence.now() == Whereabouts::InKernel)
+    }
 
     /// What the other end is told of the close is the kernel's to say.
     fn begins_close_in_kernel(&self) -> bool {
@@ -295,9 +316,19 @@ impl Bound {
     /// What holds of an end with these states of the pipes that it reads from and writes to.
     fn events_of(self, [inward, outward]: [Option<PipeState>; 2]) -> Events {
         let mut events = Events::empty();
-        events.set(Events::IN | Events::RDNORM, inward.is_some_and(|state| state.len != 0));
+        let is_over = inward.is_some_and(|state| state.writer_closed);
+        let is_unread = outward.is_some_and(|state| state.reader_closed);
+        if self.is_socket() {
+            events.set(Events::IN | Events::RDNORM | Events::RDHUP, is_over);
+            events.set(Events::HUP, is_over && is_unread);
+        } else {
+            events.set(Events::HUP, is_over);
+            events.set(Events::ERR, is_unread);
+        }
+        let has_bytes = |state: PipeState| state.len != 0;
+        events |= flags(Events::IN | Events::RDNORM, inward.is_some_and(has_bytes));
         let has_room = |state: PipeState| state.writable || mutated!("pipe_is_always_writable");
-        events.set(self.writable(), outward.is_some_and(has_room));
+        events |= flags(self.writable(), outward.is_some_and(has_room));
         events
     }
 
@@ -333,6 +364,11 @@ impl Bound {
         }
         Ok(taken.n)
     }
+}
+
+/// `events` if they hold.
+fn flags(events: Events, hold: bool) -> Events {
+    if hold { events } else { Events::empty() }
 }
 
 impl Source for FdPipe {

@@ -8,6 +8,7 @@
 
 use super::{cookie, install, lent};
 use crate::migrate;
+use crate::objects::pipe;
 use crate::set::FdSet;
 use crate::stats::Stat;
 use crate::sys::process::is_foreign;
@@ -54,6 +55,7 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
             migrate::object_held(object, Stat::MigratedLimit);
             duplicates::give_up_handle(fd, number);
         }
+        pipe::give_up_kept(Some(fd));
         lifecycle::renumber(fd, -1);
         renumber_baton(fd, -1);
         table::forget_doorbell(fd);
@@ -126,7 +128,7 @@ pub fn make_room() -> bool {
     if signal_guard::is_inside() || is_foreign() {
         return false;
     }
-    if !install::were_made() && !duplicates::were_made() {
+    if !install::were_made() && !duplicates::were_made() && !pipe::were_kept() {
         return false;
     }
     let before = GIVEN_UP.load(Ordering::SeqCst);
@@ -138,7 +140,7 @@ pub fn make_room() -> bool {
 /// Closes the doorbells of all sets that can migrate, and those that no set has; whether there were
 /// any. The caller holds the migrations lock.
 fn give_up_held() -> bool {
-    let mut has_made = give_up_spares();
+    let mut has_made = give_up_spares() | pipe::give_up_kept(None);
     for number in table::numbers() {
         let has_one =
             |set: &FdSet| set.doorbell.load(Ordering::SeqCst) >= 0 && !set.state.is_fixed();

@@ -5,8 +5,8 @@ calls! {
 
     "C-unwind" close(fd: c_int) -> c_int {
         names [close] alias [__close] number [close] => body [descriptor::close]
-        Answered "Ends the object; the kernel closes the number. Closing one end of a pipe or pair \
-            migrates the other."
+        Answered "Ends the object; the kernel closes the number. The other end of a pipe or pair \
+            stays; if the end has not read all that was sent to it, it migrates."
     }
     "C" close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         names [close_range] number [close_range] => body [descriptor::close_range]

@@ -43,6 +43,10 @@ pub struct PipeState {
     pub offset: u32,
     /// Whether it has been sealed. The other fields are then what they were at the seal.
     pub sealed: bool,
+    /// Whether the writing end has been closed: a read that finds nothing has reached the end.
+    pub writer_closed: bool,
+    /// Whether the reading end has been closed.
+    pub reader_closed: bool,
 }
 
 /// What a read took.
@@ -134,6 +138,8 @@ impl Pipe {
             },
             offset: word.offset(),
             sealed: word.is_sealed(),
+            writer_closed: word.has_no_writer(),
+            reader_closed: word.has_no_reader(),
         })
     }
 

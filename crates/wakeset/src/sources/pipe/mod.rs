@@ -8,12 +8,13 @@
 //!
 //! Only what Linux would hold in the same way is held here. A write for which that cannot be said
 //! fails with [`Error::Unfit`](crate::error::Error::Unfit), and the pipe's owner migrates it to the
-//! kernel, as it does when an end is closed.
+//! kernel.
 //!
 //! `write` and `read` change the word (`word`); what does not fit into it lies in `nodes`, which
-//! the reader strings to a `chain`.
+//! the reader strings to a `chain`. `close` notes in the word that an end has gone.
 
 mod chain;
+mod close;
 mod handle;
 mod nodes;
 mod read;

@@ -11,10 +11,11 @@ use crate::testing::steps::step;
 impl Pipe {
     /// Takes up to `most` bytes out and gives them to `sink`, in order and in one or more pieces.
     /// `sink` may say that it has no place for them; then none is taken if that can be helped.
+    /// No bytes are the end: the writing end has been closed.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if it is empty; [`Error::Sealed`], also if `generation` is over;
-    /// [`Error::Unfit`] if `sink` refuses.
+    /// [`Error::WouldBlock`] if it is empty; [`Error::Sealed`], also if `generation` is over, or
+    /// the reading end closed; [`Error::Unfit`] if `sink` refuses.
     #[inline(always)]
     pub fn try_read(
         &self,
@@ -25,7 +26,7 @@ impl Pipe {
         loop {
             let word = self.word(generation, Ordering::SeqCst)?;
             if word.len() == 0 || most == 0 {
-                return Err(Error::WouldBlock);
+                return Self::read_nothing(word);
             }
             if !word.is_run() {
                 match self.read_nodes(generation, most, &mut sink) {
@@ -48,6 +49,15 @@ impl Pipe {
                     false => Err(Error::Unfit),
                 };
             }
+        }
+    }
+
+    /// A read that finds nothing.
+    fn read_nothing(word: Word) -> Result<Taken, Error> {
+        match (word.has_no_reader(), word.has_no_writer()) {
+            (true, _) => Err(Error::Sealed),
+            (_, true) => Ok(Taken { n: 0, made_room: false }),
+            _ => Err(Error::WouldBlock),
         }
     }
 

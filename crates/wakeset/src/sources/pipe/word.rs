@@ -8,6 +8,8 @@
 //! | 37 | nodes, not a run |
 //! | 38 | sealed: the bytes are elsewhere, and these were the last |
 //! | 39–60 | the generation: a call that comes late, from an earlier one, finds another number and is told "sealed" |
+//! | 61 | the writing end has been closed |
+//! | 62 | the reading end has been closed, when the pipe was empty |
 
 /// A page, as Linux's pipes count.
 pub(in crate::sources::pipe) const PAGE: u32 = 4096;
@@ -31,6 +33,8 @@ impl Word {
     pub(in crate::sources::pipe) const SEALED: u64 = 1 << 38;
     pub(in crate::sources::pipe) const GENERATION_SHIFT: u32 = 39;
     pub(in crate::sources::pipe) const GENERATION: u64 = (1 << 22) - 1;
+    pub(in crate::sources::pipe) const NO_WRITER: u64 = 1 << 61;
+    pub(in crate::sources::pipe) const NO_READER: u64 = 1 << 62;
 
     pub(in crate::sources::pipe) const fn empty(generation: u32) -> Self {
         Self((generation as u64 & Self::GENERATION) << Self::GENERATION_SHIFT)
@@ -59,6 +63,23 @@ impl Word {
 
     pub(in crate::sources::pipe) const fn is_sealed(self) -> bool {
         self.0 & Self::SEALED != 0
+    }
+
+    /// Whether the writing end has been closed.
+    pub(in crate::sources::pipe) const fn has_no_writer(self) -> bool {
+        self.0 & Self::NO_WRITER != 0
+    }
+
+    /// Whether the reading end has been closed.
+    pub(in crate::sources::pipe) const fn has_no_reader(self) -> bool {
+        self.0 & Self::NO_READER != 0
+    }
+
+    /// Whether a write of this generation may go on: the pipe is not sealed, and has both ends.
+    /// All of that is in the bits from [`SEALED`](Self::SEALED) on.
+    #[inline(always)]
+    pub(in crate::sources::pipe) const fn takes_writes(self, generation: u32) -> bool {
+        self.0 >> (Self::GENERATION_SHIFT - 1) == (generation as u64) << 1
     }
 
     pub(in crate::sources::pipe) const fn with(self, len: u32, offset: u32) -> Self {
@@ -92,7 +113,11 @@ impl Word {
     ) -> Self {
         let left = self.len() - n;
         if left == 0 {
-            return Self::empty(self.generation());
+            let ends = match mutant!("pipe_drain_forgets_close") {
+                true => 0,
+                false => Self::NO_WRITER | Self::NO_READER,
+            };
+            return Self(Self::empty(self.generation()).0 | self.0 & ends);
         }
         self.with(
             left,

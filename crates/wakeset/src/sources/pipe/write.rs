@@ -45,14 +45,28 @@ impl Pipe {
         if mutant!("pipe_sealed_unfenced") {
             return self.word(generation, Ordering::Relaxed);
         }
-        self.word(generation, ordering!(Acquire, "pipe_room_relaxed"))
+        let word = Word(self.word.load(ordering!(Acquire, "pipe_room_relaxed")));
+        if word.takes_writes(generation) {
+            return Ok(word);
+        }
+        Self::refused(word, generation)
+    }
+
+    /// Why a write cannot go on. One through an end that has been closed comes late.
+    #[cold]
+    fn refused(word: Word, generation: u32) -> Result<Word, Error> {
+        let is_late = word.has_no_writer() && !mutant!("pipe_write_after_close");
+        if word.is_sealed() || word.generation() != generation || is_late {
+            return Err(Error::Sealed);
+        }
+        if word.has_no_reader() { Err(Error::Unfit) } else { Ok(word) }
     }
 
     /// Puts bytes in, all or none.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if Linux's would; [`Error::Sealed`], also if `generation` is over;
-    /// [`Error::Unfit`] if they cannot be held here.
+    /// [`Error::WouldBlock`] if Linux's would; [`Error::Sealed`], also if `generation` is over, or
+    /// the writing end closed; [`Error::Unfit`] if they cannot be held here, or no reader is left.
     pub fn try_write(&self, generation: u32, bytes: &[u8]) -> Result<(), Error> {
         let Some((first, rest)) = bytes.split_first() else { return Ok(()) };
         // A run may be several writes, or one: only messages must be told apart.
