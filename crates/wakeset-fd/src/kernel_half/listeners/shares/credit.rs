@@ -16,34 +16,40 @@ const AT_ONCE: u64 = 4;
 /// How many steps it may save up at least: for connections that come at a time.
 const LEAST_AT_ONCE: u64 = 32;
 
-/// What a step costs a waiter that holds so many connections.
-fn price(held: u32) -> u64 {
-    WINDOW.as_nanos() as u64 / u64::from(held.max(1))
-}
-
 /// What one waiter has left. Nothing here orders memory: two threads that pay at the same time for
 /// one set may pay once.
 #[derive(Debug)]
 pub(super) struct Credit {
-    /// When all steps that it has made will be paid for.
-    paid_at: AtomicU64,
+    /// What it owes for steps, which are [`WINDOW`] each, in connections held for so long.
+    owed: AtomicU64,
+    /// When it owed that.
+    since: AtomicU64,
 }
 
 impl Credit {
     pub(super) const fn new() -> Self {
-        Self { paid_at: AtomicU64::new(0) }
+        Self { owed: AtomicU64::new(0), since: AtomicU64::new(0) }
+    }
+
+    /// What a waiter owes now that holds so many connections. Not in time: what it could not pay
+    /// for with one connection may be little once it holds many.
+    fn owed(&self, now: u64, held: u32) -> u64 {
+        let since = now.saturating_sub(self.since.load(Relaxed));
+        let paid = since.saturating_mul(u64::from(held.max(1)));
+        self.owed.load(Relaxed).saturating_sub(paid)
     }
 
     /// Whether it is enough for a step of a waiter that holds so many connections.
     pub(super) fn is_enough(&self, now: u64, held: u32) -> bool {
-        let limit = (AT_ONCE * WINDOW.as_nanos() as u64).max(LEAST_AT_ONCE * price(held));
-        self.paid_at.load(Relaxed).saturating_sub(now) < limit
+        let at_once = (AT_ONCE * u64::from(held)).max(LEAST_AT_ONCE);
+        self.owed(now, held) < at_once * WINDOW.as_nanos() as u64
     }
 
     /// Pays for one.
     pub(super) fn pay(&self, now: u64, held: u32) {
-        let paid_at = self.paid_at.load(Relaxed).max(now);
-        self.paid_at.store(paid_at.saturating_add(price(held)), Relaxed);
+        let owed = self.owed(now, held).saturating_add(WINDOW.as_nanos() as u64);
+        self.owed.store(owed, Relaxed);
+        self.since.store(now, Relaxed);
     }
 }
 
@@ -71,5 +77,14 @@ mod tests {
             assert_eq!(steps_at(&credit, start + window, held), each, "after the window");
             assert_eq!(steps_at(&credit, start + 50 * window, held), at_once, "no more than that");
         }
+    }
+
+    /// After a load of short connections a waiter took all that it was woken for, for three
+    /// seconds, however many it held by then.
+    #[test]
+    fn what_was_owed_with_few_connections_is_little_with_many() {
+        let credit = Credit::new();
+        assert_eq!(steps_at(&credit, 1 << 40, 1), 32);
+        assert_eq!(steps_at(&credit, 1 << 40, 25), 100 - 32);
     }
 }
