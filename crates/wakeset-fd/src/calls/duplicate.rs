@@ -200,13 +200,7 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     if matches!(table::get(old), Entry::Object(head) if !may_have_several(head)) {
         migrate::fd_for(old, Stat::MigratedDuplicate, c"dup2");
     }
-    let is_childs = vforked::may_exist() || forked::may_have(new);
-    if matches!(table::get(new), Entry::Object(head) if is_childs || !head.has_several()) {
-        // Into the kernel, which closes it if it comes to that, and not if the call fails. It may
-        // take the other object along, so before that is marked. Where a vfork(2) child has the
-        // number, too, or a forked one, it is the kernel's to say when the object ends.
-        migrate::closing(new, Stat::MigratedDuplicate);
-    }
+    migrate_replaced(new);
     if let Some(result) = with_prepared(old, |head| replace(head, old, new, onto)) {
         if result.is_ok() {
             recheck_late(new);
@@ -219,6 +213,17 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     }
     migrate::closing(new, Stat::MigratedDuplicate);
     Kernel
+}
+
+/// Leaves what dup2(2) is about to close to the kernel, which closes it if it comes to that, and
+/// not if the call fails; unless it is one of several numbers. It may take the other object along,
+/// so before that is marked. Where a vfork(2) child has the number, too, or a forked one, it is the
+/// kernel's to say when the object ends.
+fn migrate_replaced(new: c_int) {
+    let is_childs = vforked::may_exist() || forked::may_have(new);
+    if matches!(table::get(new), Entry::Object(head) if is_childs || !head.has_several()) {
+        migrate::closing(new, Stat::MigratedDuplicate);
+    }
 }
 
 /// In a forked child, puts a file of the kernel's over what lives on in the parent.

@@ -17,7 +17,7 @@ use crate::migrate;
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, forked, vforked};
 use crate::table;
 use crate::table::slot::end_use_guarded;
 use core::ffi::c_int;
@@ -34,7 +34,10 @@ impl FdPipe {
             return None;
         }
         self.closing.store(true, Ordering::SeqCst);
-        if let Some(result) = self.close_here(fd) {
+        // A child that was forked since the caller looked has the end, too.
+        let is_childs = vforked::may_exist() || forked::may_have(fd);
+        let result = if is_childs { None } else { self.close_here(fd) };
+        if let Some(result) = result {
             return Some(Done(result));
         }
         migrate::closing_end_held(fd, self, Stat::Closed);
