@@ -148,6 +148,53 @@ static void pipes(void)
 	must(close(ends[0]));
 }
 
+static int send_done(void *fd)
+{
+	return (int)send(*(int *)fd, "done", 4, 0);
+}
+
+static int receive(void *fd)
+{
+	char bytes[8] = "";
+	return recv(*(int *)fd, bytes, 8, MSG_DONTWAIT) > 0 ? bytes[0] : 99;
+}
+
+static int send_message(void *fd)
+{
+	struct iovec part = {"mm", 2};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	return (int)sendmsg(*(int *)fd, &message, 0);
+}
+
+static int shut(void *fd)
+{
+	return shutdown(*(int *)fd, SHUT_WR);
+}
+
+/* The calls of sockets alone. */
+static void pairs(void)
+{
+	heading("a pair of sockets");
+	static const struct {
+		const char *name;
+		int (*act)(void *);
+		int made, left;
+	} acts[] = {{"send", send_done, 4, 4}, {"recv", receive, 'p', -1}, {"sendmsg", send_message, 2, 2},
+		    {"shutdown", shut, 0, 0}};
+	for (unsigned i = 0; i < sizeof acts / sizeof *acts; i++) {
+		int ends[2];
+		char bytes[8];
+		must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+		must(send(ends[0], "p", 1, 0));
+		if (acts[i].act != receive)
+			must(recv(ends[1], bytes, 8, 0));
+		number(acts[i].name, acts[i].made, in_child(acts[i].act, &ends[1]));
+		number("  the parent receives", acts[i].left, recv(ends[0], bytes, 8, MSG_DONTWAIT));
+		must(close(ends[0]));
+		must(close(ends[1]));
+	}
+}
+
 /* ---- while there is a child ---- */
 
 static void beside_a_child(void)
@@ -407,6 +454,7 @@ int main(int count, char **arguments)
 	sets();
 	timers();
 	pipes();
+	pairs();
 	beside_a_child();
 	in_turn();
 	parent_first();

@@ -18,6 +18,8 @@ pub fn compare_within(source: &str, build: Build, arguments: &[&str], limit: Dur
         Build::Now => format!("{source}_now"),
         Build::Sanitized => format!("{source}_sanitized"),
     };
+    // Tests of one program run side by side.
+    let name = arguments.iter().fold(name, |name, argument| format!("{name}_{argument}"));
     if let Some(program) = compile(source, build, &name) {
         compare_program(&name, &program, arguments, limit);
     }

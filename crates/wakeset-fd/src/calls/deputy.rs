@@ -5,13 +5,13 @@
 pub(super) mod forked;
 mod thread;
 
-pub use forked::{Child, before_end, end_all};
+pub use forked::{Child, before_end, end_all, refuse_forks};
 
 use crate::migrate;
 use crate::stats::Stat;
 use crate::sys::signal_guard;
 use crate::sys::vforked::{Request, Wish};
-use crate::table::{self, gate};
+use crate::table::{self, gate, inherited};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether deputies must not be made.
@@ -21,6 +21,13 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 /// whose author does not know of the thread that would be made.
 pub fn refuse() {
     REFUSED.store(true, Ordering::Relaxed);
+    // One that is there would come under the filter, or be left out of it; and what a forked child
+    // asks by may be refused from now on. A fork that has not seen the word holds the lock that
+    // `end_all` takes.
+    end_all();
+    if !signal_guard::is_inside() {
+        inherited::settle();
+    }
 }
 
 /// Migrates nothing before a vfork(2), if there is a deputy for what the child needs. `Some(None)`
@@ -42,7 +49,7 @@ pub(super) fn begin() -> Option<Option<&'static Request>> {
 
 /// Makes a deputy, and the request that it serves.
 fn make() -> Option<&'static Request> {
-    let made = thread::is_possible().then(|| thread::start(Request::new, serve));
+    let made = thread::is_possible().then(|| thread::start(Request::new, serve, None));
     let (deputy, request) = made.flatten()?;
     request.begin(deputy);
     Some(request)

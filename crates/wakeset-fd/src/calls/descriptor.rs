@@ -138,12 +138,13 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     if flags & CLOEXEC != 0 || is_foreign() {
         return Kernel;
     }
-    let ours = 0..table::numbers().end.max(lifecycle::numbers_end());
-    let begin = c_int::try_from(first).unwrap_or(c_int::MAX).max(ours.start);
-    let end = c_int::try_from(last).unwrap_or(c_int::MAX).saturating_add(1).min(ours.end);
+    // Looked at for each number anew: a close may hide a file above all that there were.
+    let ours_end = || table::numbers().end.max(lifecycle::numbers_end());
+    let begin = c_int::try_from(first).unwrap_or(c_int::MAX);
+    let end = c_int::try_from(last).unwrap_or(c_int::MAX).saturating_add(1);
     let mut next = first;
     let mut around = false;
-    for fd in begin..end {
+    for fd in (begin..end).take_while(|fd| *fd < ours_end()) {
         if inherited::forget(fd) {
             lifecycle::before_close(fd);
             continue;

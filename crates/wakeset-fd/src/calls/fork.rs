@@ -1,6 +1,6 @@
 //! Forks. Parent and child share kernel objects and no memory, and the child begins anew with an
 //! empty table. So everything migrates first, or what the child has migrates when it asks for it
-//! ([`deputy::forked`]).
+//! (`deputy::forked`).
 
 use super::deputy::forked::Keeping;
 use super::deputy::{self, Child};

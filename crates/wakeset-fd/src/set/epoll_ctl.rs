@@ -2,7 +2,7 @@
 
 use crate::migrate;
 use crate::set::kernel_watch::change_kernel_watch;
-use crate::set::{FdSet, doorbell};
+use crate::set::{FdSet, doorbell, first_listener};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
@@ -41,6 +41,10 @@ pub unsafe fn epoll_ctl(
                 None => return Done(Err(Errno::EFAULT)),
             },
         };
+        if op == EPOLL_CTL_ADD && matches!(target, Entry::Kernel) {
+            // Before the guard: a baton is not made inside of one.
+            first_listener::before_add(fd, asked.events);
+        }
         let _guard = SignalGuard::enter();
         let Some(set) = Using::begin(epfd, set) else { continue };
         let inner = target.downcast::<FdSet>();

@@ -24,7 +24,6 @@ pub(super) fn change_kernel_watch(
     }
     if op == EPOLL_CTL_ADD {
         set.state.note_not_only_polls();
-        first_listener::before_add(fd, asked.events);
     }
     if asked.events.intersects(Events::ET | Events::ONESHOT) && !set.state.has_kernel_edges() {
         // Not while a migration is taking reports out of the kernel half.

@@ -75,7 +75,7 @@ pub(crate) fn end() -> c_int {
 pub(crate) fn begin(end: Option<ChildsEnd>) {
     let number = end.map_or(-1, |end| end.number);
     // A page that is not written to is not copied.
-    if number != self::end() {
+    if end.is_some() || number != self::end() {
         // SAFETY: a forked child has one thread, which does not ask.
         unsafe { ASKING.free_in_child() };
         SOCKET.store(end.map_or(0, |end| end.socket), Ordering::Relaxed);
@@ -186,6 +186,22 @@ pub(crate) fn receive(end: c_int) -> Result<Option<c_int>, Errno> {
 static CHILDREN: AtomicU32 = AtomicU32::new(0);
 /// Those numbers, a bit for each.
 static NUMBERS: [AtomicU64; MOST as usize / 64] = [const { AtomicU64::new(0) }; MOST as usize / 64];
+/// So many deputies at a time.
+pub(crate) const DEPUTIES: usize = 8;
+/// Their numbers as threads, which the kernel writes, and takes back when they have ended; 0 for
+/// none.
+static DEPUTY: [AtomicI32; DEPUTIES] = [const { AtomicI32::new(0) }; DEPUTIES];
+
+/// Where the kernel keeps the number of a deputy.
+pub(crate) fn deputy_word(index: usize) -> Option<&'static AtomicI32> {
+    DEPUTY.get(index)
+}
+
+/// Whether a thread of this process is a deputy, which runs no code of the program's.
+pub(crate) fn is_deputy(tid: c_int) -> bool {
+    DEPUTY.iter().any(|deputy| deputy.load(Ordering::SeqCst) == tid)
+}
+
 /// Above all numbers that may be noted.
 pub(crate) const MOST: c_int = 1 << 12;
 
@@ -234,6 +250,11 @@ pub(crate) fn forget_children() {
     if any_may() {
         CHILDREN.store(0, Ordering::SeqCst);
     }
+}
+
+/// The same, of the threads that serve them.
+pub(crate) fn forget_deputies() {
+    DEPUTY.iter().for_each(|deputy| deputy.store(0, Ordering::SeqCst));
 }
 
 /// Whether a child whose end of the connection is closed has no descriptor of its parent's any

@@ -2,7 +2,7 @@
 
 use super::path::Path;
 use super::refusable::refusable;
-use super::{process, raw, vforked};
+use super::{forked, process, raw, vforked};
 use core::ffi::{CStr, c_int};
 use syscalls::Errno;
 
@@ -59,8 +59,13 @@ fn all_sleep_but(tasks: usize, own: c_int) -> bool {
     }
 }
 
-/// Whether a thread is asleep; one that waits in vfork(2) is so uninterruptibly.
+/// Whether a thread is asleep; one that waits in vfork(2) is so uninterruptibly. A deputy is as good
+/// as asleep: it makes no calls of the program's, and changes what lives here under the migrations
+/// lock alone.
 fn is_asleep(tasks: usize, tid: c_int) -> bool {
+    if forked::is_deputy(tid) {
+        return true;
+    }
     match state_of(tasks, tid) {
         Some(b'S') => true,
         Some(b'D') => vforked::waiting_thread() == Some(tid),

@@ -1,6 +1,6 @@
 //! A pool of threads that serve one userfaultfd.
 
-use super::Message;
+use super::{Message, may_have_message};
 use crate::leader::{Leadership, Waiter, Woken};
 use crate::order::Order;
 use crate::sync::{AtomicU32, Ordering};
@@ -86,12 +86,17 @@ impl Pool {
         result
     }
 
+    /// Whether there is a message that this thread may take before an heir that is on its way.
+    fn has_event(&self) -> bool {
+        self.leadership.awaits_heir() && may_have_message(self.fd)
+    }
+
     /// Returns when this thread is the leader, or with an error when it is not.
     fn become_leader(&self, order: Order, deadline: Option<Duration>) -> Result<(), Errno> {
         let waiter = Waiter::new(None);
         self.check()?;
         // SAFETY: the waiter stays where it is until it is out of the queue, below.
-        if unsafe { self.leadership.join(&waiter, usize::MAX) } {
+        if unsafe { self.leadership.join(&waiter, usize::MAX, self.has_event()) } {
             return self.check().inspect_err(|_| self.leadership.pass(order));
         }
         // A stop between the first check and the join may have found the queue empty.

@@ -6,9 +6,10 @@
 //! An event costs two wake-ups at most, however many threads there are.
 //!
 //! A thread that is done with its work, or comes anew, before the heir has run takes the leadership
-//! at once, as in Linux a thread that finds a message takes it without a sleep. The heir is queued
-//! again then, as the next one. Until it has come no other thread is woken. So threads that have
-//! more work than time serve one event after the other and hardly sleep.
+//! at once if there is an event, as in Linux a thread that finds a message takes it without a
+//! sleep. The heir is queued again then, as the next one. Until it has come no other thread is
+//! woken. So threads that have more work than time serve one event after the other and hardly
+//! sleep, and where events come one at a time each thread has its turn.
 //!
 //! | leadership | means | left by |
 //! |---|---|---|
@@ -83,18 +84,27 @@ impl Leadership {
         result
     }
 
+    /// Whether the leadership is free and its heir has not come yet. By the time that this returns
+    /// it may not be so any more.
+    pub fn awaits_heir(&self) -> bool {
+        self.with(|queue| queue.awaits_heir())
+    }
+
     /// Makes the thread the leader if the leadership is free or held by this thread; otherwise
     /// queues it. Returns whether it leads. A waiter without a limit takes a leadership that any
     /// thread holds.
+    ///
+    /// `has_event`: there is an event, which the thread need not leave to an heir that has not come
+    /// yet. Without one the leadership stays the heir's.
     ///
     /// `me` is a number above 1 that no other thread has; `usize::MAX` for a thread that never
     /// calls [`hold`](Self::hold).
     ///
     /// # Safety
     /// A queued waiter stays where it is until it is out of the queue.
-    pub unsafe fn join(&self, waiter: &Waiter, me: usize) -> bool {
+    pub unsafe fn join(&self, waiter: &Waiter, me: usize, has_event: bool) -> bool {
         self.with(|queue| {
-            let may_take = queue.may_take(waiter, me);
+            let may_take = queue.may_take(waiter, me) && (has_event || !queue.awaits_heir());
             if may_take {
                 queue.set_leader(TAKEN);
             } else {

@@ -80,6 +80,11 @@ impl Queue {
         heir
     }
 
+    /// Whether the leadership is free, and an heir will come for it.
+    pub fn awaits_heir(&self) -> bool {
+        self.leader == FREE && self.has_heir
+    }
+
     /// The heir has come, or goes away.
     pub fn end_heir(&mut self) {
         self.has_heir = mutant!("heir_stays");

@@ -58,7 +58,7 @@ impl World {
     fn read(&self) {
         let waiter = leak(Waiter::without_limit());
         // SAFETY: the waiter stays for ever.
-        if !unsafe { self.leadership.join(waiter, usize::MAX) } {
+        if !unsafe { self.leadership.join(waiter, usize::MAX, true) } {
             self.come(waiter, usize::MAX);
         }
         *self.wait_for_message() -= 1;
@@ -69,7 +69,7 @@ impl World {
     fn poll_and_read(&self, me: usize) {
         let waiter = leak(Waiter::new(None));
         // SAFETY: the waiter stays for ever.
-        if !unsafe { self.leadership.join(waiter, me) } {
+        if !unsafe { self.leadership.join(waiter, me, false) } {
             self.come(waiter, me);
         }
         drop(self.wait_for_message());
@@ -86,7 +86,7 @@ impl World {
     fn give_up(&self) {
         let waiter = leak(Waiter::new(None));
         // SAFETY: the waiter stays for ever.
-        if unsafe { self.leadership.join(waiter, usize::MAX) } {
+        if unsafe { self.leadership.join(waiter, usize::MAX, false) } {
             self.leadership.pass(Order::Fifo);
         } else {
             self.leadership.leave(waiter, Order::Fifo);
@@ -172,10 +172,10 @@ fn a_disband_wakes_who_sleeps() {
     explore(3, || {
         let world = World::new();
         // SAFETY: the waiter stays for ever.
-        assert!(unsafe { world.leadership.join(leak(Waiter::without_limit()), usize::MAX) });
+        assert!(unsafe { world.leadership.join(leak(Waiter::without_limit()), usize::MAX, true) });
         let waiter = leak(Waiter::without_limit());
         // SAFETY: the waiter stays for ever.
-        assert!(!unsafe { world.leadership.join(waiter, usize::MAX) });
+        assert!(!unsafe { world.leadership.join(waiter, usize::MAX, true) });
         let sleeper = spawn(move || assert_eq!(waiter.sleep(None), Woken::Out));
         world.leadership.disband();
         sleeper.join().unwrap();

@@ -8,7 +8,7 @@ use crate::process::end;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use wakeset_fd::listeners::End;
+use wakeset_fd::listeners::{End, baton};
 use wakeset_fd::reserved::{PIECES, Reserved};
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{deputy, descriptor, migrate};
@@ -16,6 +16,12 @@ use wakeset_fd::{deputy, descriptor, migrate};
 /// Before setns(2), and calls that change what the process may do.
 pub(super) fn before_change() {
     deputy::end_all();
+}
+
+/// Before setns(2). The name space may be one of process numbers, as for [`before_unshare`].
+pub(super) fn before_setns() {
+    before_change();
+    deputy::refuse();
 }
 
 /// Before unshare(2). With `CLONE_FILES` two descriptor tables share one memory afterwards, and
@@ -76,6 +82,7 @@ fn is_named(fd: c_int) -> bool {
 /// Before posix_spawn(3) and its kin: migrates what the new program inherits, and what `actions`
 /// (0 for none) may give it.
 pub(super) fn before_spawn(actions: usize) {
+    baton::before_fork();
     descriptor::before_new_program(Stat::MigratedSpawn, |fd| actions != 0 && is_named(fd));
     if actions != 0 && NAMED_BY_PATH.load(Ordering::Relaxed) {
         migrate::pipes(Stat::MigratedSpawn);

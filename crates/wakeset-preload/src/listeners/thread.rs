@@ -144,6 +144,10 @@ impl Waiter {
 
     /// Has the private set watch these, and returns its number; `None` if it cannot.
     pub(super) fn prepare(&self, wanted: &[Wanted], order: Order, prepared: bool) -> Option<c_int> {
+        // Before the guard: `make` does nothing inside of one.
+        if let Some(first) = wanted.iter().find(|wanted| wanted.listener) {
+            baton::make(first.fd);
+        }
         let _guard = SignalGuard::enter();
         self.accepted.set(-1);
         let process = wakeset::process_id();
@@ -169,9 +173,6 @@ impl Waiter {
         // Before it is watched, so that a thread that blocks in accept(2) afterwards knows.
         let new =
             wanted.iter().filter(|wanted| wanted.listener && !sleeper.has_listener(wanted.fd));
-        if let Some(first) = wanted.iter().find(|wanted| wanted.listener) {
-            baton::make(first.fd);
-        }
         new.for_each(|wanted| listeners::note_exclusive(wanted.fd));
         let mut result = sleeper.prepare(wanted, order, Numbers::Unknown);
         if result == Err(Obstacle::Stale) {

@@ -8,6 +8,7 @@ use core::ffi::{c_int, c_uint};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use syscalls::{Sysno, syscall as raw};
+use wakeset_fd::deputy;
 use wakeset_fd::doorbell;
 use wakeset_fd::fork;
 use wakeset_fd::listeners::RescueClock;
@@ -144,6 +145,9 @@ pub(crate) fn is_known(fd: c_int) -> bool {
 
 /// Takes a number for a userfaultfd's from now on.
 pub(crate) fn recognise(fd: c_int) {
+    if fd >= 0 {
+        deputy::refuse_forks();
+    }
     if fd < 0 || is_off() || find(fd).is_some() || !make_groups() {
         return;
     }

@@ -10,6 +10,7 @@ use wakeset::probe;
 use wakeset_fd::count::count;
 use wakeset_fd::signal_guard::SignalGuard;
 use wakeset_fd::stats::Stat;
+use wakeset_group::fault::may_have_message;
 use wakeset_group::leader::Waiter;
 
 /// What the probe `turn` says of a thread that serves a userfaultfd: docs/probes.md.
@@ -71,9 +72,11 @@ impl Using {
     /// Takes the turn if it is free, or joins the queue.
     pub(super) fn join(&self, waiter: &Waiter) -> Place {
         let _guard = SignalGuard::enter();
+        let leadership = &self.group.leadership;
+        let has_event = leadership.awaits_heir() && may_have_message(self.fd());
         // SAFETY: the waiter stays on the stack until `leave`, `take`, or a handler has taken it
         // out of the queue; the thread that gives it the turn takes it out, too.
-        let given = unsafe { self.group.leadership.join(waiter, me()) };
+        let given = unsafe { leadership.join(waiter, me(), has_event) };
         self.probe(if given { Turn::Has } else { Turn::Queued });
         CALL.with(|call| {
             call.waiter.set(if given { ptr::null() } else { waiter });

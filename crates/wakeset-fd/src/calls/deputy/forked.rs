@@ -44,10 +44,17 @@ const A_MOMENT: Duration = Duration::from_millis(1);
 const LOOKS: u32 = 1000;
 
 /// So many children at a time.
-const SLOTS: usize = 8;
+const SLOTS: usize = forked::DEPUTIES;
 
-/// Whether a child has reached the deadline.
+/// Whether a child has reached the deadline, or a fork may wait for another thread.
 static FUTILE: AtomicBool = AtomicBool::new(false);
+
+/// From now on everything migrates before a fork: the program has a userfaultfd, of which a thread
+/// may have to read that the process forks (`UFFD_EVENT_FORK`) before fork(2) goes on. It could wait
+/// for the migrations lock, which is held across a fork, if there still was something to migrate.
+pub fn refuse_forks() {
+    FUTILE.store(true, Ordering::Relaxed);
+}
 
 /// What a deputy has, and the thread that forked.
 #[derive(Debug)]
@@ -175,7 +182,8 @@ impl Keeping {
     pub(in super::super) fn in_parent(self) -> Child {
         close(self.childs.number);
         let deputy = |memory| Deputy { slot: self.slot, memory };
-        match thread::start(deputy, serve) {
+        let index = CONNECTIONS.iter().position(|slot| ptr::eq(slot, self.slot));
+        match thread::start(deputy, serve, index.and_then(forked::deputy_word)) {
             // It waits for the lock, and changes nothing before.
             Some((deputy, _)) => self.slot.deputy.store(deputy, Ordering::SeqCst),
             None => {
@@ -261,7 +269,8 @@ fn end_each() {
         let mut looks = 0;
         while deputy != 0 && looks < LOOKS && sys::is_thread(deputy) {
             looks += u32::from(slot.deputy.load(Ordering::SeqCst) != deputy);
-            sys::sched_yield();
+            // Not a yield: a real-time thread would keep the deputy from the processor.
+            let _ = sys::poll_entries(ptr::null_mut(), 0, A_MOMENT);
         }
     }
 }
@@ -353,6 +362,7 @@ static DEPUTIES: Participant = Participant {
     begin_anew: || {
         // Its children need not be workers, whatever it is itself.
         FUTILE.store(false, Ordering::Relaxed);
+        forked::forget_deputies();
         // Their ends are hidden numbers, and closed by now.
         for slot in &CONNECTIONS {
             slot.end.store(-1, Ordering::SeqCst);

@@ -5,6 +5,7 @@
 
 use crate::sys;
 use core::ffi::c_int;
+use core::sync::atomic::AtomicI32;
 
 /// The deputy's memory: the stack, more than a migration needs in a debug build too.
 const STACK: usize = 1 << 16;
@@ -25,12 +26,14 @@ pub(super) fn is_possible() -> bool {
 }
 
 /// Makes a thread on fresh memory, where such a thread [is possible](is_possible), which has its
-/// argument in it: `argument` gets where the memory begins. Returns the thread's number, and the
+/// argument in it: `argument` gets where the memory begins. The kernel keeps the thread's number in
+/// `number`, if there is such a word, until the thread has ended. Returns that number, and the
 /// argument, which is there until the thread [ends](end).
 #[cfg(target_arch = "x86_64")]
 pub(super) fn start<T: Sync>(
     argument: impl FnOnce(usize) -> T,
     serve: extern "C" fn(&'static T) -> !,
+    number: Option<&'static AtomicI32>,
 ) -> Option<(c_int, &'static T)> {
     const { assert!(size_of::<T>() <= HEAD) };
     let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -50,7 +53,8 @@ pub(super) fn start<T: Sync>(
     // It inherits the mask.
     let mask = sys::set_signal_mask(!0);
     let function = serve as *const () as usize;
-    let thread = clone(base + STACK, storage, function, core::ptr::from_ref(head).addr());
+    let head_at = core::ptr::from_ref(head).addr();
+    let thread = clone(base + STACK, storage, function, head_at, number);
     sys::set_signal_mask(mask);
     if thread.is_none() {
         let _ = sys::raw!(munmap, base, MEMORY);
@@ -62,6 +66,7 @@ pub(super) fn start<T: Sync>(
 pub(super) fn start<T: Sync>(
     _: impl FnOnce(usize) -> T,
     _: extern "C" fn(&'static T) -> !,
+    _: Option<&'static AtomicI32>,
 ) -> Option<(c_int, &'static T)> {
     None
 }
@@ -69,7 +74,14 @@ pub(super) fn start<T: Sync>(
 /// Makes a thread that calls a function with an argument. Returns its number, `None` if the kernel
 /// or a filter does not want it.
 #[cfg(target_arch = "x86_64")]
-fn clone(stack: usize, storage: usize, function: usize, argument: usize) -> Option<c_int> {
+fn clone(
+    stack: usize,
+    storage: usize,
+    function: usize,
+    argument: usize,
+    number: Option<&'static AtomicI32>,
+) -> Option<c_int> {
+    const KEPT: c_int = libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_CLEARTID;
     const FLAGS: c_int = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -77,6 +89,8 @@ fn clone(stack: usize, storage: usize, function: usize, argument: usize) -> Opti
         | libc::CLONE_THREAD
         | libc::CLONE_SYSVSEM
         | libc::CLONE_SETTLS;
+    let flags = FLAGS | if number.is_some() { KEPT } else { 0 };
+    let number = number.map_or(0, |number| number.as_ptr().expose_provenance());
     let result: isize;
     // SAFETY: the new thread runs on a stack of its own, in `function`, and never comes back. A
     // filter's SIGSYS arrives with the address of label 2 and resumes at 3.
@@ -94,10 +108,10 @@ fn clone(stack: usize, storage: usize, function: usize, argument: usize) -> Opti
             "5:",
             sys::user::may_fault!(),
             inlateout("rax") libc::SYS_clone as isize => result,
-            in("rdi") FLAGS,
+            in("rdi") flags,
             in("rsi") stack,
-            in("rdx") 0,
-            in("r10") 0,
+            in("rdx") number,
+            in("r10") number,
             in("r8") storage,
             in("r9") argument,
             in("r12") function,

@@ -3,7 +3,7 @@
 //! The kernel wakes one waiter for a connection, and a waiter that declines has used the wake up.
 //! So a process that binds a stream socket, listens, waits for a listener, or forks with one that
 //! it began with, makes a pipe, which the processes that it forks keep and those that it executes
-//! find ([`family`](super::family)). Every set that watches a listener watches the pipe as well,
+//! find (`family`). Every set that watches a listener watches the pipe as well,
 //! exclusively and by edges. A write wakes the first of its queue that sleeps, as a connection
 //! does: that waiter checks its listeners. What is in the pipe means nothing. It is read only where
 //! it is full, and never all of it: a waiter that was woken and finds an empty pipe would sleep on.
@@ -129,7 +129,8 @@ fn look_for_inherited() {
     HAS_LOOKED.store(true, Ordering::Relaxed);
     let listens =
         |fd: &c_int| sys::socket_option(*fd, libc::SO_ACCEPTCONN).is_ok_and(|says| says != 0);
-    if super::order().is_some() && number() < 0 && !mutated!("inherited_without_baton") {
+    // Also one that has a baton: what it executes finds the family by these listeners.
+    if super::order().is_some() && !mutated!("inherited_without_baton") {
         // Under these numbers a program is given a listener: by systemd(1) from 3 on, by inetd(8)
         // under 0. One that executes its own new version keeps the number, which is low because it
         // came early.

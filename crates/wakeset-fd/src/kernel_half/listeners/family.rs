@@ -117,7 +117,9 @@ impl Numbers {
             // A process has one of each.
             *kept = kept.or(Some(number));
         }
-        let (hints, baton) = (self.open(hints?)?, self.open(baton?));
+        // Both, before one is opened.
+        let (hints, baton) = (hints?, baton?);
+        let (hints, baton) = (self.open(hints)?, self.open(baton));
         let is_same = |fd, is: fn(&libc::stat, u32) -> bool| {
             status_of(fd).is_ok_and(|status| is(&status, user))
         };
@@ -207,8 +209,13 @@ pub(super) fn make_baton() -> Option<c_int> {
     let open = |path: Path| refusable!(openat, libc::AT_FDCWD, path.as_ptr(), OPEN).ok();
     let path = Path::of(format_args!("/proc/self/fd/{}", ends[0]));
     let opened = path.and_then(open).map(|fd| fd as c_int);
-    let is_right =
-        |pipe: &c_int| inode(*pipe) == inode(ends[0]) && refusable!(fchmod, *pipe, MODE).is_ok();
+    let is_right = |pipe: &c_int| {
+        // Room for two pages: one is read where it is full, and it is not to be empty then.
+        let size = refusable!(fcntl, *pipe, libc::F_GETPIPE_SZ);
+        inode(*pipe) == inode(ends[0])
+            && size.is_ok_and(|size| size >= 2 * 4096)
+            && refusable!(fchmod, *pipe, MODE).is_ok()
+    };
     let made = opened.filter(is_right);
     if let (None, Some(other)) = (made, opened) {
         let _ = sys::close(other);

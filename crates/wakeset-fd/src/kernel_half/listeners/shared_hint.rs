@@ -136,7 +136,12 @@ pub(super) fn note_listener(fd: c_int) {
     }
     let (one, all) = (Ordering::SeqCst, &hint.family);
     let is_noted = all.iter().any(|place| place.compare_exchange(0, inode, one, one).is_ok());
-    if !is_noted && let Some(place) = all.get(inode as usize % FAMILY) {
+    // A client that binds an address of its own takes no listener's place.
+    let listens = || sys::socket_option(fd, libc::SO_ACCEPTCONN).is_ok_and(|listens| listens != 0);
+    if !is_noted
+        && listens()
+        && let Some(place) = all.get(inode as usize % FAMILY)
+    {
         // In place of one that may be closed by now.
         place.store(inode, one);
     }

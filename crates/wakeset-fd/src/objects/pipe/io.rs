@@ -244,5 +244,6 @@ pub fn bytes_in(fd: c_int) -> Option<c_int> {
 /// Whether a number is an end of a pair that lives here.
 #[inline]
 pub fn is_end(fd: c_int) -> bool {
-    table::find_relaxed::<FdPipe>(fd).is_some()
+    // Not `find_relaxed`: what a forked child has from its parent migrates first.
+    table::find::<FdPipe>(fd).is_some()
 }

@@ -5,7 +5,7 @@ use super::in_process::InProcess;
 use super::{Batch, Command, WINDOW};
 use crate::kernel_half::listeners;
 use crate::objects::counter::FdCounter;
-use crate::set::{FdSet, complete};
+use crate::set::{FdSet, complete, first_listener};
 use crate::sys::signal_guard::SignalGuard;
 use crate::table::{self, Entry, Using};
 use core::sync::atomic::Ordering;
@@ -25,6 +25,12 @@ enum Route {
 impl Batch {
     /// Carries out one window. Returns whether the batch ends in it.
     pub(super) fn run_window(&mut self, window: &mut [Command]) -> bool {
+        // Before the guard: a baton is not made inside of one.
+        for command in window.iter().filter(|command| command.op == EPOLL_CTL_ADD) {
+            if matches!(table::peek(command.fd), Entry::Kernel) {
+                first_listener::before_add(command.fd, command.asked().events);
+            }
+        }
         let _guard = SignalGuard::enter();
         let set = table::find::<FdSet>(self.epfd).and_then(|set| Using::begin(self.epfd, set));
         let set = set.as_deref();

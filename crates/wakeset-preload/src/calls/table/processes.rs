@@ -32,7 +32,7 @@ calls! {
         ForGood "With `CLONE_FILES`."
     }
     "C" setns(fd, kind) -> c_int {
-        names [setns] number [setns] => first [process::before_change()]
+        names [setns] number [setns] => first [process::before_setns()]
         Noted "What forked children have migrates, and the thread that does this for them ends: \
             another thread may be in the way of the call, or be left out of it."
     }
