@@ -18,8 +18,9 @@ pub fn compare_within(source: &str, build: Build, arguments: &[&str], limit: Dur
         Build::Now => format!("{source}_now"),
         Build::Sanitized => format!("{source}_sanitized"),
     };
-    // Tests of one program run side by side.
-    let name = arguments.iter().fold(name, |name, argument| format!("{name}_{argument}"));
+    // Tests of one program run side by side. Of a path the last part is enough.
+    let parts = arguments.iter().filter_map(|argument| argument.rsplit('/').next());
+    let name = parts.fold(name, |name, part| format!("{name}_{part}"));
     if let Some(program) = compile(source, build, &name) {
         compare_program(&name, &program, arguments, limit);
     }

@@ -59,9 +59,9 @@ fn all_sleep_but(tasks: usize, own: c_int) -> bool {
     }
 }
 
-/// Whether a thread is asleep; one that waits in vfork(2) is so uninterruptibly. A deputy is as good
-/// as asleep: it makes no calls of the program's, and changes what lives here under the migrations
-/// lock alone.
+/// Whether a thread is asleep; one that waits in vfork(2) is so uninterruptibly. A deputy is as
+/// good as asleep: it makes no calls of the program's, and changes what lives here under the
+/// migrations lock alone.
 fn is_asleep(tasks: usize, tid: c_int) -> bool {
     if forked::is_deputy(tid) {
         return true;

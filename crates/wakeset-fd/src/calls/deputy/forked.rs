@@ -50,8 +50,9 @@ const SLOTS: usize = forked::DEPUTIES;
 static FUTILE: AtomicBool = AtomicBool::new(false);
 
 /// From now on everything migrates before a fork: the program has a userfaultfd, of which a thread
-/// may have to read that the process forks (`UFFD_EVENT_FORK`) before fork(2) goes on. It could wait
-/// for the migrations lock, which is held across a fork, if there still was something to migrate.
+/// may have to read that the process forks (`UFFD_EVENT_FORK`) before fork(2) goes on. It could
+/// wait for the migrations lock, which is held across a fork, if there was still something to
+/// migrate.
 pub fn refuse_forks() {
     FUTILE.store(true, Ordering::Relaxed);
 }
