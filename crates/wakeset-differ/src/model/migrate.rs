@@ -148,7 +148,8 @@ impl Model {
     /// meanwhile: Wakeset takes an edge back only while they sleep. It has to be one counter
     /// or one stream alone, and the kernel's half of the set must not have held other edges. Of a
     /// stream, the end whose edges are all reported migrates first; an edge that another set has
-    /// not been told of keeps it back.
+    /// not been told of keeps it back. The watches of one file by several numbers migrate together,
+    /// and an edge of one that has not been reported keeps back that of another.
     fn sets_with_certain_edges(&self, migrated: u64, edges_before: u64) -> u64 {
         let first = migrated.trailing_zeros() as usize;
         let pair = 1 << first | self.other(first).map_or(0, |other| 1 << other);
@@ -161,6 +162,13 @@ impl Model {
         let mixed = bits(self.live)
             .filter(|set| contested && watches_both(set))
             .fold(0, |mask, set| mask | 1_u64 << set);
-        !(edges_before | mixed)
+        let edges_of = |set: usize, end: usize| {
+            let watches = self.descriptions[set].watches.iter();
+            watches.filter(|watch| usize::from(watch.description) == end && watch.is_edge()).count()
+        };
+        let doubled = bits(self.live)
+            .filter(|set| bits(pair).any(|end| edges_of(*set, end) > 1))
+            .fold(0, |mask, set| mask | 1_u64 << set);
+        !(edges_before | mixed | doubled)
     }
 }
