@@ -327,66 +327,21 @@ static void parent_first(void)
 	}
 }
 
-static atomic_int stop;
-static int traffic;
-
-static void *write_on(void *unused)
-{
-	(void)unused;
-	uint64_t one = 1, written = 0;
-	for (; !atomic_load(&stop); written++)
-		must(write(traffic, &one, 8));
-	return (void *)written;
-}
-
-static void *read_on(void *set)
-{
-	struct epoll_event event;
-	uint64_t value, sum = 0;
-	for (bool last = false;; last = atomic_load(&stop) == 2) {
-		if (epoll_wait(*(int *)set, &event, 1, 1) == -1 && errno != EINTR)
-			must(-1);
-		if (read(traffic, &value, 8) == 8)
-			sum += value;
-		else if (last)
-			return (void *)sum;
-	}
-}
-
 /* Every count is exact beside children that leave it alone, that name it, and that are killed. */
-static void under_traffic(void)
+static uint64_t children_beside_traffic(int act)
 {
-	heading("children beside traffic");
-	for (int act = 0; act < 4; act++) {
-		traffic = must(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-		int set = set_with(traffic, EPOLLIN | EPOLLET);
-		pthread_t writers[2], reader;
-		void *written[2], *got;
-		atomic_store(&stop, 0);
-		for (int i = 0; i < 2; i++)
-			must_be_zero(pthread_create(&writers[i], NULL, write_on, NULL));
-		must_be_zero(pthread_create(&reader, NULL, read_on, &set));
-		uint64_t by_children = 0;
-		for (int i = 0; i < 60; i++) {
-			if (i % 10 == 9 && act == 1)
-				by_children += 3 * !in_child(write_three, &traffic);
-			else if (i % 10 == 9 && act == 2)
-				by_children += 3 * !in_child(forks, &traffic) * 2;
-			else if (i % 10 == 9 && act == 3)
-				by_children += 3 * (in_child(is_killed, &traffic) == 1000 + SIGKILL);
-			else
-				in_child(nothing, &traffic);
-		}
-		atomic_store(&stop, 1);
-		for (int i = 0; i < 2; i++)
-			must_be_zero(pthread_join(writers[i], &written[i]));
-		atomic_store(&stop, 2);
-		must_be_zero(pthread_join(reader, &got));
-		uint64_t sent = (uint64_t)written[0] + (uint64_t)written[1] + by_children;
-		yes("  every count", sent == (uint64_t)got);
-		must(close(set));
-		must(close(traffic));
+	uint64_t by_children = 0;
+	for (int i = 0; i < 60; i++) {
+		if (i % 10 == 9 && act == 1)
+			by_children += 3 * !in_child(write_three, &traffic);
+		else if (i % 10 == 9 && act == 2)
+			by_children += 3 * !in_child(forks, &traffic) * 2;
+		else if (i % 10 == 9 && act == 3)
+			by_children += 3 * (in_child(is_killed, &traffic) == 1000 + SIGKILL);
+		else
+			in_child(nothing, &traffic);
 	}
+	return by_children;
 }
 
 /* Objects of all kinds, beside children that end, close everything or execute another program. */
@@ -459,7 +414,7 @@ int main(int count, char **arguments)
 	in_turn();
 	parent_first();
 	changes_beside_a_child();
-	under_traffic();
+	under_traffic_of(4, children_beside_traffic);
 	if (count == 2)
 		workers();
 	return verdict();

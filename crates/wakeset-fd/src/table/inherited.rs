@@ -2,8 +2,7 @@
 //! table they have a tag of their own, and no slot. What the child looks up migrates in the parent,
 //! and is the kernel's; what it closes, or puts another file over, is forgotten.
 
-use crate::sys::forked;
-use crate::sys::{self};
+use crate::sys::{self, forked};
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::{self, Entry, INHERITED, VACANT, hidden};
 use core::ffi::c_int;

@@ -20,7 +20,6 @@ pub(super) fn before_change() {
 
 /// Before setns(2). The name space may be one of process numbers, as for [`before_unshare`].
 pub(super) fn before_setns() {
-    before_change();
     deputy::refuse();
 }
 
