@@ -162,12 +162,14 @@ impl Model {
         let mixed = bits(self.live)
             .filter(|set| contested && watches_both(set))
             .fold(0, |mask, set| mask | 1_u64 << set);
-        let edges_of = |set: usize, end: usize| {
+        // Those that a report disarms are held back as edges are.
+        let once_of = |set: usize, end: usize| {
             let watches = self.descriptions[set].watches.iter();
-            watches.filter(|watch| usize::from(watch.description) == end && watch.is_edge()).count()
+            let once = watches.filter(|watch| watch.events & (ET | ONESHOT) != 0);
+            once.filter(|watch| usize::from(watch.description) == end).count()
         };
         let doubled = bits(self.live)
-            .filter(|set| bits(pair).any(|end| edges_of(*set, end) > 1))
+            .filter(|set| bits(pair).any(|end| once_of(*set, end) > 1))
             .fold(0, |mask, set| mask | 1_u64 << set);
         !(edges_before | mixed | doubled)
     }
