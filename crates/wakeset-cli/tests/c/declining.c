@@ -60,10 +60,8 @@ int main(int count, char **arguments)
 		show_steps();
 		return verdict();
 	}
-	if (count > 2 && strcmp(arguments[1], "given") == 0) {
-		run_given((enum way)(arguments[2][0] - '0'));
-		return verdict();
-	}
+	if (count > 2 && strcmp(arguments[1], "given") == 0)
+		return run_given((enum way)(arguments[2][0] - '0'));
 	if (count > 1 && strcmp(arguments[1], "ends") == 0) {
 		show_ends(SELECT, EXCLUSIVE);
 		return verdict();

@@ -346,11 +346,13 @@ static void show_quiet(enum way way, enum how how)
 
 /*
  * A master that has its listener from the process that started it, as from systemd(1): it does
- * nothing with it but fork workers.
+ * nothing with it but fork workers. The one that made the listener is not among its ancestors, of
+ * which one under Wakeset would share with the workers what the master has not made. Under the
+ * second number it says how it has ended.
  */
-enum { GIVEN = 3 };
+enum { GIVEN = 3, TELLS };
 
-static void run_given(enum way way)
+static int run_given(enum way way)
 {
 	struct group group = {.listener = GIVEN};
 	begin_counts();
@@ -359,24 +361,45 @@ static void run_given(enum way way)
 		add_worker(&group, (struct worker){.way = way, .how = i < DECLINING ? DROPS : ACCEPTS});
 	judge(ask_one_by_one(group.listener, CONNECTIONS));
 	end_group(&group);
+	char failed = (char)verdict();
+	fflush(stdout);
+	must(write(TELLS, &failed, 1));
+	return failed;
+}
+
+static _Noreturn void execute_given(enum way way, int listener, int tells)
+{
+	char name[] = {(char)('0' + way), 0};
+	/* The numbers may be the ones that they are to get. */
+	listener = must(fcntl(listener, F_DUPFD_CLOEXEC, TELLS + 1));
+	tells = must(fcntl(tells, F_DUPFD_CLOEXEC, TELLS + 1));
+	must(dup2(listener, GIVEN));
+	must(dup2(tells, TELLS));
+	execl("/proc/self/exe", "declining", "given", name, NULL);
+	_exit(must(-1));
 }
 
 static void show_given(enum way way)
 {
-	char name[] = {(char)('0' + way), 0};
 	printf("-- %s, a listener that the master was given\n", way_names[way]);
 	fflush(stdout);
-	int listener = listen_on(AF_INET), status = 0;
-	pid_t master = must(fork());
-	if (master == 0) {
-		/* The number may be the listener's own. */
-		listener = must(fcntl(listener, F_DUPFD_CLOEXEC, GIVEN + 1));
-		must(dup2(listener, GIVEN));
-		execl("/proc/self/exe", "declining", "given", name, NULL);
-		must(-1);
+	int listener = listen_on(AF_INET), ends[2];
+	char failed = 1;
+	kernel_pipe(ends, O_CLOEXEC);
+	pid_t starter = must(fork());
+	if (starter == 0) {
+		starter = getpid();
+		if (must(fork()) != 0)
+			_exit(0);
+		while (getppid() == starter)
+			sleep_ms(1);
+		execute_given(way, listener, ends[1]);
 	}
-	must(waitpid(master, &status, 0));
-	number("the master ends with", 0, status);
+	must(waitpid(starter, NULL, 0));
+	must(close(ends[1]));
+	number("the master tells of its end", 1, must((int)read(ends[0], &failed, 1)));
+	number("the master ends with", 0, failed);
+	must(close(ends[0]));
 	must(close(listener));
 }
 
