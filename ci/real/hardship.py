@@ -57,7 +57,7 @@ def suffer(name, wakeset, order, seconds, clients):
                 os.kill(server.program.pid, RELOADS[name.split()[0]])
         require(server.program.poll() is None, "the server has ended")
         os.kill(server.program.pid, server.stop)
-        twice.wait_for(lambda: server.program.poll() is not None, "the end of the server", limit=30)
+        twice.wait_for(lambda: server.program.poll() is not None, "the end of the server", limit=90)
         figures = loads.finish(program)
         twice.wait_for(lambda: not twice.session_pids(session), "the end of all workers", limit=30)
     left = set(os.listdir("/dev/shm")) - before

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Compares ways to share out connections among eight workers, with quick, slow and stopped ones.
 
-    instead.py [--seconds S] [--only WORD] [--rounds N]
+    instead.py [--seconds S] [--only WORD]… [--rounds N] [--cases CASE,…] [--rate R] [--short]
 
 The server is `prefork_modes.py`. Its workers wait in select(2), with EPOLLEXCLUSIVE, or in event
 loops, plain and in orders of `wakeset run`; have listeners of their own (SO_REUSEPORT), chosen by
-hash or at random; or are behind HAProxy with `balance leastconn`. For each of these cases it prints
-the rate and the latencies of eight clients, or 64 kept connections for event loops:
+hash or at random; or are behind HAProxy with `balance leastconn`, of requests or (`tcp`) of
+connections. For each of these cases it prints the rate and the latencies of eight clients, or 64
+kept connections for event loops. With a rate, 64 clients begin so many requests a second, and a
+latency counts from when its request was due; with `--short` each has a connection of its own for
+event loops, too.
 
 | case | |
 |---|---|
@@ -38,7 +41,7 @@ HAPROXY = """
 global
     maxconn 4000
 defaults
-    mode http
+    mode {mode}
     timeout connect 10s
     timeout client 60s
     timeout server 60s
@@ -56,7 +59,9 @@ WAYS = {
     "SO_REUSEPORT, BPF": ("bpf", "plain"),
     "HAProxy leastconn": ("ports", "haproxy"),
     **{f"events, {order}": ("events", order) for order in ("plain", "auto", "least", "fifo")},
+    **{f"select events, {o}": ("events select", o) for o in ("plain", "auto", "least")},
     "events, HAProxy leastconn": ("events ports", "haproxy"),
+    "events, HAProxy tcp leastconn": ("events ports", "haproxy tcp"),
 }
 CASES = ("quick", "blocked", "stopped", "uneven")
 
@@ -64,22 +69,24 @@ CASES = ("quick", "blocked", "stopped", "uneven")
 class Way:
     """The server in one of the ways."""
 
-    def __init__(self, name):
+    def __init__(self, name, short=False):
         mode, order = WAYS[name]
-        self.name, self.kept = name, mode.startswith("events")
-        self.room = twice.Room(order not in ("plain", "haproxy"))
+        balanced = order.startswith("haproxy")
+        self.name, self.kept = name, mode.startswith("events") and not short
+        self.room = twice.Room(order != "plain" and not balanced)
         self.room.options = ["--order", order] if self.room.wakeset else []
         self.room.__enter__()
         script = pathlib.Path(__file__).with_name("prefork_modes.py")
         port = free_ports(WORKERS) if "ports" in mode else twice.free_port()
         argv = [twice.system_python(), script, mode.replace(" ", "_"), port, WORKERS]
         self.server = servers.Quiet(self.room, argv, port, count=WORKERS)
-        self.port = self.front(port) if order == "haproxy" else port
+        self.port = self.front(port, "tcp" if "tcp" in order else "http") if balanced else port
 
-    def front(self, first):
+    def front(self, first, mode):
         """Starts HAProxy; its port."""
         port = twice.free_port()
-        text = HAPROXY.format(port=port, keep="" if self.kept else "option httpclose")
+        keep = "" if self.kept or mode == "tcp" else "option httpclose"
+        text = HAPROXY.format(port=port, mode=mode, keep=keep)
         for n in range(WORKERS):
             text += f"    server s{n} 127.0.0.1:{first + n}\n"
         (self.room.dir / "haproxy.cfg").write_text(text)
@@ -104,7 +111,8 @@ def free_ports(count):
 
 
 def ask_to_block(port, end):
-    """A request that takes two seconds, every three seconds."""
+    """A request that takes two seconds, every three seconds, once the others have connected."""
+    time.sleep(0.5)
     while time.monotonic() < end:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
             connection.sendall(servers.http("/block"))
@@ -122,7 +130,7 @@ def stop_and_go(pid, end):
         time.sleep(0.9)
 
 
-def measure(way, case, clients, seconds):
+def measure(way, case, clients, seconds, rate):
     requests = [servers.http(kept=way.kept)]
     if case == "uneven":
         requests = requests * 7 + [servers.http("/long", kept=way.kept)]
@@ -131,8 +139,8 @@ def measure(way, case, clients, seconds):
         "blocked": lambda: ask_to_block(way.port, end),
         "stopped": lambda: stop_and_go(way.server.worker_pids()[0], end),
     }.get(case)
-    count = 64 if way.kept else 8
-    program = clients.start(way.port, count, seconds, requests, kept=way.kept)
+    count = 64 if way.kept or rate else 8
+    program = clients.start(way.port, count, seconds, requests, kept=way.kept, rate=rate)
     thread = threading.Thread(target=beside) if beside else None
     if thread:
         thread.start()
@@ -147,23 +155,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", default="", metavar="WORD", help="ways whose name holds it")
+    split = lambda text: text.split(",")
+    parser.add_argument("--only", action="append", metavar="WORD", help="ways whose name holds one")
+    parser.add_argument("--cases", type=split, default=CASES)
+    parser.add_argument("--rate", type=int, default=0)
+    parser.add_argument("--short", action="store_true")
     chosen = parser.parse_args()
     missing = [need for need in ("haproxy", "gcc") if not twice.find_program(need)]
     if missing:
         sys.exit(f"{', '.join(missing)} not installed")
-    clients, names = loads.Clients(), [name for name in WAYS if chosen.only in name]
+    clients, names = loads.Clients(), [
+        name for name in WAYS if any(word in name for word in chosen.only or [""])
+    ]
     ways = []
     try:
         for name in names:
-            ways.append(Way(name))
+            ways.append(Way(name, chosen.short))
         print("| case | way | answers/s | p50 ms | p99 ms | p99.9 ms | longest ms |")
         print("|---|---|---|---|---|---|---|")
-        for case in CASES:
+        for case in chosen.cases:
             found = collections.defaultdict(list)
             for n in range(chosen.rounds):
                 for way in ways if n % 2 == 0 else reversed(ways):
-                    found[way.name].append(measure(way, case, clients, chosen.seconds))
+                    found[way.name].append(measure(way, case, clients, chosen.seconds, chosen.rate))
             for name, figures in found.items():
                 middle = lambda key: statistics.median(each[key] for each in figures)
                 rate = statistics.median(each["answers"] / each["seconds"] for each in figures)

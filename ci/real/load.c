@@ -2,13 +2,17 @@
  * Asks a server on 127.0.0.1 from several clients, each of which asks again when it has its answer,
  * and prints one line of JSON: how many answers, how long they took, and which process gave them.
  *
- *     load PORT CLIENTS SECONDS short|kept REQUEST...
+ *     load PORT CLIENTS SECONDS short|kept[:RATE] REQUEST...
  *
  * Each REQUEST is a file with the bytes to send; of several, one is drawn by lot. An answer has the
  * process id of its worker as the first word of its body. With `short`, each request has a
  * connection of its own, and is over when the server closes that. With `kept`, a client keeps its
  * connection, and an answer ends where its Content-Length or its last chunk says. A connection that
  * ends without an answer is broken; a client whose connection is refused ends.
+ *
+ * With a rate, so many requests begin each second, those of a client at even intervals: one whose
+ * answer is late asks for the next one late, and how long that took is counted from when it was
+ * due. Otherwise a worker that is slow would be asked less often, and would hardly show.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -26,8 +30,8 @@
 enum { MOST_CLIENTS = 1024, MOST_REQUESTS = 8, MOST_WORKERS = 512, ROOM = 16384 };
 
 struct client {
-	int fd;
-	double begun;
+	int fd, waits;
+	double begun, due;
 	size_t got;
 	char reply[ROOM];
 };
@@ -36,6 +40,8 @@ static struct client clients[MOST_CLIENTS];
 static char *requests[MOST_REQUESTS];
 static size_t lengths[MOST_REQUESTS];
 static int request_count, keeps, port, set;
+/* Seconds between two requests of a client; 0 for none. */
+static double interval;
 static long workers[MOST_WORKERS], answers_of[MOST_WORKERS];
 static int worker_count;
 static double *times;
@@ -80,7 +86,8 @@ static void connect_client(struct client *client)
 /* Whether there is a server to ask. */
 static int ask(struct client *client)
 {
-	client->begun = seconds();
+	client->begun = interval > 0 ? client->due : seconds();
+	client->due += interval;
 	if (client->fd == -1)
 		connect_client(client);
 	if (client->fd == -1)
@@ -208,6 +215,55 @@ static void report(double took)
 	printf("}}\n");
 }
 
+/* Asks what is due; how many clients have ended. */
+static int ask_due(int n)
+{
+	int ended = 0;
+	double now = seconds();
+	for (int i = 0; i < n; i++) {
+		if (!clients[i].waits || clients[i].due > now)
+			continue;
+		clients[i].waits = 0;
+		ended += !ask(&clients[i]);
+	}
+	return ended;
+}
+
+/* Milliseconds until a request is due; -1 for never. */
+static int until_due(int n)
+{
+	double next = -1, now = seconds();
+	for (int i = 0; i < n; i++)
+		if (clients[i].waits && (next < 0 || clients[i].due < next))
+			next = clients[i].due;
+	return next < 0 ? -1 : next <= now ? 0 : (int)((next - now) * 1000);
+}
+
+/* The answer of a client is over: whether it ends. */
+static int go_on(struct client *client, double end)
+{
+	/* What was due before the end is asked after it. */
+	if ((interval > 0 ? client->due : seconds()) >= end)
+		return 1;
+	client->waits = interval > 0;
+	return interval > 0 ? 0 : !ask(client);
+}
+
+static void serve(int n, double end)
+{
+	int busy = n - ask_due(n);
+	while (busy > 0) {
+		struct epoll_event events[64];
+		int found = epoll_wait(set, events, 64, until_due(n));
+		for (int i = 0; i < found; i++) {
+			struct client *client = events[i].data.ptr;
+			if (hear(client))
+				busy -= go_on(client, end);
+		}
+		busy -= ask_due(n);
+	}
+}
+
 int main(int count, char **arguments)
 {
 	if (count < 6 || count - 5 > MOST_REQUESTS)
@@ -215,7 +271,8 @@ int main(int count, char **arguments)
 	port = atoi(arguments[1]);
 	int n = atoi(arguments[2]);
 	double limit = atof(arguments[3]);
-	keeps = strcmp(arguments[4], "kept") == 0;
+	const char *rate = strchr(arguments[4], ':');
+	keeps = strncmp(arguments[4], "kept", 4) == 0;
 	for (int i = 5; i < count; i++)
 		load_request(arguments[i]);
 	if (n < 1 || n > MOST_CLIENTS)
@@ -224,23 +281,14 @@ int main(int count, char **arguments)
 	/* A server that hangs ends this, too. */
 	alarm((unsigned)limit + 30);
 	set = epoll_create1(EPOLL_CLOEXEC);
+	interval = rate ? n / atof(rate + 1) : 0;
 	double start = seconds();
-	int busy = 0;
 	for (int i = 0; i < n; i++) {
 		clients[i].fd = -1;
-		busy += ask(&clients[i]);
+		clients[i].waits = 1;
+		clients[i].due = start + interval * i / n;
 	}
-	while (busy > 0) {
-		struct epoll_event events[64];
-		int found = epoll_wait(set, events, 64, -1);
-		for (int i = 0; i < found; i++) {
-			struct client *client = events[i].data.ptr;
-			if (!hear(client))
-				continue;
-			if (seconds() - start >= limit || !ask(client))
-				busy--;
-		}
-	}
+	serve(n, start + limit);
 	report(seconds() - start);
 	return 0;
 }

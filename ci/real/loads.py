@@ -32,8 +32,8 @@ class Clients:
             self.files[request] = path
         return self.files[request]
 
-    def start(self, port, clients, seconds, requests, kept=False):
-        how = "kept" if kept else "short"
+    def start(self, port, clients, seconds, requests, kept=False, rate=0):
+        how = ("kept" if kept else "short") + (f":{rate}" if rate else "")
         argv = [self.program, port, clients, seconds, how, *map(self.file_of, requests)]
         return subprocess.Popen(list(map(str, argv)), stdout=subprocess.PIPE, text=True)
 

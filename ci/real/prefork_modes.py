@@ -5,6 +5,7 @@
 | select | in select(2) for one listener, each serving one connection at a time |
 | exclusive | the same in an epoll set each, with EPOLLEXCLUSIVE |
 | events | the same, each with an event loop that keeps any number of connections |
+| events_select | each in an event loop of select(2), which keeps any number of connections |
 | reuseport | each for a listener of its own: the kernel chooses one by a hash of the addresses |
 | bpf | the same, and a program chooses one at random |
 | ports, events_ports | each on a port of its own, from PORT on, for a balancer in front |
@@ -91,6 +92,17 @@ def serve_by_epoll(listener):
         serve_one(listener)
 
 
+def hear(connection):
+    """Answers what has come; whether the connection goes on."""
+    try:
+        request = connection.recv(4096)
+        if request:
+            answer(connection, request)
+    except ConnectionError:
+        return False
+    return bool(request) and b"Connection: close" not in request
+
+
 def serve_events(listener):
     epoll, connections = exclusive_set(listener), {}
     while True:
@@ -102,20 +114,30 @@ def serve_events(listener):
                     continue
                 connections[connection.fileno()] = connection
                 epoll.register(connection, select.EPOLLIN)
-                continue
-            connection = connections[number]
-            try:
-                request = connection.recv(4096)
-                if request:
-                    answer(connection, request)
-            except ConnectionError:
-                request = b""
-            if not request or b"Connection: close" in request:
-                del connections[number]
-                connection.close()
+            elif not hear(connections[number]):
+                connections.pop(number).close()
 
 
-SERVE = {"select": serve_by_select, "events": serve_events, "events_ports": serve_events}
+def serve_events_by_select(listener):
+    connections = []
+    while True:
+        for ready in select.select([listener, *connections], [], [])[0]:
+            if ready is listener:
+                try:
+                    connections.append(listener.accept()[0])
+                except BlockingIOError:
+                    pass
+            elif not hear(ready):
+                connections.remove(ready)
+                ready.close()
+
+
+SERVE = {
+    "select": serve_by_select,
+    "events": serve_events,
+    "events_ports": serve_events,
+    "events_select": serve_events_by_select,
+}
 
 
 def main():
