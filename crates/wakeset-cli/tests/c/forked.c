@@ -6,7 +6,7 @@
  * "forked take NUMBER" is what children execute: it reads 8 bytes from a descriptor that it has
  * inherited, and exits with the first of them, or with 99 if there is no such descriptor.
  * "forked stay" has children that leave everything alone, and prints nothing; "forked workers" has
- * one that outlives any deadline, and "forked steps" does all of it.
+ * one that outlives any deadline.
  */
 #include "forked/children.h"
 
@@ -226,14 +226,30 @@ static void beside_a_child(void)
 	must(close(other));
 }
 
-static int threads(void)
+static int entries_of(const char *directory, const char *that_lead_to)
 {
 	int count = 0;
-	DIR *tasks = opendir("/proc/self/task");
-	for (struct dirent *task; (task = readdir(tasks)) != NULL;)
-		count += task->d_name[0] != '.';
-	closedir(tasks);
+	char file[64] = "";
+	DIR *entries = opendir(directory);
+	for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+		if (that_lead_to == NULL)
+			count += entry->d_name[0] != '.';
+		else if (readlinkat(dirfd(entries), entry->d_name, file, sizeof file - 1) > 0)
+			count += strncmp(file, that_lead_to, strlen(that_lead_to)) == 0;
+	closedir(entries);
 	return count;
+}
+
+static int threads(void)
+{
+	return entries_of("/proc/self/task", NULL);
+}
+
+/* Until a parent has no connection with a child any more but the conversation. */
+static void until_no_child_can_ask(void)
+{
+	while (entries_of("/proc/self/fd", "socket:") > 4)
+		usleep(1000);
 }
 
 /* What concerns a process with all its threads. */
@@ -371,14 +387,16 @@ static void workers(void)
 {
 	heading("a worker");
 	int counter = counter_of(5), set = set_with(counter, EPOLLIN);
+	until_no_child_can_ask();
 	pid_t child = fork();
 	if (child == 0) {
-		usleep(1500000);
+		hear(down[1]);
 		_exit(read_it(&counter) != 5 || write_three(&counter));
 	}
 	int made = counter_of(1);
-	usleep(1300000);
+	until_no_child_can_ask();
 	reports("before it does anything", "1", set);
+	say(down[0], 'x');
 	number("it reads and writes", 0, status_of(child));
 	value_is("  the value", "3", counter);
 	value_is("made since", "1", made);
@@ -400,11 +418,11 @@ int main(int count, char **arguments)
 		stay();
 		return 0;
 	}
+	make_conversation();
 	if (count == 2 && strcmp(arguments[1], "workers") == 0) {
 		workers();
 		return verdict();
 	}
-	make_conversation();
 	counters();
 	sets();
 	timers();
@@ -413,9 +431,8 @@ int main(int count, char **arguments)
 	beside_a_child();
 	in_turn();
 	parent_first();
-	changes_beside_a_child();
 	under_traffic_of(4, children_beside_traffic);
-	if (count == 2)
-		workers();
+	/* After setns(2) nothing stays any more. */
+	changes_beside_a_child();
 	return verdict();
 }
