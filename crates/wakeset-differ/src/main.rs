@@ -253,7 +253,15 @@ fn run(options: &Run) -> std::io::Result<bool> {
                     150 * (divergence.agreed + worker::BLOCK)
                 );
             }
-            report(&setup, pair, &driver::find(&setup, pair, divergence)?)?;
+            if let Some(endless) = divergence.endless {
+                println!("{} does not end", endless.name());
+            }
+            let found = driver::find(&setup, pair, divergence)?;
+            if let (seed, 1..) = (found.seed, found.programs.len()) {
+                let last = seed.wrapping_add(found.programs.len() as u64 - 1);
+                println!("on the programs of the seeds {seed:#x} to {last:#x}");
+            }
+            report(&setup, pair, &found.programs)?;
         }
     }
     Ok(agreed)
@@ -292,6 +300,9 @@ fn replay(pair: Pair, seeds: &[u64]) -> std::io::Result<bool> {
     Ok(agreed)
 }
 
+/// How long a side with a bug is waited for, beyond what it may take anyway.
+const SLACK_OF_BUGS: Duration = Duration::from_secs(5);
+
 /// Puts bugs into a side; returns whether every one is found.
 fn prove(side: Side, only: Option<Bug>, seed: Option<u64>, ops: u64) -> std::io::Result<bool> {
     let seed = seed.unwrap_or_else(|| fastrand::Rng::new().u64(..));
@@ -300,7 +311,7 @@ fn prove(side: Side, only: Option<Bug>, seed: Option<u64>, ops: u64) -> std::io:
     for (name, bug) in
         Bug::NAMES.into_iter().filter(|(_, bug)| only.is_none_or(|only| only == *bug))
     {
-        let setup = Setup { bug: Some(bug), ..setup()? };
+        let setup = Setup { bug: Some(bug), slack: SLACK_OF_BUGS, ..setup()? };
         let pair = Pair::new(bug.side_for(side));
         let first = fastrand::Rng::with_seed(seed).u64(..);
         let extent = Extent { operations: Some(ops), time: None, jobs: 1 };
@@ -308,12 +319,13 @@ fn prove(side: Side, only: Option<Bug>, seed: Option<u64>, ops: u64) -> std::io:
         let seconds = outcome.time.as_secs_f64();
         match outcome.diverging.first() {
             Some(divergence) => {
-                let programs = driver::find(&setup, pair, *divergence)?;
+                let endless = if divergence.endless.is_some() { "it does not end; " } else { "" };
+                let programs = driver::find(&setup, pair, *divergence)?.programs;
                 let small = driver::smallest(&setup, pair, &programs);
                 let small = small.map_or("not shrunk: it depends on more".to_string(), |small| {
                     format!("shrunk to {} operations", small.ops.len())
                 });
-                println!("found    {name}: within {seconds:.1} s; {small}");
+                println!("found    {name}: within {seconds:.1} s; {endless}{small}");
             }
             None => {
                 found = false;

@@ -3,6 +3,7 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 use wakeset_differ::driver::{self, Extent, Pair, Setup};
 use wakeset_differ::outcome;
 use wakeset_differ::program::shrink::shrink;
@@ -88,7 +89,7 @@ fn the_kernel_agrees_with_itself() {
 #[test]
 fn every_bug_is_found() {
     for (name, bug) in Bug::NAMES {
-        let setup = Setup { bug: Some(bug), ..setup() };
+        let setup = Setup { bug: Some(bug), slack: Duration::from_secs(2), ..setup() };
         let extent = Extent { operations: Some(200_000), time: None, jobs: 1 };
         let side = bug.side_for(Side::Engine);
         if side.takes_roads() && !has_roads() {
@@ -111,7 +112,8 @@ fn a_divergence_is_found_again_and_shrunk() {
     // One whose program shrinks as far as it can: the shrinker stops where no single step makes it
     // smaller.
     let outcome = driver::run(&setup, pair, 2, extent).unwrap();
-    let programs = driver::find(&setup, pair, outcome.diverging[0]).unwrap();
+    assert_eq!(outcome.diverging[0].endless, None);
+    let programs = driver::find(&setup, pair, outcome.diverging[0]).unwrap().programs;
     assert_eq!(programs.len(), 1);
     let differs =
         |program: &Program| driver::differs(&setup, pair, std::slice::from_ref(program)).unwrap();
@@ -127,6 +129,26 @@ fn a_divergence_is_found_again_and_shrunk() {
     assert!(body.starts_with("fn added_twice<B: Backend>() {\n    let fd"), "{body}");
     assert!(body.contains("Ok(()));\n    assert_eq!(ctl::<B>(fd"), "{body}");
     assert!(body.contains(", Err(EEXIST));\n    close_all::<B>(&[fd"), "{body}");
+}
+
+/// A side that neither goes on nor listens to its watchdog, and whose child would hold its pipe, is
+/// ended, found out, and its program shrunk.
+#[test]
+fn a_side_that_does_not_end_is_found_out() {
+    let slack = Duration::from_millis(500);
+    let setup = Setup { bug: Some(Bug::WaitNeverEnds), slack, ..setup() };
+    let pair = Pair::new(Side::Engine);
+    let extent = Extent { operations: Some(40_000), time: None, jobs: 1 };
+    let outcome = driver::run(&setup, pair, 1, extent).unwrap();
+    assert_eq!(outcome.diverging[0].endless, Some(Side::Engine));
+    let found = driver::find(&setup, pair, outcome.diverging[0]).unwrap();
+    assert_eq!(found.programs.len(), 1);
+    let small = driver::smallest(&setup, pair, &found.programs).unwrap();
+    // A set, two counters, two ADD, a wait, at most.
+    assert!(small.ops.len() <= 6, "{small:?}");
+    let small = std::slice::from_ref(&small);
+    let got = setup.trace(pair.side, pair.profile, small);
+    assert!(got.unwrap().is_err_and(|how| how == "a call did not return"));
 }
 
 /// Whether the engine alone offers the call.

@@ -2,12 +2,13 @@
 //! pairs, compares what they say, and finds the program when they disagree.
 
 mod find;
+mod limit;
 mod roads;
 mod run;
 mod setup;
 pub mod worker;
 
-pub use find::{differs, find, smallest};
+pub use find::{Found, differs, find, smallest};
 pub use roads::folder as roads_folder;
 pub use run::{Divergence, Extent, Pair, Summary, run};
 pub use setup::Setup;

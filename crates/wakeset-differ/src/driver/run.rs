@@ -1,6 +1,7 @@
 //! Runs pairs of workers, one for the kernel and one for another side, and compares their words.
 
-use super::setup::Setup;
+use super::limit;
+use super::setup::{Setup, is_watchdog};
 use super::worker::{self, BLOCK, Word};
 use crate::outcome::Coverage;
 use crate::program::{Focus, Profile};
@@ -80,6 +81,8 @@ pub struct Divergence {
     pub start: u64,
     /// How many programs they had run without a difference.
     pub agreed: u64,
+    /// The side whose worker did not come to the end of its block, if one did not.
+    pub endless: Option<Side>,
 }
 
 /// Blocks that a pair of workers runs before it is replaced: enough for what accumulates to show,
@@ -176,10 +179,16 @@ impl Jobs<'_> {
         let mut kernel = worker(Side::Kernel, pair.threads == 1)?;
         let mut other = worker(pair.side, false)?;
         for block in 0..blocks {
-            let (expected, got) = (kernel.next(), other.next());
-            let Some(expected) = expected.filter(|_| expected == got) else {
-                // A worker that has ended before its time is a difference too.
-                summary.diverging.push(Divergence { start, agreed: block * BLOCK });
+            let began = Instant::now();
+            let expected = kernel.next(limit::BLOCK);
+            let got = other.next(limit::beside(began.elapsed(), self.setup.slack));
+            let (Said::Word(expected), true) = (expected, expected == got) else {
+                // A worker that has ended before its time is a difference too, and so is one that
+                // does not end.
+                let endless = [(expected, Side::Kernel), (got, pair.side)];
+                let endless = endless.into_iter().find(|(said, _)| *said == Said::Nothing);
+                let endless = endless.map(|(_, side)| side);
+                summary.diverging.push(Divergence { start, agreed: block * BLOCK, endless });
                 return Ok(());
             };
             summary.operations += expected.operations;
@@ -193,6 +202,23 @@ impl Jobs<'_> {
             summary.coverage.add(coverage);
         }
         Ok(())
+    }
+}
+
+/// What a worker says about a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Word(Word),
+    /// It has ended before its time.
+    Ended,
+    /// It does not end.
+    Nothing,
+}
+
+impl Said {
+    /// Whether it is not a word.
+    pub fn is_less(self) -> bool {
+        !matches!(self, Self::Word(_))
     }
 }
 
@@ -232,16 +258,24 @@ impl Running {
         Ok(Self { child, stdout })
     }
 
-    /// The word of the next block; `None` if the worker has ended.
-    pub fn next(&mut self) -> Option<Word> {
+    /// The word of the next block. A worker that takes longer for it than `most` is killed.
+    pub fn next(&mut self, most: Duration) -> Said {
         let mut bytes = [0; Word::LEN];
-        self.stdout.read_exact(&mut bytes).ok().map(|()| Word::from_bytes(bytes))
+        let Self { child, stdout } = self;
+        match limit::within(most, child, || stdout.read_exact(&mut bytes)) {
+            (Ok(()), _) => Said::Word(Word::from_bytes(bytes)),
+            (Err(_), true) => Said::Nothing,
+            (Err(_), false) if child.wait().is_ok_and(is_watchdog) => Said::Nothing,
+            (Err(_), false) => Said::Ended,
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if matches!(self.child.try_wait(), Ok(None)) {
+            limit::end(&self.child);
+            let _ = self.child.wait();
+        }
     }
 }

@@ -35,11 +35,14 @@ pub enum Bug {
     BatchGoesOn,
     /// What closes by the bindings of a plugin, opened with `RTLD_DEEPBIND`, is not seen.
     RoadUnseen,
+    /// A wait that has two events or more to return does not return, cannot be interrupted,
+    /// and leaves a child that holds the worker's pipe.
+    WaitNeverEnds,
 }
 
 impl Bug {
     /// All bugs, with their names on the command line.
-    pub const NAMES: [(&str, Self); 13] = [
+    pub const NAMES: [(&str, Self); 14] = [
         ("oneshot-stays", Self::OneshotStays),
         ("edge-is-level", Self::EdgeIsLevel),
         ("add-twice", Self::AddTwice),
@@ -53,6 +56,7 @@ impl Bug {
         ("batch-backwards", Self::BatchBackwards),
         ("batch-goes-on", Self::BatchGoesOn),
         ("road-unseen", Self::RoadUnseen),
+        ("wait-never-ends", Self::WaitNeverEnds),
     ];
 
     /// The side to put it into instead of `side`, which has nothing that it could be wrong about:
@@ -177,6 +181,7 @@ impl<W: World> Wrong<W> {
             .collect();
         match self.bug {
             Bug::OutOfOrder if n >= 2 => events.swap(0, 1),
+            Bug::WaitNeverEnds if n >= 2 => never_end(),
             Bug::ReportedGoesFirst => {
                 let before = self.reported.entry(all[0]).or_default();
                 // The sort is stable.
@@ -193,6 +198,20 @@ impl<W: World> Wrong<W> {
             unsafe { (all[1] as *mut epoll_event).add(i).write_unaligned(event) };
         }
         result
+    }
+}
+
+/// Sleeps, in a child too, until the driver kills both.
+fn never_end() -> ! {
+    // SAFETY: the mask is there; what follows fork(2) makes system calls only.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+        libc::syscall(libc::SYS_fork);
+        loop {
+            libc::syscall(libc::SYS_pause);
+        }
     }
 }
 
