@@ -12,13 +12,7 @@
 #include <unistd.h>
 #include <wakeset.h>
 
-#define CHECK(what)                                                                      \
-    do {                                                                                 \
-        if (!(what)) {                                                                   \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
-            abort();                                                                     \
-        }                                                                                \
-    } while (0)
+#include "check.h"
 
 static _Atomic pid_t sleeper;
 static int cleaned;

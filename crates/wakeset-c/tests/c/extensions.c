@@ -11,13 +11,7 @@
 #include <wakeset.h>
 #include <wakeset/timerfd.h>
 
-#define CHECK(what)                                                                      \
-    do {                                                                                 \
-        if (!(what)) {                                                                   \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
-            abort();                                                                     \
-        }                                                                                \
-    } while (0)
+#include "check.h"
 
 enum { MANY = 700 };
 

@@ -15,13 +15,7 @@
 #include <unistd.h>
 #include <wakeset.h>
 
-#define CHECK(what)                                                                      \
-    do {                                                                                 \
-        if (!(what)) {                                                                   \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
-            abort();                                                                     \
-        }                                                                                \
-    } while (0)
+#include "check.h"
 
 /* The library takes the memory for what the kernel's header says. */
 _Static_assert(sizeof(struct uffd_msg) == 32, "struct uffd_msg");

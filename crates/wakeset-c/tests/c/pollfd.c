@@ -16,13 +16,7 @@
 #include <unistd.h>
 #include <wakeset.h>
 
-#define CHECK(what)                                                        \
-    do {                                                                   \
-        if (!(what)) {                                                     \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
-            abort();                                                       \
-        }                                                                  \
-    } while (0)
+#include "check.h"
 
 enum { COUNTERS = 3, PATIENCE = 20000 };
 static int rounds = 1000;

@@ -13,13 +13,7 @@
 #include <unistd.h>
 #include <wakeset.h>
 
-#define CHECK(what)                                                                      \
-    do {                                                                                 \
-        if (!(what)) {                                                                   \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
-            abort();                                                                     \
-        }                                                                                \
-    } while (0)
+#include "check.h"
 
 static const struct timespec now = {0, 0}, millisecond = {0, 1000000}, long_enough = {20, 0};
 

@@ -14,13 +14,8 @@
 #include <unistd.h>
 #include <wakeset.h>
 
-#define CHECK(what)                                                                      \
-    do {                                                                                 \
-        if (!(what)) {                                                                   \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
-            abort();                                                                     \
-        }                                                                                \
-    } while (0)
+#include "check.h"
+
 #define FAILS(call, error) CHECK((errno = 0, (call) == -1) && errno == (error))
 
 enum { PATIENCE = 20000 };

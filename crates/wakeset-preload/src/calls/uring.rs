@@ -142,9 +142,8 @@ pub(super) unsafe fn io_uring_register(
             op::FILES2 => migrate_each(pointer_at(address + 16), word_at(address)),
             op::FILES_UPDATE2 => migrate_each(pointer_at(address + 8), word_at(address + 24)),
             op::RESTRICTIONS => program_rings::note_restricted(),
-            op::RING_FDS => return register_rings(fd, operation, argument, count, call),
-            op::UNREGISTER_RING_FDS => {
-                return unregister_rings(fd, operation, argument, count, call);
+            op::RING_FDS | op::UNREGISTER_RING_FDS => {
+                return ring_fds(fd, operation, argument, count, call);
             }
             op::RESIZE_RINGS => leave(),
             after if after > op::QUERY => leave(),
@@ -171,8 +170,9 @@ const UPDATE: usize = 16;
 /// A thread has so many indices (`IO_RINGFD_REG_MAX`).
 const INDICES: usize = 16;
 
-/// `IORING_REGISTER_RING_FDS`.
-unsafe fn register_rings(
+/// `IORING_REGISTER_RING_FDS` and `IORING_UNREGISTER_RING_FDS`: notes each entry that the kernel
+/// has served.
+unsafe fn ring_fds(
     fd: c_int,
     operation: c_uint,
     argument: *mut c_void,
@@ -181,30 +181,14 @@ unsafe fn register_rings(
 ) -> c_int {
     let result = call(fd, operation, argument, count);
     let address = argument.expose_provenance();
-    for place in 0..(result.max(0) as usize).min(INDICES) {
-        let update = address + place * UPDATE;
+    for update in (0..(result.max(0) as usize).min(INDICES)).map(|at| address + at * UPDATE) {
         // SAFETY: the caller's contract.
         let (index, number) = unsafe { (word_at(update), word_at(update + 8)) };
-        if !program_rings::note_registered(number as c_int, index as c_int) {
+        if operation & !op::BY_INDEX == op::UNREGISTER_RING_FDS {
+            program_rings::note_unregistered(index as c_int);
+        } else if !program_rings::note_registered(number as c_int, index as c_int) {
             leave();
         }
-    }
-    result
-}
-
-/// `IORING_UNREGISTER_RING_FDS`.
-unsafe fn unregister_rings(
-    fd: c_int,
-    operation: c_uint,
-    argument: *mut c_void,
-    count: c_uint,
-    call: impl FnOnce(c_int, c_uint, *mut c_void, c_uint) -> c_int,
-) -> c_int {
-    let result = call(fd, operation, argument, count);
-    let address = argument.expose_provenance();
-    for place in 0..(result.max(0) as usize).min(INDICES) {
-        // SAFETY: the caller's contract.
-        program_rings::note_unregistered(unsafe { word_at(address + place * UPDATE) } as c_int);
     }
     result
 }
