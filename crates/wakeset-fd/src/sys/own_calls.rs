@@ -50,6 +50,7 @@ pub const CALLS_TO_FIND_OTHERS: &[OwnCall] = &[
     fcntl(libc::F_GET_SEALS),
     useful(Sysno::pipe2),
     useful(Sysno::getppid),
+    useful(Sysno::readlinkat),
     #[cfg(target_arch = "x86_64")]
     useful(Sysno::newfstatat),
 ];

@@ -9,6 +9,7 @@
 //!
 //! | they are taken for | if they are |
 //! |---|---|
+//! | either | linked from its number in /proc by the name of such a file or of a pipe: no other is asked for its status, which a file server may never tell |
 //! | hints | a file of this user with mode [`MODE`], of that size and sealed so that it keeps it, with the layout of this version |
 //! | hints of this family | and have a note of a listener that this process has: the one that it looks for, or one under a low number, which it began with |
 //! | their baton | a pipe of this user with that mode, in the same process; no pipe of a program's has it |
@@ -37,6 +38,9 @@ pub(super) const MODE: u32 = libc::S_ISVTX | 0o600;
 const ANCESTORS: usize = 4;
 /// Numbers of each that are looked at.
 const NUMBERS: Range<usize> = hidden::ABOVE..hidden::ABOVE + 64;
+/// What the link of a number to the hints, and to any pipe, begins with.
+const HINTS_TARGET: &[u8] = b"/memfd:wakeset-listeners";
+const BATON_TARGET: &[u8] = b"pipe:[";
 /// Numbers under which a process may have been passed a listener.
 pub(super) const INHERITED: c_int = 32;
 
@@ -108,6 +112,9 @@ impl Numbers {
     fn find(&self, user: u32, own: &[u64]) -> Option<Found> {
         let (mut hints, mut baton) = (None, None);
         for number in NUMBERS {
+            if !self.may_be_kept(number) {
+                continue;
+            }
             let Some(status) = self.status(number) else { continue };
             let kept = match () {
                 () if is_hints(&status, user) => &mut hints,
@@ -136,6 +143,17 @@ impl Numbers {
             let _ = sys::close(fd);
         }
         None
+    }
+
+    /// Whether a number's name in /proc is one of those that the hints and the baton have. The name
+    /// comes without the file being asked: a stat(2) of one on a file server that hangs does not
+    /// return.
+    fn may_be_kept(&self, number: usize) -> bool {
+        let Some(name) = name_of(number) else { return false };
+        let mut target = [0_u8; 64];
+        let len = refusable!(readlinkat, self.0, name.as_ptr(), target.as_mut_ptr(), target.len());
+        let target = len.ok().and_then(|len| target.get(..len)).unwrap_or_default();
+        target.starts_with(HINTS_TARGET) || target.starts_with(BATON_TARGET)
     }
 
     fn status(&self, number: usize) -> Option<libc::stat> {

@@ -35,6 +35,23 @@ fn a_family_is_known_by_its_listener() {
     choose(Choice::Kernels, None);
 }
 
+/// A stat(2) of a file on a server that hangs does not return, so no other file is asked.
+#[test]
+fn only_what_is_named_as_ours_is_asked() {
+    let _alone = alone();
+    let numbers = Numbers::of(sys::getpid() as usize).unwrap();
+    let named = |name: &core::ffi::CStr| refusable!(memfd_create, name.as_ptr(), libc::MFD_CLOEXEC);
+    let (ours, other) = (named(c"wakeset-listeners").unwrap(), named(c"another").unwrap());
+    let baton = make_baton().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    assert!(numbers.may_be_kept(ours) && numbers.may_be_kept(baton as usize));
+    assert!(!numbers.may_be_kept(other) && !numbers.may_be_kept(listener.as_raw_fd() as usize));
+    assert!(!numbers.may_be_kept(usize::MAX), "nothing");
+    for made in [ours as c_int, other as c_int, baton] {
+        let _ = sys::close(made);
+    }
+}
+
 /// Any file of that size could be made shorter, which kills what has it mapped.
 #[test]
 fn a_file_that_may_shrink_is_not_taken() {
