@@ -8,7 +8,8 @@
  * process id of its worker as the first word of its body. With `short`, each request has a
  * connection of its own, and is over when the server closes that. With `kept`, a client keeps its
  * connection, and an answer ends where its Content-Length or its last chunk says. A connection that
- * ends without an answer is broken; a client whose connection is refused ends.
+ * ends without a whole answer, or with a refusal (503), is broken; a client whose connection is
+ * refused ends.
  *
  * With a rate, so many requests begin each second, those of a client at even intervals: one whose
  * answer is late asks for the next one late, and how long that took is counted from when it was
@@ -141,10 +142,23 @@ static int is_whole(struct client *client)
 	return field && field < body && client->reply + client->got >= body + atol(field + 17);
 }
 
+/* Whether the server has said that it cannot answer. */
+static int is_refusal(const struct client *client)
+{
+	return strncmp(client->reply, "HTTP/1.", 7) == 0 && client->reply[9] != '2';
+}
+
+/* Whether the connection has ended before the length that the answer says it has. */
+static int is_cut(struct client *client, const char *body)
+{
+	const char *field = strcasestr(client->reply, "\r\ncontent-length:");
+	return field && field < body && client->reply + client->got < body + atol(field + 17);
+}
+
 static void note_answer(struct client *client)
 {
 	char *body = body_of(client);
-	if (!body || !*body) {
+	if (!body || !*body || is_refusal(client) || is_cut(client, body)) {
 		broken++;
 		return;
 	}
