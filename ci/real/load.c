@@ -8,8 +8,8 @@
  * process id of its worker as the first word of its body. With `short`, each request has a
  * connection of its own, and is over when the server closes that. With `kept`, a client keeps its
  * connection, and an answer ends where its Content-Length or its last chunk says. A connection that
- * ends without a whole answer, or with a refusal (503), is broken; a client whose connection is
- * refused ends.
+ * ends without a whole answer, or with a refusal (503), is broken, but for one that was kept: that
+ * request is made again. A client whose connection is refused ends.
  *
  * With a rate, so many requests begin each second, those of a client at even intervals: one whose
  * answer is late asks for the next one late, and how long that took is counted from when it was
@@ -32,6 +32,8 @@ enum { MOST_CLIENTS = 1024, MOST_REQUESTS = 8, MOST_WORKERS = 512, ROOM = 16384 
 
 struct client {
 	int fd, waits;
+	/* How many answers its connection has had. */
+	int had;
 	double begun, due;
 	size_t got;
 	char reply[ROOM];
@@ -67,6 +69,7 @@ static void connect_client(struct client *client)
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	int yes = 1;
 	client->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	client->had = 0;
 	if (client->fd == -1)
 		fail("socket");
 	setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -85,10 +88,8 @@ static void connect_client(struct client *client)
 }
 
 /* Whether there is a server to ask. */
-static int ask(struct client *client)
+static int ask_again(struct client *client)
 {
-	client->begun = interval > 0 ? client->due : seconds();
-	client->due += interval;
 	if (client->fd == -1)
 		connect_client(client);
 	if (client->fd == -1)
@@ -100,6 +101,13 @@ static int ask(struct client *client)
 	    errno != ECONNRESET)
 		fail("send");
 	return 1;
+}
+
+static int ask(struct client *client)
+{
+	client->begun = interval > 0 ? client->due : seconds();
+	client->due += interval;
+	return ask_again(client);
 }
 
 static void note_worker(const char *body)
@@ -185,12 +193,16 @@ static int hear(struct client *client)
 		client->reply[client->got] = '\0';
 		if (!(keeps && is_whole(client)))
 			return 0;
+		client->had++;
 		note_answer(client);
 		return 1;
 	}
-	note_answer(client);
 	close(client->fd);
 	client->fd = -1;
+	/* A server may close a connection that it has kept, as the request comes. */
+	if (keeps && client->had && client->got == 0 && ask_again(client))
+		return 0;
+	note_answer(client);
 	return 1;
 }
 
