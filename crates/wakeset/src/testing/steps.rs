@@ -96,7 +96,7 @@ mod hook {
         block_before_sleep block_over
         // sources/pipe
         pipe_before_write pipe_before_push pipe_written pipe_before_read pipe_before_take pipe_read
-        pipe_sealed
+        pipe_sealed pipe_before_close pipe_closed
         // wake/wait_queue.rs, wake/slots.rs
         queue_before_fence queue_before_slot queue_slot_read queue_before_tell queue_told
         many_before_tell many_told many_before_exclusive stamp_read walk_before_slot

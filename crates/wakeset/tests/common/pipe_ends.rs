@@ -10,9 +10,13 @@ pub struct Both {
 
 impl Both {
     pub fn new() -> Self {
+        Self::with(PipeCapacity::Pages)
+    }
+
+    pub fn with(capacity: PipeCapacity) -> Self {
         let pipe = Pipe::new();
         let generation = pipe.next_generation();
-        pipe.unseal(generation, PipeCapacity::Pages);
+        pipe.unseal(generation, capacity);
         Self { pipe, generation, queue: WaitQueue::new() }
     }
 }

@@ -35,6 +35,10 @@ impl Both {
         self.pipe.block_reader(|| self.read(most))
     }
 
+    fn write_blocking(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.pipe.block_writer(|| self.write(bytes))
+    }
+
     fn seal(&self) -> Vec<u8> {
         let mut left = Vec::new();
         self.pipe.seal(self.generation, |piece| match piece {
@@ -155,6 +159,69 @@ fn a_close_ends_a_blocked_read() {
     });
 }
 
+/// A pipe with room for so many messages, all of which are there.
+fn full(most: u32) -> Arc<Both> {
+    let pipe = Both::with(PipeCapacity::Messages { most, writable: 0, telling: 0 });
+    while pipe.write(b"a").is_ok() {}
+    Arc::new(pipe)
+}
+
+/// Catches a blocked write that looked before the read and slept after its wake.
+#[test]
+fn a_blocked_write_sees_a_read() {
+    explore(3, || {
+        let pipe = full(1);
+        let writer = run(&pipe, |pipe| pipe.write_blocking(b"b"));
+        assert_eq!(pipe.read(1).unwrap(), b"a");
+        assert_eq!(writer.join().unwrap(), Ok(()));
+        assert_eq!(pipe.read(1).unwrap(), b"b");
+    });
+}
+
+/// Catches a read that makes room for two and lets one writer go, which leaves the other one
+/// asleep.
+#[test]
+fn one_read_lets_two_blocked_writers_go() {
+    explore(2, || {
+        let pipe = full(2);
+        let writers = [0, 1].map(|_| run(&pipe, |pipe| pipe.write_blocking(b"a")));
+        assert_eq!(pipe.read(2).unwrap(), b"aa");
+        for writer in writers {
+            assert_eq!(writer.join().unwrap(), Ok(()));
+        }
+        assert_eq!(pipe.read(2).unwrap(), b"aa");
+    });
+}
+
+/// Catches a seal that leaves a blocked writer asleep.
+#[test]
+fn a_seal_ends_a_blocked_write() {
+    explore(3, || {
+        let pipe = full(1);
+        let writer = run(&pipe, |pipe| pipe.write_blocking(b"b"));
+        assert_eq!(pipe.seal(), b"a");
+        assert_eq!(writer.join().unwrap(), Err(Error::Sealed));
+    });
+}
+
+/// Catches a close of the reading end that leaves a writer asleep: the read before it has woken one
+/// of two.
+#[test]
+fn a_close_ends_blocked_writes() {
+    explore(2, || {
+        let pipe = full(1);
+        let writers = [0, 1].map(|_| run(&pipe, |pipe| pipe.write_blocking(b"b")));
+        assert_eq!(pipe.read(1).unwrap(), b"a");
+        while !pipe.pipe.close_reader(pipe.generation) {
+            assert_eq!(pipe.read(1).unwrap(), b"b");
+        }
+        pipe.pipe.wake_closed();
+        for writer in writers {
+            assert!(matches!(writer.join().unwrap(), Ok(()) | Err(Error::Unfit)));
+        }
+    });
+}
+
 /// Catches a byte that is lost to a close, one that comes after the end has been read, and an end
 /// that is forgotten when the last byte is read.
 #[test]
@@ -175,6 +242,29 @@ fn what_is_written_before_the_close_is_read() {
             }
         }
         assert_eq!(read, writer.join().unwrap());
+        assert_eq!(pipe.read(2), Ok(vec![]));
+    });
+}
+
+/// The same of a shutdown, after which a write is refused and does not come late.
+#[test]
+fn what_is_written_before_a_shutdown_is_read() {
+    explore(3, || {
+        let pipe = shared();
+        let writer = run(&pipe, |pipe| {
+            let written = [&b"a"[..], b"bc"].map(|bytes| (bytes, pipe.write(bytes)));
+            let done = written.iter().take_while(|(_, result)| result.is_ok());
+            assert!(written.iter().all(|(_, result)| matches!(result, Ok(()) | Err(Error::Unfit))));
+            done.flat_map(|(bytes, _)| *bytes).copied().collect::<Vec<_>>()
+        });
+        let left = pipe.pipe.shut(pipe.generation).unwrap();
+        let mut read = Vec::new();
+        while let more = pipe.read(2).unwrap()
+            && !more.is_empty()
+        {
+            read.extend(more);
+        }
+        assert_eq!((read.len(), &read), (left as usize, &writer.join().unwrap()));
         assert_eq!(pipe.read(2), Ok(vec![]));
     });
 }

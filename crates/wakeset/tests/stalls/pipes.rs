@@ -1,5 +1,5 @@
-//! The same for a pipe: who is stopped in a write stops nobody; in a read of different bytes, or a
-//! seal, those who read or seal.
+//! The same for a pipe: who is stopped in a write or a close stops nobody; in a read of different
+//! bytes, or a seal, those who read or seal.
 
 use crate::trap::{Beside, Place, Progress, Thread};
 use std::collections::BTreeSet;
@@ -54,6 +54,21 @@ impl World {
         self.read.lock().unwrap().extend(left);
     }
 
+    fn close_writer(&self) {
+        self.both.pipe.close_writer(self.both.generation, false);
+        self.closed();
+    }
+
+    fn shut(&self) {
+        self.both.pipe.shut(self.both.generation);
+        self.closed();
+    }
+
+    fn closed(&self) {
+        self.both.pipe.wake_closed();
+        self.both.queue.wake_all_published();
+    }
+
     fn look(&self) -> usize {
         self.set.wait(&mut [Event::default(); 4], Timeout::Now).unwrap()
     }
@@ -61,7 +76,8 @@ impl World {
     /// It works as if nothing had been, and no byte is missing.
     fn check(&self) -> Result<(), String> {
         while self.look() != 0 {}
-        if self.both.pipe.state(self.both.generation).is_some_and(|state| !state.sealed) {
+        let state = self.both.pipe.state(self.both.generation);
+        if state.is_some_and(|state| !state.sealed && !state.writer_closed) {
             self.write(b"z");
             if self.look() != 1 {
                 return Err("one more write is not reported".into());
@@ -87,7 +103,7 @@ impl Drop for World {
 type Do = fn(&World);
 
 /// What is there, what the thread does that is stopped, and whether others may wait for it.
-const SCENARIOS: [(&str, Do, Do, bool); 6] = [
+const SCENARIOS: [(&str, Do, Do, bool); 8] = [
     ("a write of one byte", |_| {}, |world| world.write(b"a"), false),
     ("a write of several", |world| world.write(b"a"), |world| world.write(b"abc"), false),
     (
@@ -98,14 +114,18 @@ const SCENARIOS: [(&str, Do, Do, bool); 6] = [
     ),
     ("a read of a run", |world| world.write(b"aa"), World::read, false),
     ("a read of different bytes", |world| world.write(b"abc"), World::read, true),
+    ("a close of the writing end", |world| world.write(b"abc"), World::close_writer, false),
+    ("a shutdown", |world| world.write(b"a"), World::shut, false),
     ("a seal", |world| world.write(b"abc"), World::seal, true),
 ];
 
 /// What others do, and whether it may wait.
-const OPERATIONS: [(&str, Do, bool); 6] = [
+const OPERATIONS: [(&str, Do, bool); 8] = [
     ("a write of one byte", |world| world.write(b"d"), false),
     ("a write of several", |world| world.write(b"def"), false),
     ("a read", World::read, true),
+    ("a close of the writing end", World::close_writer, false),
+    ("a shutdown", World::shut, false),
     ("a seal", World::seal, true),
     (
         "a wait",

@@ -20,6 +20,8 @@ use wakeset::{LONGEST_WRITE, Piece, mutated};
 /// it.
 pub(super) struct Carrier {
     socket: bool,
+    /// The next bytes belong to the message of which the page has the first ones.
+    within: bool,
     /// The reading end, and the writing one.
     ends: [&'static FdPipe; 2],
     /// How much of the page there is.
@@ -39,23 +41,23 @@ impl Carrier {
     /// The caller holds the migrations lock as long as it has the carrier, and has no other.
     pub(super) unsafe fn new(socket: bool, ends: [&'static FdPipe; 2], start: usize) -> Self {
         let start = if socket || mutated!("pipe_carries_from_the_start") { 0 } else { start };
-        Self { socket, ends, filled: start, start }
+        Self { socket, within: false, ends, filled: start, start }
     }
 
     pub(super) fn carry(&mut self, piece: Piece<'_>) {
         match piece {
             Piece::Run(byte, n) => {
                 for _ in 0..n {
-                    self.put(&[byte], 0);
+                    self.put(&[byte], 0, true);
                 }
             }
-            Piece::Bytes { bytes, read } => self.put(bytes, read),
+            Piece::Bytes { bytes, read, ends } => self.put(bytes, read, ends),
         }
     }
 
-    /// Some bytes of a pipe; a message of a socket, in front of which `read` bytes stood.
-    fn put(&mut self, bytes: &[u8], read: usize) {
-        if self.socket {
+    /// Some bytes of a pipe; some of a message of a socket, in front of which `read` bytes stood.
+    fn put(&mut self, bytes: &[u8], read: usize, ends: bool) {
+        if self.socket && !core::mem::replace(&mut self.within, !ends) {
             (self.filled, self.start) = (read, read);
         }
         for byte in bytes {
@@ -68,7 +70,7 @@ impl Carrier {
                 self.flush();
             }
         }
-        if self.socket && !mutated!("socket_carries_one_message") {
+        if self.socket && ends && !mutated!("socket_carries_one_message") {
             self.flush();
         }
     }
@@ -81,19 +83,9 @@ impl Carrier {
         (self.filled, self.start) = (0, 0);
     }
 
-    /// The number of an end in the kernel; -1 if it has none.
-    fn number_of(&self, end: &FdPipe) -> c_int {
-        if let Some(hidden) = end.kept.number() {
-            return hidden;
-        }
-        let file_type = if self.socket { libc::S_IFSOCK } else { libc::S_IFIFO };
-        migrate::mark_if_lost(&end.head, file_type);
-        end.head.kernel_fd()
-    }
-
     fn flush_page(&mut self) {
         let (filled, start) = (core::mem::take(&mut self.filled), core::mem::take(&mut self.start));
-        let [reader, writer] = self.ends.map(|end| self.number_of(end));
+        let [reader, writer] = self.ends.map(|end| number_of(self.socket, end));
         if reader < 0 {
             // Nobody can read it.
             return;
@@ -119,6 +111,16 @@ impl Carrier {
             };
         }
     }
+}
+
+/// The number of an end in the kernel; -1 if it has none.
+pub(super) fn number_of(socket: bool, end: &FdPipe) -> c_int {
+    if let Some(hidden) = end.kept.number() {
+        return hidden;
+    }
+    let file_type = if socket { libc::S_IFSOCK } else { libc::S_IFIFO };
+    migrate::mark_if_lost(&end.head, file_type);
+    end.head.kernel_fd()
 }
 
 /// Writes to a pipe whose write end is closed: its other end has a name by which it can be opened.

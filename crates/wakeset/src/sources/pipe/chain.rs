@@ -1,6 +1,6 @@
 //! The reader's chain: the nodes that it has taken off the stack, oldest first.
 
-use crate::sources::pipe::nodes::{LONGEST_MESSAGE, Nodes};
+use crate::sources::pipe::nodes::{NODE, Nodes};
 use crate::sync::Ordering;
 
 /// What a seal finds, in order.
@@ -12,8 +12,10 @@ pub enum Piece<'a> {
     Bytes {
         /// The bytes.
         bytes: &'a [u8],
-        /// As many were in front of them and have been read.
+        /// As many of the same write were in front of them and have been read.
         read: usize,
+        /// Whether the write ends with them.
+        ends: bool,
     },
 }
 
@@ -25,6 +27,8 @@ pub(in crate::sources::pipe) struct Chain {
     /// What has been read of the first node: bytes of the run in front of it, then its own.
     read_of_run: u32,
     read: u32,
+    /// How many bytes of the same write were in nodes before the first one.
+    before: u32,
 }
 
 impl Chain {
@@ -34,6 +38,7 @@ impl Chain {
             number: self.first,
             read_of_run: self.read_of_run,
             read: self.read,
+            before: self.before,
             bytes: 0,
             messages: 0,
         }
@@ -68,7 +73,7 @@ impl Chain {
         if self.first == 0 {
             self.last = 0;
         }
-        (self.read_of_run, self.read) = (done.read_of_run, done.read);
+        (self.read_of_run, self.read, self.before) = (done.read_of_run, done.read, done.before);
     }
 
     /// Gives everything to `carry`, and the nodes back.
@@ -85,7 +90,11 @@ impl Chain {
             }
             let bytes = bytes_of(nodes, self.first);
             let (read, len) = (self.read as usize, link.len() as usize);
-            carry(Piece::Bytes { bytes: bytes.get(read..len).unwrap_or(&[]), read });
+            carry(Piece::Bytes {
+                bytes: bytes.get(read..len).unwrap_or(&[]),
+                read: self.before as usize + read,
+                ends: link.ends(),
+            });
             nodes.give(self.first);
             *self = Self { first: link.next(), last: self.last, ..Self::default() };
         }
@@ -99,6 +108,8 @@ pub(in crate::sources::pipe) struct Cursor {
     pub(in crate::sources::pipe) number: u8,
     pub(in crate::sources::pipe) read_of_run: u32,
     pub(in crate::sources::pipe) read: u32,
+    /// Bytes of the write it stands in that were in nodes before.
+    before: u32,
     /// Bytes so far, and messages that ended with them.
     pub(in crate::sources::pipe) bytes: u32,
     pub(in crate::sources::pipe) messages: u32,
@@ -137,6 +148,7 @@ impl Cursor {
             }
             if self.read == link.len() {
                 self.messages += u32::from(link.ends());
+                self.before = if link.ends() { 0 } else { self.before + link.len() };
                 (self.number, self.read_of_run, self.read) = (link.next(), 0, 0);
             }
         }
@@ -164,8 +176,8 @@ pub(in crate::sources::pipe) fn give_run(
     true
 }
 
-fn bytes_of(nodes: &Nodes, number: u8) -> [u8; LONGEST_MESSAGE] {
-    let mut bytes = [0; LONGEST_MESSAGE];
+fn bytes_of(nodes: &Nodes, number: u8) -> [u8; NODE] {
+    let mut bytes = [0; NODE];
     if let Some(node) = nodes.node(number) {
         for (place, word) in bytes.chunks_exact_mut(8).zip(&node.bytes) {
             place.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());

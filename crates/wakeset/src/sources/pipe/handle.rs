@@ -5,7 +5,7 @@ use crate::sources::pipe::chain::{Chain, Piece};
 use crate::sources::pipe::nodes::{Nodes, free};
 use crate::sources::pipe::room::Room;
 use crate::sources::pipe::word::{PAGES, Word};
-use crate::sync::blocked::{ALL, Blocked, READERS};
+use crate::sync::blocked::{ALL, Blocked, READERS, WRITERS};
 use crate::sync::lock::ScanLock;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::testing::steps::step;
@@ -43,9 +43,10 @@ pub struct PipeState {
     pub offset: u32,
     /// Whether it has been sealed. The other fields are then what they were at the seal.
     pub sealed: bool,
-    /// Whether the writing end has been closed: a read that finds nothing has reached the end.
+    /// Whether the writing end has been closed, or the pipe shut down: a read that finds nothing
+    /// has reached the end.
     pub writer_closed: bool,
-    /// Whether the reading end has been closed.
+    /// Whether the reading end has been closed, or the pipe shut down: no write will be taken.
     pub reader_closed: bool,
 }
 
@@ -62,12 +63,12 @@ pub struct Taken {
 /// own, and is its owner's to wake.
 ///
 /// A write takes no lock; nor does a read, unless different bytes are in the pipe. None enters the
-/// kernel unless a reader sleeps.
+/// kernel unless a reader or writer sleeps.
 #[doc(alias = "pipe")]
 #[derive(Debug)]
 pub struct Pipe {
     pub(in crate::sources::pipe) word: AtomicU64,
-    /// Readers that sleep.
+    /// Readers and writers that sleep.
     pub(in crate::sources::pipe) blocked: Blocked,
     /// A [`Room`].
     room: AtomicU64,
@@ -138,14 +139,14 @@ impl Pipe {
             },
             offset: word.offset(),
             sealed: word.is_sealed(),
-            writer_closed: word.has_no_writer(),
-            reader_closed: word.has_no_reader(),
+            writer_closed: word.has_no_writer() || word.is_shut(),
+            reader_closed: word.has_no_reader() || word.is_shut(),
         })
     }
 
     /// Takes everything out for good, and gives it to `carry` in order: from now on every operation
     /// of this generation fails with [`Error::Sealed`]. What it was like shows in
-    /// [`state`](Self::state) still. Returns whether this call sealed it. Readers that sleep are
+    /// [`state`](Self::state) still. Returns whether this call sealed it. Threads that sleep are
     /// woken by [`wake_sealed`](Self::wake_sealed).
     pub fn seal(&self, generation: u32, mut carry: impl FnMut(Piece<'_>)) -> bool {
         // No reader is at work on bytes of a run, but for one that takes it off the word.
@@ -194,9 +195,21 @@ impl Pipe {
         true
     }
 
-    /// Wakes the readers that are blocked in a sealed pipe. Returns how many of them slept.
+    /// Wakes the threads that are blocked in a sealed pipe. Returns how many of them slept.
     pub fn wake_sealed(&self) -> usize {
-        self.blocked.changed(mutant!("pipe_seal_without_fence"), ALL, READERS)
+        self.wake_all(mutant!("pipe_seal_without_fence"))
+    }
+
+    /// Wakes every thread that is blocked; `weakened` as in [`Blocked::any`].
+    pub(in crate::sources::pipe) fn wake_all(&self, weakened: bool) -> usize {
+        if !self.blocked.any(weakened) {
+            return 0;
+        }
+        let readers = self.blocked.wake(ALL, READERS);
+        if mutant!("pipe_wake_forgets_writers") {
+            return readers;
+        }
+        readers + self.blocked.wake(ALL, WRITERS)
     }
 
     /// The number of the next generation of a sealed pipe.
@@ -227,6 +240,12 @@ impl Pipe {
         let _ = self.room.compare_exchange(unasked.0, room.0, relaxed, relaxed);
     }
 
+    /// Whether a write finds room in the pipe as it is now.
+    fn has_room_after(&self, word: Word) -> bool {
+        let room = self.room();
+        if room.is_by_pages() { word.pages() < PAGES } else { word.offset() < room.most() }
+    }
+
     #[inline(always)]
     pub(in crate::sources::pipe) fn room(&self) -> Room {
         Room(self.room.load(Ordering::Relaxed))
@@ -239,6 +258,24 @@ impl Pipe {
     #[cold]
     pub fn block_reader<T>(&self, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
         self.blocked.block(|| mutant!("pipe_block_without_fence"), READERS, attempt)
+    }
+
+    /// Repeats a write until it does not block, sleeping in between.
+    ///
+    /// # Errors
+    /// Those of `attempt` but for [`Error::WouldBlock`]; [`Error::Interrupted`].
+    #[cold]
+    pub fn block_writer<T>(&self, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        self.blocked.block(|| mutant!("pipe_block_without_fence"), WRITERS, attempt)
+    }
+
+    /// Wakes a writer that sleeps, if a write or read has left room for it. It wakes the next one:
+    /// each write, whatever its length, waits for the same room.
+    #[cold]
+    pub(in crate::sources::pipe) fn wake_writer(&self, left: Word) {
+        if self.has_room_after(left) {
+            self.blocked.wake(1, WRITERS);
+        }
     }
 
     /// The nodes, made when first asked for; `None` when there is no memory for them.

@@ -11,16 +11,21 @@ use core::ptr;
 pub(in crate::sources::pipe) const WORDS: usize = 7;
 #[cfg(loom)]
 pub(in crate::sources::pipe) const WORDS: usize = 1;
-/// How many bytes a node holds. A message of
-/// [`PipeCapacity::Messages`](super::PipeCapacity) is no longer.
-pub const LONGEST_MESSAGE: usize = WORDS * 8;
+/// How many bytes a node holds.
+pub(in crate::sources::pipe) const NODE: usize = WORDS * 8;
+/// The longest message of [`PipeCapacity::Messages`](super::PipeCapacity). Linux allocates memory
+/// for a message in powers of two, and up to this length the same for each.
+#[cfg(not(loom))]
+pub const LONGEST_MESSAGE: usize = 192;
+#[cfg(loom)]
+pub const LONGEST_MESSAGE: usize = 2 * NODE;
 /// How many nodes one pipe has. They are numbered from 1; the number 0 means no node.
 #[cfg(not(any(loom, shuttle)))]
 pub(in crate::sources::pipe) const NODES: usize = 255;
 #[cfg(any(loom, shuttle))]
 pub(in crate::sources::pipe) const NODES: usize = 3;
 
-/// Up to [`LONGEST_MESSAGE`] bytes of one write.
+/// Up to [`NODE`] bytes of one write.
 #[derive(Debug)]
 pub(in crate::sources::pipe) struct Node {
     /// A [`Link`], as a word.
@@ -167,8 +172,8 @@ impl Nodes {
     /// there are not enough nodes.
     pub(in crate::sources::pipe) fn fill(&self, bytes: &[u8]) -> Option<(u8, u8)> {
         let (mut newest, mut lowest) = (0, 0);
-        let ends = bytes.len().div_ceil(LONGEST_MESSAGE) - 1;
-        for (i, part) in bytes.chunks(LONGEST_MESSAGE).enumerate() {
+        let ends = bytes.len().div_ceil(NODE) - 1;
+        for (i, part) in bytes.chunks(NODE).enumerate() {
             let number = self.take();
             let Some((number, node)) = number.and_then(|number| Some((number, self.node(number)?)))
             else {

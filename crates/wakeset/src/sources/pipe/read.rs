@@ -11,7 +11,7 @@ use crate::testing::steps::step;
 impl Pipe {
     /// Takes up to `most` bytes out and gives them to `sink`, in order and in one or more pieces.
     /// `sink` may say that it has no place for them; then none is taken if that can be helped.
-    /// No bytes are the end: the writing end has been closed.
+    /// No bytes are the end: the writing end has been closed, or the pipe shut down.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] if it is empty; [`Error::Sealed`], also if `generation` is over, or
@@ -54,7 +54,7 @@ impl Pipe {
 
     /// A read that finds nothing.
     fn read_nothing(word: Word) -> Result<Taken, Error> {
-        match (word.has_no_reader(), word.has_no_writer()) {
+        match (word.has_no_reader(), word.has_no_writer() || word.is_shut()) {
             (true, _) => Err(Error::Sealed),
             (_, true) => Ok(Taken { n: 0, made_room: false }),
             _ => Err(Error::WouldBlock),
@@ -71,12 +71,22 @@ impl Pipe {
         before.pages() >= PAGES && after.pages() < PAGES
     }
 
-    /// After a read: what it has left is the next reader's, which the write may not have woken.
+    /// After a read: what it has left is the next reader's, which the write may not have woken, and
+    /// the room is a writer's.
+    #[inline(always)]
     fn taken(&self, left: Word) {
         step!(pipe_read);
-        if left.len() != 0 && !mutant!("pipe_read_wakes_no_reader") {
-            self.blocked.changed(false, 1, READERS);
+        if self.blocked.any(mutant!("pipe_read_without_fence")) {
+            self.wake_after_read(left);
         }
+    }
+
+    #[cold]
+    fn wake_after_read(&self, left: Word) {
+        if left.len() != 0 && !mutant!("pipe_read_wakes_no_reader") {
+            self.blocked.wake(1, READERS);
+        }
+        self.wake_writer(left);
     }
 
     /// `None`: they are no nodes any more.

@@ -157,13 +157,39 @@ fn a_seal_tells_the_messages_apart() {
     let mut pieces = Vec::new();
     pipe.seal(generation, |piece| match piece {
         Piece::Run(byte, n) => panic!("{n} of {byte}"),
-        Piece::Bytes { bytes, read } => pieces.push((bytes.to_vec(), read)),
+        Piece::Bytes { bytes, read, .. } => pieces.push((bytes.to_vec(), read)),
     });
     assert_eq!(pieces, [(b"cd".to_vec(), 2), (b"e".to_vec(), 0), (b"f".to_vec(), 0)]);
     assert_eq!(
         pipe.state(generation).map(|state| (state.len, state.offset, state.sealed)),
         Some((4, 3, true))
     );
+}
+
+/// A message of several nodes counts until the last of them has been read, and a seal joins them.
+#[test]
+fn a_long_message_is_one() {
+    let (pipe, generation) = pipe(FEW);
+    let message: Vec<u8> = (0..LONGEST_MESSAGE as u8).collect();
+    pipe.try_write(generation, b"x").unwrap();
+    pipe.try_write(generation, &message).unwrap();
+    assert_eq!(read(&pipe, generation, 2), Ok((b"x\0".to_vec(), true)));
+    assert_eq!(pipe.state(generation).map(|state| state.offset), Some(1));
+    let most = LONGEST_MESSAGE - 61;
+    assert_eq!(read(&pipe, generation, most), Ok((message[1..=most].to_vec(), false)));
+    pipe.try_write(generation, b"yz").unwrap();
+    let mut pieces = Vec::new();
+    pipe.seal(generation, |piece| match piece {
+        Piece::Run(byte, n) => panic!("{n} of {byte}"),
+        Piece::Bytes { bytes, read, ends } => pieces.push((bytes.to_vec(), read, ends)),
+    });
+    let (last, before) = (pieces.len() - 2, pieces[0].1);
+    assert_eq!((before, pieces[last + 1].clone()), (most + 1, (b"yz".to_vec(), 0, true)));
+    let parts = &pieces[..=last];
+    assert!(parts.iter().skip(1).all(|part| part.1 == 0));
+    assert!(parts.iter().enumerate().all(|(i, part)| part.2 == (i == last)));
+    let left: Vec<u8> = parts.iter().flat_map(|part| part.0.clone()).collect();
+    assert_eq!(left, message[most + 1..]);
 }
 
 /// A read whose memory is not there takes nothing.

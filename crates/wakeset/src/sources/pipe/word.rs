@@ -10,6 +10,7 @@
 //! | 39–60 | the generation: a call that comes late, from an earlier one, finds another number and is told "sealed" |
 //! | 61 | the writing end has been closed |
 //! | 62 | the reading end has been closed, when the pipe was empty |
+//! | 63 | it has been shut down: what is in it can be read, and then the end |
 
 /// A page, as Linux's pipes count.
 pub(in crate::sources::pipe) const PAGE: u32 = 4096;
@@ -35,6 +36,7 @@ impl Word {
     pub(in crate::sources::pipe) const GENERATION: u64 = (1 << 22) - 1;
     pub(in crate::sources::pipe) const NO_WRITER: u64 = 1 << 61;
     pub(in crate::sources::pipe) const NO_READER: u64 = 1 << 62;
+    pub(in crate::sources::pipe) const SHUT: u64 = 1 << 63;
 
     pub(in crate::sources::pipe) const fn empty(generation: u32) -> Self {
         Self((generation as u64 & Self::GENERATION) << Self::GENERATION_SHIFT)
@@ -75,8 +77,13 @@ impl Word {
         self.0 & Self::NO_READER != 0
     }
 
-    /// Whether a write of this generation may go on: the pipe is not sealed, and has both ends.
-    /// All of that is in the bits from [`SEALED`](Self::SEALED) on.
+    /// Whether it has been shut down.
+    pub(in crate::sources::pipe) const fn is_shut(self) -> bool {
+        self.0 & Self::SHUT != 0
+    }
+
+    /// Whether a write of this generation may go on: the pipe is not sealed or shut down, and has
+    /// both ends. All of that is in the bits from [`SEALED`](Self::SEALED) on.
     #[inline(always)]
     pub(in crate::sources::pipe) const fn takes_writes(self, generation: u32) -> bool {
         self.0 >> (Self::GENERATION_SHIFT - 1) == (generation as u64) << 1
@@ -115,7 +122,7 @@ impl Word {
         if left == 0 {
             let ends = match mutant!("pipe_drain_forgets_close") {
                 true => 0,
-                false => Self::NO_WRITER | Self::NO_READER,
+                false => Self::NO_WRITER | Self::NO_READER | Self::SHUT,
             };
             return Self(Self::empty(self.generation()).0 | self.0 & ends);
         }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::sources::pipe::handle::Pipe;
-use crate::sources::pipe::nodes::LONGEST_MESSAGE;
+use crate::sources::pipe::nodes::{LONGEST_MESSAGE, NODE};
 use crate::sources::pipe::room::MOST;
 use crate::sources::pipe::word::{LONGEST_WRITE, PAGE, PAGES, Word};
 use crate::sync::Ordering;
@@ -59,14 +59,15 @@ impl Pipe {
         if word.is_sealed() || word.generation() != generation || is_late {
             return Err(Error::Sealed);
         }
-        if word.has_no_reader() { Err(Error::Unfit) } else { Ok(word) }
+        if word.has_no_reader() || word.is_shut() { Err(Error::Unfit) } else { Ok(word) }
     }
 
     /// Puts bytes in, all or none.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] if Linux's would; [`Error::Sealed`], also if `generation` is over, or
-    /// the writing end closed; [`Error::Unfit`] if they cannot be held here, or no reader is left.
+    /// the writing end closed; [`Error::Unfit`] if they cannot be held here, or no reader is left,
+    /// or the pipe has been shut down.
     pub fn try_write(&self, generation: u32, bytes: &[u8]) -> Result<(), Error> {
         let Some((first, rest)) = bytes.split_first() else { return Ok(()) };
         // A run may be several writes, or one: only messages must be told apart.
@@ -98,7 +99,7 @@ impl Pipe {
             let more = self.with_more(word, n)?.with_item(byte);
             step!(pipe_before_write);
             if self.change(word, more) {
-                self.told_readers();
+                self.written(more);
                 return Ok(());
             }
         }
@@ -121,10 +122,8 @@ impl Pipe {
         if bytes.len() > most {
             return Err(Error::Unfit);
         }
-        if mutant!("pipe_write_in_parts") && bytes.len() > LONGEST_MESSAGE {
-            return bytes
-                .chunks(LONGEST_MESSAGE)
-                .try_for_each(|part| self.write_nodes(generation, part));
+        if mutant!("pipe_write_in_parts") && bytes.len() > NODE {
+            return bytes.chunks(NODE).try_for_each(|part| self.write_nodes(generation, part));
         }
         let nodes = self.nodes().ok_or(Error::Unfit)?;
         let (newest, lowest) = nodes.fill(bytes).ok_or(Error::Unfit)?;
@@ -145,23 +144,34 @@ impl Pipe {
             nodes.set_link(lowest, below);
             step!(pipe_before_push);
             if self.change(word, more.with_node(newest)) {
-                break Ok(());
+                break Ok(more);
             }
         };
         match written {
-            Ok(()) => self.told_readers(),
+            Ok(more) => self.written(more),
             Err(_) => {
                 nodes.set_link(lowest, link);
                 nodes.give_stack(newest);
             }
         }
-        written
+        written.map(|_| ())
     }
 
-    /// After a write: wakes a reader that sleeps.
+    /// After a write: wakes a reader that sleeps, and a writer if there is still room, because the
+    /// read that made it has woken one only.
     #[inline(always)]
-    fn told_readers(&self) {
+    fn written(&self, left: Word) {
         step!(pipe_written);
-        self.blocked.changed(mutant!("pipe_write_without_fence"), 1, READERS);
+        if self.blocked.any(mutant!("pipe_write_without_fence")) {
+            self.wake_after_write(left);
+        }
+    }
+
+    #[cold]
+    fn wake_after_write(&self, left: Word) {
+        self.blocked.wake(1, READERS);
+        if !mutant!("pipe_write_wakes_no_writer") {
+            self.wake_writer(left);
+        }
     }
 }
