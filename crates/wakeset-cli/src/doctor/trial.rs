@@ -146,7 +146,7 @@ fn meaning(reason: Stat) -> &'static str {
             "A request of io_submit(2) named them, or aio_read(3) and its kin were used."
         }
         Stat::MigratedUnmodelled => {
-            "A call that only the kernel answers, such as shutdown(2): docs/calls.md lists them."
+            "A call that only the kernel answers, such as setsockopt(2): docs/calls.md lists them."
         }
         Stat::MigratedOddArgument => {
             "A call with an argument that only the kernel answers, such as a long write into a \

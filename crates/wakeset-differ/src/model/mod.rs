@@ -217,6 +217,15 @@ impl Model {
         })
     }
 
+    /// Whether a shutdown makes a pair of sockets migrate: if its other end has been closed.
+    pub fn shutdown_migrates(&self, number: i32, how: i32) -> bool {
+        self.at(number).is_some_and(|at| {
+            let it = &self.descriptions[at];
+            let is_modelled = it.kind == Kind::Stream && it.socket && (0..3).contains(&how);
+            is_modelled && it.other == NONE
+        })
+    }
+
     /// Whether there may be something that an end of a stream was sent and has not read. How much
     /// it has read is not known.
     fn may_be_unread(&self, end: usize) -> bool {

@@ -103,6 +103,7 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
             }
             Sysno::read => of(wakeset_fd::read(fd, b as *mut u8, c)),
             Sysno::write => of(wakeset_fd::write(fd, b as *const u8, c)),
+            Sysno::shutdown => unit(wakeset_fd::shutdown(fd, b as c_int)),
             Sysno::poll | Sysno::select => poll_or_select(number, arguments),
             Sysno::close => unit(wakeset_fd::close(fd)),
             Sysno::dup => of(wakeset_fd::dup(fd)),
@@ -134,9 +135,6 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
 unsafe fn migrate_for(number: Sysno, [a, b, c, ..]: [usize; 6]) {
     let fd = a as c_int;
     match number {
-        Sysno::shutdown if wakeset_fd::pipe::is_end(fd) => {
-            migrate::fd(fd, Stat::MigratedUnmodelled);
-        }
         // SAFETY: the caller's contract.
         Sysno::sendmsg => unsafe { descriptor::before_sendmsg(b as *const _) },
         Sysno::readv | Sysno::writev | Sysno::pread64 => {

@@ -46,7 +46,7 @@ unsafe fn write_here(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize>
             unsafe { counter::write(fd, counter, buffer, len) }
         } else if let Some(end) = object.downcast::<FdPipe>() {
             // SAFETY: the same contract.
-            unsafe { pipe::write(fd, end, buffer, len, true) }
+            unsafe { pipe::write(fd, end, buffer, len, 0) }
         } else {
             // A timer and a set take no writes, as the kernel says.
             return Kernel;

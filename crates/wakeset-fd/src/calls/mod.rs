@@ -11,14 +11,11 @@ pub mod interpose;
 pub mod io;
 pub mod poll;
 
-use crate::migrate;
 use crate::objects::{pipe, timer};
-use crate::stats::Stat;
 use crate::sys::{self, Errno};
 use core::ffi::c_int;
 use core::ptr;
 use libc::itimerspec;
-use wakeset::mutated;
 
 pub use self::poll::{ppoll, pselect};
 pub use crate::objects::counter::eventfd;
@@ -113,10 +110,7 @@ pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Resu
 /// # Errors
 /// As shutdown(2).
 pub fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
-    if !mutated!("socket_shut_in_secret") {
-        migrate::fd(fd, Stat::MigratedUnmodelled);
-    }
-    sys::raw!(shutdown, fd, how).map(drop)
+    pipe::shutdown(fd, how).or_kernel(|| sys::raw!(shutdown, fd, how).map(drop))
 }
 
 /// ioctl(2) with `FIONREAD`: how many bytes can be read.

@@ -200,6 +200,51 @@ fn a_long_write_moves_the_pipe() {
 }
 
 #[test]
+fn a_message_stays_in_process_as_long_as_it_counts_like_others() {
+    let (one, other) = own_pair::<Wakeset>(Wakeset::socketpair(libc::SOCK_NONBLOCK));
+    for len in [57, 192] {
+        assert_eq!(one.write(&vec![1; len]), Ok(len));
+    }
+    assert!(here(&one) && here(&other));
+    assert_eq!(one.write(&[1; 193]), Ok(193));
+    assert!(!here(&one) && !here(&other));
+}
+
+#[test]
+fn a_write_that_waits_for_room_stays_in_process() {
+    let (reader, writer) = own_pair::<Wakeset>(Wakeset::pipe2(0));
+    Wakeset::set_nonblocking(writer.as_raw_fd(), true).unwrap();
+    while writer.write(b"x").is_ok() {}
+    Wakeset::set_nonblocking(writer.as_raw_fd(), false).unwrap();
+    let task = Task::asleep({
+        let writer = writer.clone();
+        move || writer.write(b"z")
+    });
+    let mut bytes = [0; 70_000];
+    while bytes[0] != b'z' {
+        reader.read(&mut bytes).unwrap();
+    }
+    assert_eq!(task.join(), Ok(1));
+    assert!(here(&reader) && here(&writer));
+}
+
+#[test]
+fn a_pair_stays_in_process_when_it_is_shut_down() {
+    for how in [libc::SHUT_RD, libc::SHUT_WR, libc::SHUT_RDWR] {
+        let (one, other) = own_pair::<Wakeset>(Wakeset::socketpair(libc::SOCK_NONBLOCK));
+        assert_eq!(one.write(b"x"), Ok(1));
+        assert_eq!(Wakeset::shutdown(one.as_raw_fd(), how), Ok(()));
+        assert_eq!(other.read(&mut [0; 9]), Ok(1));
+        assert!(here(&one) && here(&other));
+        assert_eq!(Wakeset::shutdown(one.as_raw_fd(), 3), Err(libc::EINVAL));
+        assert!(here(&one) && here(&other));
+    }
+    let (reader, writer) = own_pair::<Wakeset>(Wakeset::pipe2(0));
+    assert_eq!(Wakeset::shutdown(reader.as_raw_fd(), 0), Err(libc::ENOTSOCK));
+    assert!(here(&reader) && here(&writer));
+}
+
+#[test]
 fn pipes_and_sockets_stay_in_process_in_ordinary_use() {
     let set = Set::<Wakeset>::new();
     let (reader, writer) = own_pair::<Wakeset>(Wakeset::pipe2(libc::O_NONBLOCK));

@@ -1,6 +1,7 @@
 //! Pairs of stream sockets: socketpair(2), unix(7), send(2), recv(2).
 
 mod closed;
+mod shut;
 
 use crate::backend::{Errno, Kernel, Streams, Wakeset};
 use crate::objects::{
@@ -12,6 +13,7 @@ use libc::{
     EAGAIN, ECONNRESET, EPIPE, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, SHUT_RD,
     SHUT_RDWR, SHUT_WR, SOCK_NONBLOCK, c_int,
 };
+use shut::*;
 use std::os::fd::AsRawFd;
 
 on_both!(
@@ -29,12 +31,20 @@ on_both!(
     waitall_waits_for_all,
     half_of_it_can_be_shut,
     a_shut_end_reaches_a_watch,
+    each_shutdown_is_an_edge_to_both,
+    a_shut_end_refuses_messages,
+    what_was_left_at_a_shutdown_moves,
+    a_blocked_read_ends_with_a_shutdown,
+    a_shut_end_can_be_closed,
+    odd_shutdowns_are_refused,
     a_closed_end_leaves_what_it_wrote,
     what_was_not_read_resets_the_other_end,
     a_closed_end_reaches_a_watch,
     a_closed_end_refuses_messages,
     what_a_closed_end_wrote_moves,
     a_blocked_read_waits_for_a_write,
+    a_blocked_message_waits_for_room,
+    a_blocked_message_ends_with_the_other_end,
     a_blocked_read_ends_with_the_other_end,
     one_write_lets_one_reader_go,
     a_duplicate_is_the_same_socket,
@@ -101,7 +111,7 @@ fn messages_run_into_one_another<B: Streams>() {
 }
 
 fn holds_as_many_messages_as_the_kernel_counts<B: Streams>() {
-    for len in [1, 8, 56, 57, 200] {
+    for len in [1, 8, 56, 57, 192, 193, 400] {
         let (one, other) = nonblocking::<B>();
         let most = fill(&one, len);
         assert_eq!(most, fill(&nonblocking::<Kernel>().0, len), "{len}");
@@ -229,43 +239,6 @@ fn waitall_waits_for_all<B: Streams>() {
     assert_eq!(task.join(), Ok(b"abc".to_vec()));
 }
 
-fn half_of_it_can_be_shut<B: Streams>() {
-    let (one, other) = nonblocking::<B>();
-    assert_eq!(send(&one, b"ab", 0), Ok(2));
-    assert_eq!(send(&other, b"cd", 0), Ok(2));
-    assert_eq!(B::shutdown(one.as_raw_fd(), SHUT_WR), Ok(()));
-    assert_eq!(send(&one, b"x", 0), Err(EPIPE));
-    assert_eq!(recv(&other, 9, 0), Ok(b"ab".to_vec()));
-    assert_eq!(recv(&other, 9, 0), Ok(vec![]));
-    assert_eq!(send(&other, b"e", 0), Ok(1));
-    assert_eq!(recv(&one, 9, 0), Ok(b"cde".to_vec()));
-    assert_eq!(B::shutdown(one.as_raw_fd(), SHUT_RD), Ok(()));
-    assert_eq!(send(&other, b"x", 0), Err(EPIPE));
-    assert_eq!(recv(&one, 9, 0), Ok(vec![]));
-}
-
-fn a_shut_end_reaches_a_watch<B: Streams>() {
-    for (how, at_one, at_other) in [
-        (SHUT_WR, OUT, IN | OUT | RDHUP),
-        (SHUT_RD, IN | OUT | RDHUP, OUT),
-        (SHUT_RDWR, IN | OUT | RDHUP | HUP, IN | OUT | RDHUP | HUP),
-    ] {
-        for mode in [0, ET] {
-            let (set, (one, other)) = (Set::<B>::new(), nonblocking::<B>());
-            assert_eq!(B::shutdown(one.as_raw_fd(), how), Ok(()));
-            set.add(&one, IN | OUT | RDHUP | mode, 1);
-            set.add(&other, IN | OUT | RDHUP | mode, 2);
-            assert_eq!(set.ready(), [(1, at_one), (2, at_other)]);
-        }
-    }
-    let (set, (one, other)) = (Set::<B>::new(), nonblocking::<B>());
-    set.add(&other, IN | RDHUP, 1);
-    let waiter = set.clone();
-    let task = Task::asleep(move || waiter.wait(1, -1));
-    assert_eq!(B::shutdown(one.as_raw_fd(), SHUT_WR), Ok(()));
-    assert_eq!(task.join(), Ok(vec![(1, IN | RDHUP)]));
-}
-
 fn a_closed_end_leaves_what_it_wrote<B: Streams>() {
     let (one, other) = nonblocking::<B>();
     assert_eq!(send(&one, b"abc", 0), Ok(3));
@@ -310,6 +283,35 @@ fn a_blocked_read_ends_with_the_other_end<B: Streams>() {
     assert_eq!(task.join(), Ok(vec![]));
 }
 
+fn a_blocked_message_waits_for_room<B: Streams>() {
+    let (one, other) = sockets::<B>(0);
+    let most = fill(&one, 3);
+    let tasks = [0, 1].map(|_| {
+        let one = one.clone();
+        Task::asleep(move || send(&one, b"abc", MSG_NOSIGNAL))
+    });
+    assert_eq!(recv(&other, 1_000_000, 0).map(|bytes| bytes.len()), Ok(3 * most));
+    for task in tasks {
+        assert_eq!(task.join(), Ok(3));
+    }
+    assert_eq!(recv(&other, 100, MSG_DONTWAIT), Ok(b"abcabc".to_vec()));
+}
+
+/// Not as a sender that comes later is told of it.
+fn a_blocked_message_ends_with_the_other_end<B: Streams>() {
+    for how in [None, Some(SHUT_RD), Some(SHUT_RDWR)] {
+        let (one, other) = sockets::<B>(0);
+        fill(&one, 3);
+        let task = Task::asleep(move || send(&one, b"abc", 0));
+        if let Some(how) = how {
+            assert_eq!(B::shutdown(other.as_raw_fd(), how), Ok(()));
+        } else {
+            drop(other);
+        }
+        assert_eq!(task.join(), Err(if how.is_none() { ECONNRESET } else { EPIPE }));
+    }
+}
+
 fn one_write_lets_one_reader_go<B: Streams>() {
     let (one, other) = sockets::<B>(0);
     let tasks: Vec<_> = (0..2)
@@ -338,7 +340,7 @@ fn a_duplicate_is_the_same_socket<B: Streams>() {
 }
 
 fn a_move_keeps_how_messages_count<B: Streams>() {
-    for (first, taken) in [(40, 39), (2, 0), (56, 1)] {
+    for (first, taken) in [(40, 39), (2, 0), (56, 1), (57, 1), (192, 0), (192, 100), (192, 191)] {
         let (one, other) = nonblocking::<B>();
         assert_eq!(send(&one, &vec![1; first], 0), Ok(first));
         assert_eq!(recv(&other, taken, 0).map(|bytes| bytes.len()).unwrap_or(0), taken);
@@ -447,7 +449,7 @@ fn both_worlds_agree() {
         let (mut kernel, mut wakeset) =
             (World::<Kernel>::new(events), World::<Wakeset>::new(events));
         let sizes: &[usize] =
-            [&[1, 1, 1, 1, 2, 7][..], &[1, 8, 56], &[1, 8, 57, 300, 4096]][random(3)];
+            [&[1, 1, 1, 1, 2, 7][..], &[1, 8, 56, 192], &[1, 8, 57, 300, 4096]][random(3)];
         let mut told = Vec::new();
         for _ in 0..random(900) {
             let (end, len, byte) =

@@ -4,7 +4,7 @@ use super::{instruction, table};
 use crate::listeners;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
-use wakeset_fd::interpose::answered;
+use wakeset_fd::interpose::{answered, answered_unit};
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{descriptor, migrate, pipe};
 
@@ -90,6 +90,14 @@ pub(super) unsafe fn recvfrom(
         migrate::fd(fd, Stat::MigratedOddArgument);
     }
     call(fd, buffer, len, flags, address, address_len)
+}
+
+/// shutdown(2).
+pub(super) fn shutdown(fd: c_int, how: c_int, call: impl FnOnce(c_int, c_int) -> c_int) -> c_int {
+    if !pipe::is_end(fd) {
+        return call(fd, how);
+    }
+    answered_unit(pipe::shutdown(fd, how), || call(fd, how))
 }
 
 /// Migrates an in-process pair by one of its ends, or a pipe.

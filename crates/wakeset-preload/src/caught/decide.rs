@@ -88,7 +88,7 @@ pub(super) unsafe fn decide(
             S::close | S::close_range | S::dup2 | S::dup3 => row(call, registers, Real::Later(0)),
             S::read | S::write | S::readv | S::writev | S::dup | S::epoll_wait => names(&[a]),
             S::sendto | S::recvfrom | S::accept | S::accept4 => names(&[a]),
-            S::recvmsg | S::recvmmsg => names(&[a]),
+            S::recvmsg | S::recvmmsg | S::shutdown => names(&[a]),
             S::pidfd_getfd => names(&[b]),
             S::timerfd_settime | S::timerfd_gettime => names(&[a]),
             S::epoll_ctl => names(&[a, c]),

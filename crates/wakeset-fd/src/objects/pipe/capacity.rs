@@ -12,10 +12,14 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL};
 use wakeset::{LONGEST_MESSAGE, PIPE_CAPACITY, PipeCapacity, mutated};
 
-/// What a message of up to [`LONGEST_MESSAGE`] bytes counts for in this kernel: 0 is not known, the
-/// largest number not to be had.
+/// What a message of up to [`LONGEST`] bytes counts for in this kernel: 0 is not known, the largest
+/// number not to be had.
 static COST: AtomicU32 = AtomicU32::new(0);
 const NO_COST: u32 = u32::MAX;
+
+/// The longest message that counts for no more than one of a byte: one of [`LENGTHS`].
+static LONGEST: AtomicU32 = AtomicU32::new(0);
+const LENGTHS: [usize; 2] = [LONGEST_MESSAGE, 56];
 
 /// SIOCOUTQ: what the messages that a socket has sent, and that have not been read, count for.
 const SIOCOUTQ: c_int = 0x5411;
@@ -44,6 +48,12 @@ impl Bound {
     }
 }
 
+/// Whether a message of this length counts as every other one does that is sent here.
+#[inline]
+pub(super) fn is_ordinary(len: usize) -> bool {
+    len <= LONGEST.load(Ordering::Relaxed) as usize
+}
+
 /// Whether it can be told how many messages fit into a socket pair. The first one is asked, which
 /// is new.
 pub(super) fn is_known(fds: [c_int; 2]) -> bool {
@@ -55,8 +65,12 @@ pub(super) fn is_known(fds: [c_int; 2]) -> bool {
 
 #[cold]
 fn learn_cost(fds: [c_int; 2]) {
-    let cost = measure(fds).filter(|cost| *cost != 0).unwrap_or(NO_COST);
-    COST.store(cost, Ordering::Relaxed);
+    let cost = LENGTHS.into_iter().find_map(|len| {
+        let cost = measure(fds, len).filter(|cost| *cost != 0)?;
+        LONGEST.store(len as u32, Ordering::Relaxed);
+        Some(cost)
+    });
+    COST.store(cost.unwrap_or(NO_COST), Ordering::Relaxed);
     if capacity_of(fds[0]).is_none() {
         // A filter refuses it, and would refuse it of any.
         COST.store(NO_COST, Ordering::Relaxed);
@@ -81,8 +95,9 @@ fn capacity_of(fd: c_int) -> Option<PipeCapacity> {
     })
 }
 
-/// Asks the kernel, by way of a pair that nobody uses yet. All lengths must count for the same.
-fn measure(fds: [c_int; 2]) -> Option<u32> {
+/// Asks the kernel what a message of up to `longest` bytes counts for, by way of a pair that nobody
+/// uses yet. `None`: not all lengths count for the same, or it does not say.
+fn measure(fds: [c_int; 2], longest: usize) -> Option<u32> {
     let nowhere = ptr::null::<c_void>();
     let mut bytes = [0_u8; LONGEST_MESSAGE];
     let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
@@ -96,12 +111,12 @@ fn measure(fds: [c_int; 2]) -> Option<u32> {
         // A filter refuses it, and what is sent now would stay in the pair.
         return None;
     }
-    let mut costs = [1, LONGEST_MESSAGE].into_iter().map(|len| {
+    let mut costs = [1, longest].into_iter().map(|len| {
         refusable!(sendto, fds[0], bytes.as_ptr(), len, flags, nowhere, 0).ok()?;
         sent()
     });
     let (one, both) = (costs.next()?, costs.next()?);
-    for len in [1, LONGEST_MESSAGE] {
+    for len in [1, longest] {
         refusable!(recvfrom, fds[1], bytes.as_mut_ptr(), len, MSG_DONTWAIT, nowhere, nowhere)
             .ok()?;
     }

@@ -123,9 +123,10 @@ impl FdPipe {
         }
     }
 
-    /// Leaves a write to the kernel that is refused because the other end has been closed. `false`:
-    /// it is not. With EPIPE comes SIGPIPE, so the kernel says it; of a file that was kept for the
-    /// other end it has to hear first that it is closed.
+    /// Leaves a write to the kernel that is refused because the other end has been closed, or the
+    /// direction shut down. `false`: it is not. With EPIPE comes SIGPIPE, so the kernel says it; of
+    /// a file that was kept for the other end it has to hear first that it is closed, and of a
+    /// shutdown if it has not.
     pub(super) fn leave_refused_write(&self, fd: c_int, bound: Bound) -> bool {
         let states = bound.outward().and_then(|pipe| pipe.state(bound.generation));
         if !states.is_some_and(|state| state.reader_closed && !state.sealed) {
@@ -133,7 +134,8 @@ impl FdPipe {
         }
         // The close may still be under way.
         migrate::wait_for_migrations();
-        if self.kept_of_other().is_some() && !mutated!("socket_refuses_by_a_kept_file") {
+        let has_heard = self.kept_of_other().is_none() && !bound.is_shut_later();
+        if !has_heard && !mutated!("socket_refuses_by_a_kept_file") {
             migrate::fd(fd, Stat::MigratedLimit);
         }
         true

@@ -1,11 +1,11 @@
 //! read(2), write(2), send(2), recv(2) and `FIONREAD` on an end of a pair.
 
-use super::{Bound, FdPipe};
+use super::{Bound, FdPipe, capacity};
 use crate::migrate;
-use crate::objects::migratable::{Attempt, carry_out, conclude, errno};
+use crate::objects::migratable::{Attempt, carry_out, errno};
 use crate::stats::Stat;
 use crate::stats::count::{self, count};
-use crate::sys::signal_guard::{FastSignalGuard, SignalGuard};
+use crate::sys::signal_guard::FastSignalGuard;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
@@ -18,6 +18,9 @@ use wakeset::{Error, mutated};
 /// call and the kernel's two; a pipe that carries more at a time carries data, which is the
 /// kernel's business, and moves.
 const LONGEST_HERE: usize = 512;
+
+/// The flags of send(2) and recv(2) that are known here.
+const MODELLED: c_int = MSG_DONTWAIT | MSG_NOSIGNAL;
 
 /// The part of write(2) that needs nothing but a look-up and one compare-and-swap: whether it was
 /// done.
@@ -67,7 +70,7 @@ pub unsafe fn read_fast(fd: c_int, buffer: *mut u8, len: usize) -> usize {
     n
 }
 
-/// write(2), and send(2) without flags but those here. `None`: look the number up again.
+/// write(2), and send(2) with flags of [`MODELLED`]. `None`: look the number up again.
 ///
 /// # Safety
 /// As write(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
@@ -76,7 +79,7 @@ pub(crate) unsafe fn write(
     end: &'static FdPipe,
     buffer: *const u8,
     len: usize,
-    wait: bool,
+    flags: c_int,
 ) -> Option<Verdict<usize>> {
     let Some(bound) = end.bound() else { return Some(Kernel) };
     if len == 0 || bound.outward().is_none() {
@@ -86,20 +89,24 @@ pub(crate) unsafe fn write(
     }
     bound.learn_room(fd);
     // SAFETY: the caller gives the memory.
-    let result = unsafe { write_from(bound, buffer, len) };
-    Some(match conclude(end, result) {
-        Attempt::Done(()) => Done(Ok(len)),
-        Attempt::InKernel => Kernel,
-        Attempt::Again => return None,
-        Attempt::Failed(Error::WouldBlock)
-            if !(wait && bound.may_block()) || mutated!("pipe_never_waits_for_room") =>
-        {
-            Done(Err(Errno::EAGAIN))
-        }
-        Attempt::Failed(_) if end.leave_refused_write(fd, bound) => Kernel,
-        // It does not fit here, or is not there, or has to wait for a reader: the kernel knows
-        // what that means.
-        Attempt::Failed(error) => {
+    let attempt = || unsafe { write_from(bound, buffer, len) };
+    let waits = flags & MSG_DONTWAIT == 0 && bound.may_block();
+    let pipe = bound.outward().filter(|_| waits && !mutated!("pipe_never_waits_for_room"));
+    let block = pipe
+        .filter(|_| !bound.is_socket() || mutated!("socket_waits_for_room"))
+        .map(|pipe| move |again: &dyn Fn() -> Result<(), Error>| pipe.block_writer(again));
+    Some(match carry_out(fd, end, attempt, block) {
+        Err(kept) => Done(kept.call(|number| sys::write(number, buffer, len))),
+        Ok(Attempt::Done(())) => Done(Ok(len)),
+        Ok(Attempt::InKernel) => Kernel,
+        Ok(Attempt::Again) => return None,
+        Ok(Attempt::Failed(Error::WouldBlock)) if pipe.is_none() => Done(Err(Errno::EAGAIN)),
+        Ok(Attempt::Failed(Error::Interrupted)) => Done(Err(Errno::EINTR)),
+        Ok(Attempt::Failed(_)) if end.leave_refused_write(fd, bound) => Kernel,
+        // It does not fit here, or is not there: the kernel knows what that means. Or a message has
+        // to wait: the kernel tells such a sender of a close or shutdown in another way than one
+        // that comes later, with ECONNRESET or without SIGPIPE.
+        Ok(Attempt::Failed(error)) => {
             let odd = error == Error::Invalid;
             migrate::fd(fd, if odd { Stat::MigratedOddArgument } else { Stat::MigratedLimit });
             Kernel
@@ -114,6 +121,7 @@ pub(crate) unsafe fn write(
 unsafe fn write_from(bound: Bound, buffer: *const u8, len: usize) -> Result<(), Error> {
     const SHORT: usize = 64;
     match len {
+        _ if bound.is_socket() && !capacity::is_ordinary(len) => Err(Error::Unfit),
         // SAFETY: the same contract.
         1..=SHORT => unsafe { write_by_way_of::<SHORT>(bound, buffer, len) },
         // SAFETY: the same contract.
@@ -139,7 +147,6 @@ unsafe fn write_by_way_of<const N: usize>(
     if !sys::is_plausible(buffer, len) || !unsafe { user::load_bytes(buffer, bytes) } {
         return Err(Error::Invalid);
     }
-    let _guard = SignalGuard::enter();
     bound.write(bytes)
 }
 
@@ -184,9 +191,9 @@ pub(crate) unsafe fn read(
 /// # Safety
 /// As write(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
 pub unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Verdict<usize> {
-    let modelled = flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0;
+    let modelled = flags & !MODELLED == 0;
     // SAFETY: the same contract.
-    on_socket(fd, modelled, |end| unsafe { write(fd, end, buffer, len, flags & MSG_DONTWAIT == 0) })
+    on_socket(fd, modelled, |end| unsafe { write(fd, end, buffer, len, flags) })
 }
 
 /// recv(2) as far as it concerns in-process objects.
@@ -194,7 +201,7 @@ pub unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Ve
 /// # Safety
 /// As read(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
 pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Verdict<usize> {
-    let modelled = flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0 && len != 0;
+    let modelled = flags & !MODELLED == 0 && len != 0;
     // SAFETY: the same contract.
     on_socket(fd, modelled, |end| unsafe { read(fd, end, buffer, len, flags & MSG_DONTWAIT == 0) })
 }

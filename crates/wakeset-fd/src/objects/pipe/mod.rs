@@ -3,8 +3,8 @@
 //!
 //! A pair lives here as long as each end that is open has one number, and what is in it is what
 //! Linux would hold in the same way ([`wakeset::Pipe`]). When one end is closed, the other one
-//! stays, and has its end of file or its hang-up here (`close`). All else is the kernel's: a
-//! shutdown migrates both, and `EPIPE` and `SIGPIPE` are Linux's own.
+//! stays, and has its end of file or its hang-up here (`close`); so does one whose sockets are shut
+//! down (`shutdown`). All else is the kernel's: `EPIPE` and `SIGPIPE` are Linux's own.
 //!
 //! Each end has a slot under its number. The pair is in the slot of the first end. A call that
 //! comes late, with an end of a pair that is no more, has the number of that pair's generation, and
@@ -15,11 +15,13 @@ mod carrier;
 mod close;
 mod create;
 mod io;
+mod shutdown;
 
 pub(crate) use self::close::{give_up_kept, were_kept};
 pub use self::create::{pipe2, socketpair};
 pub use self::io::{bytes_in, is_end, read_fast, recv, send, write_fast};
 pub(crate) use self::io::{read, write};
+pub use self::shutdown::shutdown;
 
 use self::carrier::Carrier;
 use crate::objects::migratable::Migratable;
@@ -40,7 +42,8 @@ use wakeset::{Error, Events, Pipe, PipeState, Source, WaitQueue, mutated};
 #[repr(C, align(64))]
 pub(crate) struct FdPipe {
     head: SlotHead,
-    /// [`SECOND`], [`SOCKET`], [`NONBLOCK`]. Written before `binding`, and read after it.
+    /// [`SECOND`], [`SOCKET`], [`NONBLOCK`], and what `shutdown` keeps there. Written before
+    /// `binding`, and read after it.
     mode: AtomicU32,
     /// Its number is about to be closed: nobody may use it any more.
     closing: AtomicBool,
@@ -182,6 +185,7 @@ impl Migratable for FdPipe {
                 carrier.flush();
             }
         }
+        bound.shut_in_kernel();
         // Of an end that was closed the kernel hears now that it is.
         if let Some(other) = self.closed_other() {
             other.kept.let_go();

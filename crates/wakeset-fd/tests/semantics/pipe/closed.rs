@@ -52,6 +52,24 @@ pub(super) fn a_read_goes_on_after_its_number_is_closed<B: Streams>() {
     }
 }
 
+pub(super) fn a_write_goes_on_after_its_number_is_closed<B: Streams>() {
+    for [reader, writer] in both_kinds::<B>() {
+        B::set_nonblocking(writer, true).unwrap();
+        while write_number::<B>(writer, &[1; 2]).is_ok() {}
+        B::set_nonblocking(writer, false).unwrap();
+        let task = Task::asleep(move || write_number::<B>(writer, b"xyz"));
+        B::close(writer).unwrap();
+        let mut read = Vec::new();
+        while !read.ends_with(b"xyz") {
+            read.extend(read_number::<B>(reader).unwrap());
+        }
+        assert_eq!(task.join(), Ok(3));
+        // The file went with the write.
+        assert_eq!(read_number::<B>(reader), Ok(vec![]));
+        B::close(reader).unwrap();
+    }
+}
+
 pub(super) fn a_read_goes_on_when_its_number_is_another_file<B: Streams>() {
     for ([reader, writer], [other, its_writer]) in
         both_kinds::<B>().into_iter().zip(both_kinds::<B>())

@@ -13,8 +13,8 @@ calls! {
         names [write] alias [__write] raw [write = read_write::raw_write]
         => body [read_write::write]
         Answered "A write of more than 8 bytes to an eventfd migrates it, and so does an \
-            impossible address. A write that has to wait, or is longer than 512 bytes (56 into a \
-            pair), migrates a pipe or pair."
+            impossible address. A write that is longer than 512 bytes (192 into a pair) \
+            migrates a pipe or pair, and so does one into a pair that has to wait."
     }
     "C-unwind" readv(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
         names [readv] number [readv] => body [read_write::readv]
@@ -163,8 +163,8 @@ calls! {
         MigratesNamed "A pipe or pair. What `SCM_RIGHTS` brings has new numbers."
     }
     "C" shutdown(fd: c_int, how: c_int) -> c_int {
-        names [shutdown] number [shutdown] => first [socket::migrate_pair(fd)]
-        MigratesNamed "A pipe or pair."
+        names [shutdown] number [shutdown] => body [socket::shutdown]
+        Answered "In-process pairs, if both ends are open."
     }
     "C" setsockopt(
         fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t
