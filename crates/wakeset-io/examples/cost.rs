@@ -1,4 +1,5 @@
-//! What a set costs in each loop: its own, mio's, tokio's and async-io's.
+//! What a set costs in each loop: its own, mio's, tokio's and async-io's, and in these with waits
+//! that spin.
 //!
 //! ```text
 //! cargo run --release -p wakeset-io --example cost
@@ -38,7 +39,7 @@ fn of_its_own(poll: Poll, handle: Handle) -> io::Result<()> {
     }
 }
 
-fn of_mio(poll: Poll, handle: Handle) -> io::Result<()> {
+fn of_mio<const SPINS: bool>(poll: Poll, handle: Handle) -> io::Result<()> {
     let (mut set, mut outer) = (poll.into_nested()?, mio::Poll::new()?);
     outer.registry().register(&mut set, mio::Token(0), mio::Interest::READABLE)?;
     let mut events = Events::with_capacity(64);
@@ -46,7 +47,10 @@ fn of_mio(poll: Poll, handle: Handle) -> io::Result<()> {
     loop {
         outer.poll(&mut outer_events, None)?;
         loop {
-            set.wait(&mut events, Some(Duration::ZERO))?;
+            match SPINS {
+                true => set.wait_spinning(&mut events)?,
+                false => set.wait(&mut events, Some(Duration::ZERO))?,
+            }
             if events.is_empty() {
                 break;
             }
@@ -57,10 +61,11 @@ fn of_mio(poll: Poll, handle: Handle) -> io::Result<()> {
     }
 }
 
-fn of_tokio(poll: Poll, handle: Handle) -> io::Result<()> {
+fn of_tokio<const SPINS: bool>(poll: Poll, handle: Handle) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let poll = wakeset_io::tokio::AsyncPoll::new(poll)?;
+        let poll = if SPINS { poll.spinning() } else { poll };
         let mut events = Events::with_capacity(64);
         loop {
             poll.wait(&mut events).await?;
@@ -71,9 +76,10 @@ fn of_tokio(poll: Poll, handle: Handle) -> io::Result<()> {
     })
 }
 
-fn of_async_io(poll: Poll, handle: Handle) -> io::Result<()> {
+fn of_async_io<const SPINS: bool>(poll: Poll, handle: Handle) -> io::Result<()> {
     async_io::block_on(async {
         let poll = wakeset_io::async_io::AsyncPoll::new(poll)?;
+        let poll = if SPINS { poll.spinning() } else { poll };
         let mut events = Events::with_capacity(64);
         loop {
             poll.wait(&mut events).await?;
@@ -130,22 +136,25 @@ fn hop(run: Loop) -> io::Result<f64> {
 }
 
 fn main() -> io::Result<()> {
-    let loops: [(&str, Loop); 4] = [
+    let loops: [(&str, Loop); 7] = [
         ("its own", of_its_own),
-        ("mio's", of_mio),
-        ("tokio's", of_tokio),
-        ("async-io's", of_async_io),
+        ("mio's", of_mio::<false>),
+        ("mio's, spinning", of_mio::<true>),
+        ("tokio's", of_tokio::<false>),
+        ("tokio's, spinning", of_tokio::<true>),
+        ("async-io's", of_async_io::<false>),
+        ("async-io's, spinning", of_async_io::<true>),
     ];
-    let mut figures = [const { (Vec::new(), Vec::new()) }; 4];
+    let mut figures = [const { (Vec::new(), Vec::new()) }; 7];
     for _ in 0..ROUNDS {
         for ((_, run), (streams, hops)) in loops.iter().zip(&mut figures) {
             streams.push(stream(*run)?);
             hops.push(hop(*run)?);
         }
     }
-    println!("loop         stream, ns a message           hop, µs a round trip");
+    println!("loop                  stream, ns a message           hop, µs a round trip");
     for ((name, _), (streams, hops)) in loops.iter().zip(&mut figures) {
-        println!("{name:<12} {:<30} {}", spread(streams), spread(hops));
+        println!("{name:<21} {:<30} {}", spread(streams), spread(hops));
     }
     Ok(())
 }

@@ -243,6 +243,55 @@ fn a_timer_of_the_engine_is_waited_for_but_not_by_another_loop() {
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
 }
 
+/// A look that may spin finds what comes while it spins, from memory and from a socket. It may end
+/// before, where the thread loses its processor.
+#[test]
+fn a_look_that_spins_finds_what_comes_meanwhile() {
+    if thread::available_parallelism().map_or(1, |count| count.get()) == 1 {
+        return;
+    }
+    let set = Poll::new().unwrap();
+    let (mut there, here) = UnixStream::pair().unwrap();
+    let _here = set.register_fd(here, Token(1), Interest::READABLE.edge()).unwrap();
+    let notifier = Notifier::new().unwrap();
+    let _notifier = set.register(&notifier, Token(0), Interest::READABLE.edge()).unwrap();
+    let set = set.into_nested().unwrap();
+    let (begin, begun) = std::sync::mpsc::channel();
+    wakeset::set_spin_limit(Some(wakeset::LONGEST_SPIN));
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for round in begun {
+                thread::sleep(Duration::from_millis(2));
+                match round {
+                    0 => notifier.notify(),
+                    _ => there.write_all(b"x").unwrap(),
+                }
+            }
+        });
+        let mut events = Events::with_capacity(8);
+        let mut found_late = [0; 2];
+        let end = Instant::now() + LIMIT;
+        for round in [0, 1].into_iter().cycle() {
+            begin.send(round).unwrap();
+            let mut looked = Instant::now();
+            while {
+                set.wait_spinning(&mut events).unwrap();
+                events.is_empty()
+            } {
+                assert!(looked < end, "{found_late:?}");
+                looked = Instant::now();
+            }
+            assert!(events.iter().all(|event| event.token() == Token(round)), "{events:?}");
+            found_late[round as usize] += u32::from(looked.elapsed() > Duration::from_micros(200));
+            if found_late[0] >= 5 && found_late[1] >= 5 {
+                break;
+            }
+        }
+        drop(begin);
+    });
+    wakeset::set_spin_limit(None);
+}
+
 #[test]
 fn a_set_goes_into_a_set() {
     let inner = Poll::new().unwrap();

@@ -26,6 +26,7 @@ fn of_the_set() {
     let _: fn(&Registered<u8>, Token, Interest) -> io::Result<()> = Registered::modify;
     let _: fn(Registered<u8>) -> u8 = Registered::into_inner;
     let _: fn(&Nested) -> &Poll = |nested| nested;
+    let _: fn(&Nested, &mut Events) -> io::Result<()> = Nested::wait_spinning;
     fn is_descriptor<T: AsFd + AsRawFd + mio::event::Source>() {}
     is_descriptor::<Nested>();
 }
@@ -116,6 +117,7 @@ macro_rules! adapter {
             use wakeset_io::$adapter::{AsyncPoll, EventStream};
             fn is_stream<S: futures_core::Stream<Item = io::Result<Event>> + Unpin>() {}
             let _: fn(Poll) -> io::Result<AsyncPoll> = AsyncPoll::new;
+            let _: fn(AsyncPoll) -> AsyncPoll = AsyncPoll::spinning;
             let _: fn(&AsyncPoll, &mut Context<'_>, &mut Events) -> Task<io::Result<()>> =
                 AsyncPoll::poll_wait;
             let _: fn(AsyncPoll, usize) -> EventStream = AsyncPoll::into_stream;

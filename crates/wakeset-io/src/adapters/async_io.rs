@@ -28,6 +28,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct AsyncPoll {
     inner: Async<Nested>,
+    spins: bool,
 }
 
 impl AsyncPoll {
@@ -36,7 +37,16 @@ impl AsyncPoll {
     /// # Errors
     /// As [`Poll::into_nested`], and as `Async::new_nonblocking`.
     pub fn new(poll: Poll) -> io::Result<Self> {
-        Ok(Self { inner: Async::new_nonblocking(poll.into_nested()?)? })
+        Ok(Self { inner: Async::new_nonblocking(poll.into_nested()?)?, spins: false })
+    }
+
+    /// The same, whose waits look for events for a while before they are pending, where that has
+    /// paid off lately ([`Nested::wait_spinning`]). Meanwhile the other tasks of the thread do not
+    /// run: for threads that answer each other faster than they could sleep, and in a runtime that
+    /// has little else to do.
+    #[must_use]
+    pub fn spinning(self) -> Self {
+        Self { spins: true, ..self }
     }
 
     /// Waits until there is an event.
@@ -74,7 +84,12 @@ impl AsyncPoll {
     }
 
     fn look(&self, events: &mut Events) -> io::Result<()> {
-        self.inner.get_ref().wait(events, Some(Duration::ZERO))
+        let nested = self.inner.get_ref();
+        if self.spins {
+            nested.wait_spinning(events)
+        } else {
+            nested.wait(events, Some(Duration::ZERO))
+        }
     }
 
     /// The events one by one, taken from the set `capacity` at a time.

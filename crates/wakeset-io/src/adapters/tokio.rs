@@ -33,6 +33,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct AsyncPoll {
     inner: AsyncFd<Nested>,
+    spins: bool,
 }
 
 impl AsyncPoll {
@@ -49,7 +50,16 @@ impl AsyncPoll {
         // while they are registered. That of a set does neither.
         #[allow(deprecated, reason = "there is no other safe one")]
         let inner = AsyncFd::with_interest(nested, Interest::READABLE)?;
-        Ok(Self { inner })
+        Ok(Self { inner, spins: false })
+    }
+
+    /// The same, whose waits look for events for a while before they are pending, where that has
+    /// paid off lately ([`Nested::wait_spinning`]). Meanwhile the other tasks of the thread do not
+    /// run: for threads that answer each other faster than they could sleep, and in a runtime that
+    /// has little else to do.
+    #[must_use]
+    pub fn spinning(self) -> Self {
+        Self { spins: true, ..self }
     }
 
     /// Waits until there is an event.
@@ -91,7 +101,12 @@ impl AsyncPoll {
     }
 
     fn look(&self, events: &mut Events) -> io::Result<()> {
-        self.inner.get_ref().wait(events, Some(Duration::ZERO))
+        let nested = self.inner.get_ref();
+        if self.spins {
+            nested.wait_spinning(events)
+        } else {
+            nested.wait(events, Some(Duration::ZERO))
+        }
     }
 
     /// The events one by one, taken from the set `capacity` at a time.

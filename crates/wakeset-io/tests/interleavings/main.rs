@@ -63,6 +63,14 @@ fn feed(mut socket: UnixStream, mut rng: Rng) -> thread::JoinHandle<()> {
     })
 }
 
+/// Whether the waits of a round spin; and sets for how long: as it pays, or a time that is drawn.
+fn draw_spin(rng: &mut Rng) -> bool {
+    if rng.bool() {
+        wakeset::set_spin_limit(rng.bool().then(|| rng.u32(1..100)));
+    }
+    rng.bool()
+}
+
 fn events(rng: &mut Rng) -> Events {
     Events::with_capacity(rng.usize(1..6))
 }
@@ -102,6 +110,7 @@ fn of_mio() {
         // Before or after the first event.
         world::pause(rng);
         registry.register(&mut set, SET, readable).unwrap();
+        let spins = draw_spin(rng);
         let (there, here) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
         let mut here = mio::net::UnixStream::from_std(here);
@@ -114,7 +123,10 @@ fn of_mio() {
                 match event.token() {
                     SET => loop {
                         until(end);
-                        set.wait(&mut events, Some(Duration::ZERO)).unwrap();
+                        match spins {
+                            true => set.wait_spinning(&mut events).unwrap(),
+                            false => set.wait(&mut events, Some(Duration::ZERO)).unwrap(),
+                        }
                         if events.is_empty() {
                             break;
                         }
@@ -167,6 +179,7 @@ fn of_tokio() {
         let runtime = &runtimes[rng.usize(0..2)];
         runtime.block_on(async {
             let poll = wakeset_io::tokio::AsyncPoll::new(Poll::new().unwrap()).unwrap();
+            let poll = if draw_spin(rng) { poll.spinning() } else { poll };
             let mut world = World::new(&poll, rng);
             let (there, here) = UnixStream::pair().unwrap();
             here.set_nonblocking(true).unwrap();
@@ -212,6 +225,7 @@ fn of_async_io() {
     rounds(|rng| {
         async_io::block_on(async {
             let poll = wakeset_io::async_io::AsyncPoll::new(Poll::new().unwrap()).unwrap();
+            let poll = if draw_spin(rng) { poll.spinning() } else { poll };
             let mut world = World::new(&poll, rng);
             let (there, here) = UnixStream::pair().unwrap();
             let here = Async::new(here).unwrap();

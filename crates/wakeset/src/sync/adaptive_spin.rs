@@ -298,16 +298,25 @@ impl AdaptiveSpin {
 
     /// Times a sleep, and learns from it.
     pub(crate) fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
-        if cfg!(any(loom, shuttle)) || spin::limit() == Limit::Off {
-            return sleep();
-        }
-        let before = Deadline::now().as_nanos();
+        let Some(before) = Self::begin_sleep() else { return sleep() };
         let (result, cost) = Self::measured(sleep);
-        let slept = Deadline::now().as_nanos().saturating_sub(before);
+        let slept = self.end_sleep(before);
         // One that found something just before it was no sleep.
         if let Some(cost) = cost.filter(|_| slept > SLEEP) {
             SLEEP_COST.remember(cost);
         }
+        result
+    }
+
+    /// When a sleep begins (ns), if something is to be learned from it.
+    pub(crate) fn begin_sleep() -> Option<u64> {
+        let learns = !cfg!(any(loom, shuttle)) && spin::limit() != Limit::Off;
+        learns.then(|| Deadline::now().as_nanos())
+    }
+
+    /// Learns from a sleep that began `before` (ns); how long it was.
+    pub(crate) fn end_sleep(&self, before: u64) -> u64 {
+        let slept = Deadline::now().as_nanos().saturating_sub(before);
         let penalty = self.penalty.load(Ordering::Relaxed);
         if penalty > 0 {
             self.penalty.store(penalty - 1, Ordering::Relaxed);
@@ -324,7 +333,7 @@ impl AdaptiveSpin {
             let needed = self.woken_at.load(Ordering::Relaxed).checked_sub(before);
             self.remember(needed, spin::AUTO_LIMIT);
         }
-        result
+        slept
     }
 }
 

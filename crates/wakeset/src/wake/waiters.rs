@@ -67,6 +67,23 @@ pub(crate) struct Waiters {
     pub(crate) adaptive_spin: AdaptiveSpin,
 }
 
+/// Whether a waiter that spins is counted, meanwhile, as one that sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Uncounted,
+    /// A loop of the program's, which is counted for good as one that sleeps in a kernel call.
+    Remote,
+}
+
+impl Own {
+    fn counts(self) -> u64 {
+        match self {
+            Self::Uncounted => 0,
+            Self::Remote => REMOTE,
+        }
+    }
+}
+
 /// What has become of the deadline when it was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
@@ -292,16 +309,18 @@ impl Waiters {
     /// Looks for up to 30 microseconds, or as the program has set it, until `ready()`, and then
     /// returns what `take()` gets; 0 to sleep. It ends when `stay()` no longer holds. In a set with
     /// a kernel half `outside()` says now and then whether there is something; `take()` is to get
-    /// it. Not where others sleep already: an event would wake one of them.
+    /// it. Not where others sleep already, beside `own`, which the caller has counted in: an event
+    /// would wake one of them.
     pub(crate) fn spin(
         &self,
+        own: Own,
         until: Option<Deadline>,
         stay: impl Fn() -> bool,
         ready: impl Fn() -> bool,
         mut outside: Option<&mut dyn FnMut() -> bool>,
         mut take: impl FnMut() -> usize,
     ) -> usize {
-        if self.counts.load(Ordering::Relaxed) & TO_WAKE != 0 {
+        if self.counts.load(Ordering::Relaxed) & TO_WAKE != own.counts() {
             return 0;
         }
         let until = until.map_or(NEVER, Deadline::as_nanos).min(self.deadline());

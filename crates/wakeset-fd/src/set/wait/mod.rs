@@ -64,7 +64,11 @@ pub(crate) struct Wait<'a> {
 impl Wait<'_> {
     /// The wait, and what this thread owes to the other waiters when it leaves.
     pub(crate) fn run(&self) -> Result<c_int, Errno> {
-        let found = self.run_settled();
+        self.leave(self.run_settled())
+    }
+
+    /// What this thread owes to the other waiters when it leaves with that.
+    fn leave(&self, found: Result<c_int, Errno>) -> Result<c_int, Errno> {
         self.set.rotation.end_wait(self.set);
         self.pass_on();
         self.set.set.mind_deadline();

@@ -50,7 +50,23 @@ impl Wait<'_> {
         if is_kernels && wakeset::spin_limit().is_none() {
             return ControlFlow::Continue(());
         }
-        self.spin_at(until, || !set.state.is_in_kernel(), || self.check_both())
+        self.spin_at(false, until, || !set.state.is_in_kernel(), || self.check_both())
+    }
+
+    /// In an exported set, for the loop that has its number and is about to sleep on that.
+    pub(crate) fn spin_for_loop(&self) -> Result<c_int, Errno> {
+        let set = self.set;
+        if !set.state.is_exported() || set.state.is_in_kernel() {
+            return Ok(0);
+        }
+        let until = Until { deadline: None, timeout: Timeout::Never };
+        let stay = || !set.state.is_in_kernel();
+        let found = match self.spin_at(true, until, stay, || self.check_both()) {
+            // A handler has run: the loop goes on.
+            ControlFlow::Break(Some(Err(Errno::EINTR)) | None) | ControlFlow::Continue(()) => Ok(0),
+            ControlFlow::Break(Some(result)) => result,
+        };
+        self.leave(found)
     }
 
     /// In a set that has migrated, on the same condition.
@@ -58,14 +74,15 @@ impl Wait<'_> {
         if wakeset::spin_limit().is_none() {
             return ControlFlow::Continue(());
         }
-        self.spin_at(until, || self.set.state.is_in_kernel(), || ControlFlow::Continue(()))
+        self.spin_at(false, until, || self.set.state.is_in_kernel(), || ControlFlow::Continue(()))
     }
 
     /// Not in a set that has listeners, whose connections are given to the workers in an order, nor
     /// with a signal mask, which only the sleep puts in place. `stay` says that the set is where it
-    /// was; `check` gets what is ready in process.
+    /// was; `check` gets what is ready in process. `counted` is for the loop of an exported set.
     fn spin_at(
         &self,
+        counted: bool,
         until: Until,
         stay: impl Fn() -> bool,
         check: impl Fn() -> ControlFlow<Round>,
@@ -81,6 +98,7 @@ impl Wait<'_> {
         let outside = Cell::new(0);
         let round = Cell::new(ControlFlow::Continue(()));
         set.set.spin_mixed(
+            counted,
             deadline,
             // The number of a closed set may be another's by now.
             || stay() && !set.state.is_closed() && !set.rotation.any(),

@@ -5,10 +5,11 @@ use crate::set::base::set_core::SetCore;
 use crate::set::changes::batch::Changes;
 use crate::set::event_poll::handle::EventPoll;
 use crate::sync::Slept;
+use crate::sync::adaptive_spin::AdaptiveSpin;
 use crate::sync::last_stretch::LastStretch;
 use crate::sync::time::Deadline;
 use crate::wake::source::Source;
-use crate::wake::waiters::DoorbellFn;
+use crate::wake::waiters::{DoorbellFn, Own};
 
 impl EventPoll {
     /// Delivers what is ready now, without waiting.
@@ -132,16 +133,18 @@ impl EventPoll {
         let waiters = &core.wake.waiters;
         let ready = || core.may_be_ready();
         match waiters.yield_for(true, ready, &mut harvest) {
-            0 => waiters.spin(deadline, stay, ready, None, harvest),
+            0 => waiters.spin(Own::Uncounted, deadline, stay, ready, None, harvest),
             found => found,
         }
     }
 
     /// The same for a set with a kernel half: `ready` says whether there may be something
-    /// elsewhere in memory, `outside` whether there is in the kernel half.
+    /// elsewhere in memory, `outside` whether there is in the kernel half. `counted` says that the
+    /// waiter is counted in for good ([`enter_remote`](Self::enter_remote)).
     #[doc(hidden)]
     pub fn spin_mixed(
         &self,
+        counted: bool,
         deadline: Option<Deadline>,
         stay: impl Fn() -> bool,
         ready: impl Fn() -> bool,
@@ -151,8 +154,9 @@ impl EventPoll {
         let core = self.core();
         let waiters = &core.wake.waiters;
         let ready = || core.may_be_ready() || ready();
+        let own = if counted { Own::Remote } else { Own::Uncounted };
         match waiters.yield_for(false, ready, &mut harvest) {
-            0 => waiters.spin(deadline, stay, ready, Some(outside), harvest),
+            0 => waiters.spin(own, deadline, stay, ready, Some(outside), harvest),
             found => found,
         }
     }
@@ -177,7 +181,7 @@ impl EventPoll {
     ) -> bool {
         let waiters = &self.core().wake.waiters;
         match waiters.yield_for(outside.is_none(), &ready, || 1) {
-            0 => waiters.spin(deadline, stay, &ready, outside, || 1) != 0,
+            0 => waiters.spin(Own::Uncounted, deadline, stay, &ready, outside, || 1) != 0,
             _ => true,
         }
     }
@@ -186,6 +190,19 @@ impl EventPoll {
     #[doc(hidden)]
     pub fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
         self.core().wake.waiters.adaptive_spin.asleep(sleep)
+    }
+
+    /// When a sleep of the caller's begins, if something is to be learned from it, for
+    /// [`note_sleep`](Self::note_sleep).
+    #[doc(hidden)]
+    pub fn begin_sleep() -> Option<Deadline> {
+        AdaptiveSpin::begin_sleep().map(Deadline::from_nanos)
+    }
+
+    /// Takes note of a sleep for the spin before the next: it began then, and has ended.
+    #[doc(hidden)]
+    pub fn note_sleep(&self, began: Deadline) {
+        self.core().wake.waiters.adaptive_spin.end_sleep(began.as_nanos());
     }
 
     /// Takes the scan lock for several changes: what a descriptor table builds its batches from.
