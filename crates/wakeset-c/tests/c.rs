@@ -338,6 +338,17 @@ fn headers_are_c_plus_plus() {
     }
 }
 
+#[test]
+fn owners_in_c_plus_plus_close_what_they_own() {
+    for compiler in CPP {
+        if let Some(program) =
+            compile(compiler, &here("tests/c/owned.cc"), &["-pedantic"], Linked::Shared)
+        {
+            assert_eq!(run(&mut Command::new(program)), "C++ owners: ok\n");
+        }
+    }
+}
+
 /// A program that uses `<sys/epoll.h>`, and the same with `<wakeset/epoll.h>` in its place: the
 /// same output. They state what they expect, so that what the second is held against is known to be
 /// right.

@@ -116,6 +116,7 @@ fn everything_goes_and_nothing_else() {
         "lib/debug/opt/wakeset/bin/wakeset.debug",
         "include/wakeset.h",
         "include/wakeset/epoll.h",
+        "include/wakeset/wakeset.hpp",
         "share/man/man1/wakeset.1.gz",
         "share/wakeset/metrics/wakeset-dashboard.json",
         "share/wakeset/metrics/wakeset-rules.yml",

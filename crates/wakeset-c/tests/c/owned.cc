@@ -1,0 +1,86 @@
+// <wakeset/wakeset.hpp>: each class, what its errors are, and that everything is closed.
+#include <cstdio>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <dirent.h>
+
+#include <wakeset/wakeset.hpp>
+
+namespace {
+
+int wrong;
+
+void demand(bool holds, const char *what)
+{
+    if (!holds) {
+        std::printf("wrong: %s\n", what);
+        wrong++;
+    }
+}
+
+int descriptors()
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder && readdir(folder))
+        count++;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+void use()
+{
+    wakeset::epoll set;
+    wakeset::eventfd work;
+    wakeset::timerfd timer;
+    set.add(work, EPOLLIN, 7);
+    set.add(timer, EPOLLIN, 8);
+    epoll_event events[4];
+    demand(set.wait(events, std::chrono::milliseconds(0)).empty(), "nothing is ready");
+    demand(work.read() == 0 && timer.read() == 0, "nothing to read");
+
+    std::thread other([&work] { work.write(3); });
+    std::uint64_t data = 0;
+    for (const epoll_event &event : set.wait(events))
+        data = event.data.u64;
+    other.join();
+    demand(data == 7 && work.read() == 3, "a thread's write is reported");
+
+    timer.set(std::chrono::milliseconds(1), std::chrono::milliseconds(1));
+    std::vector<epoll_event> more(2);
+    const wakeset::ready found = set.wait(more.data(), more.size());
+    demand(found.size() == 1 && found.begin()->data.u64 == 8 && timer.read() >= 1, "a timer");
+    timer.set(std::chrono::nanoseconds(0));
+
+    wakeset::eventfd moved(std::move(work));
+    demand(!work && moved, "the number moves");
+    set.modify(moved.get(), EPOLLOUT, 9);
+    demand(set.wait(events).begin()->data.u64 == 9, "a watch is modified");
+    set.remove(moved.get());
+    demand(set.wait(events, std::chrono::milliseconds(0)).empty(), "a watch is removed");
+
+    int code = 0;
+    try {
+        set.remove(moved.get());
+    } catch (const std::system_error &error) {
+        code = error.code().value();
+    }
+    demand(code == ENOENT, "an error is thrown");
+    demand(!wakeset::eventfd(0).read() && wakeset::eventfd(5).read() == 5, "a first value");
+    wakeset::eventfd full;
+    demand(full.write(0xfffffffffffffffe) && !full.write(), "it is full");
+}
+
+}
+
+int main()
+{
+    const int before = descriptors();
+    use();
+    demand(descriptors() == before, "everything is closed");
+    std::puts(wrong ? "C++ owners: wrong" : "C++ owners: ok");
+    return wrong ? 1 : 0;
+}
