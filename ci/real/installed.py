@@ -2,11 +2,16 @@
 """gunicorn in a clean Debian where nothing but a package of Wakeset is installed: each request
 wakes one worker, not all; after removal nothing is left.
 
-    ci/real/installed.py PACKAGES [SUITE…]      bookworm and bullseye, if not given
+    ci/real/installed.py PACKAGES [SUITE-KIND…]
 
-PACKAGES is a directory that `packaging/packages` has made. bookworm gets the Debian package,
-bullseye, whose glibc is older than the machine's that builds, the wheel. By hand: needs root,
-debootstrap(8), a network, and some minutes for each suite.
+PACKAGES is a directory that `packaging/packages` has made. A suite is one of Debian's, a kind
+`deb`, `wheel` or `tarball`. Without any: bookworm with each, and bullseye, whose glibc (2.31) is
+older than that of the machine that builds, too. Prints medians of alternating rounds, plain and
+under `wakeset run`.
+
+By hand: needs root, debootstrap(8), a network, and some minutes for each suite. Environment: ROOTS,
+a directory with a tree of each suite (`debootstrap --variant=minbase
+--include=gunicorn,python3-pip,python3-venv SUITE`), which is copied instead of made.
 """
 
 import collections
@@ -26,8 +31,12 @@ def run(environ, start):
     start('200 OK', [])
     return [str(os.getpid()).encode()]
 """
-WHEEL = {"bullseye"}
-WORKERS, REQUESTS, ROUNDS = 8, 1500, 3
+KINDS = [f"{suite}-{kind}" for suite in ("bookworm", "bullseye")
+         for kind in ("deb", "wheel", "tarball")]
+FILES = {"deb": "wakeset_*.deb", "wheel": "*.whl", "tarball": "*.tar.gz"}
+# Debian's own environment takes no wheels since bookworm.
+VENV = "/opt/venv"
+WORKERS, REQUESTS, ROUNDS = 8, 1500, 5
 
 
 def inside(root, *command):
@@ -47,20 +56,27 @@ def trace(root):
     return found
 
 
-def install(root, packages, suite):
+def install(root, packages, kind):
     """Returns the path of `wakeset` there, and what removes it."""
-    pattern = "*.whl" if suite in WHEEL else "wakeset_*.deb"
-    package = next(pathlib.Path(packages).glob(pattern))
+    package = next(pathlib.Path(packages).glob(FILES[kind]))
     there = pathlib.Path(root) / "tmp" / package.name
     there.write_bytes(package.read_bytes())
-    if suite in WHEEL:
-        inside(root, "python3", "-m", "pip", "install", "--no-index", f"/tmp/{package.name}")
-        remove = ["python3", "-m", "pip", "uninstall", "--yes", "wakeset"]
+    path = f"/tmp/{package.name}"
+    if kind == "wheel":
+        inside(root, f"{VENV}/bin/pip", "install", "--no-index", path)
+        # pip leaves the folders of what lay in `share`.
+        remove = ["sh", "-c", f"{VENV}/bin/pip uninstall -y wakeset && "
+                  f"find {VENV}/share -type d -empty -delete"]
+        wakeset = f"{VENV}/bin/wakeset"
+    elif kind == "deb":
+        inside(root, "dpkg", "--install", path)
+        wakeset, remove = "/usr/bin/wakeset", ["dpkg", "--purge", "wakeset"]
     else:
-        inside(root, "dpkg", "--install", f"/tmp/{package.name}")
-        remove = ["dpkg", "--purge", "wakeset"]
+        inside(root, "tar", "--extract", "--no-same-owner", f"--file={path}", "--directory=/opt")
+        folder = f"/opt/{package.name.removesuffix('.tar.gz')}"
+        wakeset, remove = f"{folder}/bin/wakeset", ["rm", "-r", folder]
     there.unlink()
-    return inside(root, "sh", "-c", "command -v wakeset").stdout.strip(), remove
+    return wakeset, remove
 
 
 def ask(port):
@@ -107,21 +123,33 @@ def measure(root, prefix):
     return REQUESTS / took, (after - before) / REQUESTS, max(served.values()) / max(least, 1)
 
 
-def check(packages, suite):
+def make_tree(root, suite):
+    ready = os.environ.get("ROOTS")
+    if ready:
+        subprocess.run(["cp", "-a", f"{ready}/{suite}/.", root], check=True)
+    else:
+        included = "--include=gunicorn,python3-pip,python3-venv"
+        subprocess.run(["debootstrap", "--variant=minbase", included, suite, root], check=True,
+                       stdout=subprocess.DEVNULL)
+
+
+def check(packages, name):
+    suite, kind = name.split("-")
     with tempfile.TemporaryDirectory() as root:
-        subprocess.run(["debootstrap", "--variant=minbase", "--include=gunicorn,python3-pip", suite,
-                        root], check=True, stdout=subprocess.DEVNULL)
+        make_tree(root, suite)
         subprocess.run(["mount", "--bind", "/proc", f"{root}/proc"], check=True)
         try:
-            return check_in(root, packages, suite)
+            return check_in(root, packages, name, kind)
         finally:
             subprocess.run(["umount", f"{root}/proc"], check=True)
 
 
-def check_in(root, packages, suite):
+def check_in(root, packages, name, kind):
     (pathlib.Path(root) / "tmp/application.py").write_text(APPLICATION)
+    if kind == "wheel":
+        inside(root, "python3", "-m", "venv", "--system-site-packages", VENV)
     before = trace(root)
-    wakeset, remove = install(root, packages, suite)
+    wakeset, remove = install(root, packages, kind)
     sides = {"plain": "", "wakeset run": f"{wakeset} run --"}
     rounds = {side: [] for side in sides}
     for _ in range(ROUNDS):
@@ -129,20 +157,20 @@ def check_in(root, packages, suite):
             rounds[side].append(measure(root, prefix))
     medians = {side: [statistics.median(part) for part in zip(*rounds[side])] for side in sides}
     for side, (rate, per_request, spread) in medians.items():
-        print(f"{suite}, {side}: {rate:.0f} requests/s, {per_request:.2f} switches each, "
+        print(f"{name}, {side}: {rate:.0f} requests/s, {per_request:.2f} switches each, "
               f"busiest worker {spread:.2f} of the least busy", flush=True)
     inside(root, *remove)
     left = trace(root) ^ before
     if left:
-        print(f"{suite}: left or taken away: {sorted(left)[:10]}")
+        print(f"{name}: left or taken away: {sorted(left)[:10]}")
     # The rate depends on what else runs on the machine: it is printed and not required.
     plain, ours = medians["plain"], medians["wakeset run"]
     return not left and ours[1] < plain[1] / 1.5 and ours[2] < 2
 
 
 def main():
-    packages, *suites = sys.argv[1:] or sys.exit(__doc__)
-    results = [check(packages, suite) for suite in suites or ["bookworm", "bullseye"]]
+    packages, *names = sys.argv[1:] or sys.exit(__doc__)
+    results = [check(packages, name) for name in names or KINDS]
     return int(not all(results))
 
 
