@@ -13,7 +13,7 @@ use super::sleeper::Sleeper;
 use crate::set::doorbell::{self, Lent, Unlent};
 use crate::set::wait::short_of;
 use crate::sys::signal_guard::SignalGuard;
-use crate::sys::steps::{step_lock, step_waited};
+use crate::sys::steps::{step, step_lock, step_waited};
 use crate::sys::{self, Errno, memory};
 use crate::table::object::Lists;
 use crate::table::{self, Slot, SlotHead, engine};
@@ -187,6 +187,7 @@ impl Poller {
 
     /// Ends the call's use of it. The caller has a signal guard, or is a handler on the thread.
     pub(super) fn release(&self) {
+        step!(poller_before_release);
         self.leave();
         self.unwatch();
         self.return_doorbell();
@@ -348,7 +349,8 @@ impl Poller {
         drop(guard);
         // From here on a handler may end the call.
         (!entered.stays && frame.interrupted().is_none()).then(|| {
-            self.set().asleep(|| match entries {
+            step!(poller_before_sleep);
+            let slept = self.set().asleep(|| match entries {
                 Some(entries) => {
                     let place = entries.as_ptr().cast_mut().cast::<pollfd>();
                     // SAFETY: so many entries, and a mask that the caller vouches for.
@@ -358,7 +360,9 @@ impl Poller {
                     let until = until.map_or(FAR, |until| time_of(until.since_boot()));
                     self.sleeper.sleep(&entered, &until).map(|()| 0)
                 }
-            })
+            });
+            step!(poller_slept);
+            slept
         })
     }
 

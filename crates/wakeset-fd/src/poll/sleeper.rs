@@ -20,7 +20,7 @@
 
 use crate::set::doorbell;
 use crate::sys::signal_guard::SignalGuard;
-use crate::sys::steps::step_lock;
+use crate::sys::steps::{step, step_lock};
 use crate::sys::sync::{AtomicI32, AtomicU32, Ordering, fence, mutant};
 use crate::sys::{self, Errno};
 use core::ffi::c_int;
@@ -76,12 +76,14 @@ impl Sleeper {
 
     /// Counts the thread in that is to sleep in ppoll(2) on this doorbell, or on the futex for -1.
     pub(crate) fn enter(&self, bell: c_int) -> Entered {
+        step!(poller_before_count);
         let publish = || self.doorbell.store(bell, Ordering::SeqCst);
         if !mutant!("poller_rung_before_its_bell") {
             publish();
         }
         let mut seen = self.seq.load(Ordering::SeqCst);
         self.set.enter_remote();
+        step!(poller_counted);
         let led = self.set.lead().filter(|_| !mutant!("poller_minds_no_timer"));
         let has_news = self.set.may_be_ready() && !mutant!("poller_sleeps_on_events");
         let stays = has_news || self.has_moved() && !mutant!("poller_sleeps_on_a_move");
@@ -104,8 +106,10 @@ impl Sleeper {
 
     /// Counts the thread out, with what it has led.
     pub(crate) fn leave(&self, led: Option<Deadline>) {
+        step!(poller_before_leave);
         self.set.stop_leading(led);
         self.set.leave_remote();
+        step!(poller_left);
     }
 
     /// A thread that is about to sleep on the futex does not.
@@ -160,7 +164,9 @@ impl Sleeper {
         let _guard = SignalGuard::enter_unless_fast();
         self.rings.fetch_add(1, Ordering::SeqCst);
         step_lock!(Locked, &self.rings);
+        step!(poller_before_wake);
         self.seq.fetch_add(1, Ordering::SeqCst);
+        step!(poller_seq_changed);
         if !mutant!("poller_rings_without_fence") {
             fence(Ordering::SeqCst);
         }
@@ -170,6 +176,7 @@ impl Sleeper {
         } else {
             sys::futex_wake(&self.seq, 1);
         }
+        step!(poller_woken);
         self.rings.fetch_sub(1, Ordering::SeqCst);
         step_lock!(Unlocked, &self.rings);
     }

@@ -12,6 +12,7 @@ use crate::set::doorbell::Unlent;
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::step;
 use crate::sys::{Errno, is_refusal, user, waits};
 use crate::table;
 use core::cell::Cell;
@@ -331,7 +332,9 @@ impl<A: Asked> Wait<'_, A> {
                 return Ok(Some(outcome));
             }
         }
-        Ok(self.look(Some(poller)).or_else(|| self.end_of(slept)))
+        let outcome = self.look(Some(poller)).or_else(|| self.end_of(slept));
+        step!(poll_looked);
+        Ok(outcome)
     }
 
     /// How a call ends that has slept and found nothing. `None`: it does not.
@@ -386,9 +389,12 @@ impl<A: Asked> Wait<'_, A> {
             });
             (found, _held) = find(fd);
             let Found::Object(head) = found else { return Watched::Again };
+            step!(poll_before_watch);
             // SAFETY: an object in its slot.
             match unsafe { poller.watch(key as i32, source_of(head), mask_of(entry)) } {
-                Ok(()) => {}
+                Ok(()) => {
+                    step!(poll_watched);
+                }
                 Err(Error::Closed) => return Watched::Again,
                 Err(_) => return Watched::Refused,
             }

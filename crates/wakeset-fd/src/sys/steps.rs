@@ -49,6 +49,10 @@ mod list {
         doorbell_before_ring doorbell_rung doorbell_in_kernel doorbell_known
         // set/wait
         half_looked_at elsewhere_before_look elsewhere_slept kernel_before_sleep kernel_slept
+        // poll
+        poll_before_watch poll_watched poll_looked poller_before_count poller_counted
+        poller_before_sleep poller_slept poller_before_leave poller_left poller_before_wake
+        poller_seq_changed poller_woken poller_before_release
         // migrate; move_values_written: objects/counter.rs
         gate_closed move_begun move_sealed move_values_written move_watches_handed
         move_counters_gone set_gone

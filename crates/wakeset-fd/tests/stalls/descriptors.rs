@@ -39,6 +39,21 @@ pub fn migrate(number: libc::c_int) -> Result<(), String> {
     fd::migrate::release(number).map_err(|error| format!("{error:?}"))
 }
 
+/// A further number, but not the lowest: the other thread may have freed that, to take it anew.
+pub fn far_duplicate(number: libc::c_int) -> libc::c_int {
+    const LEAST: libc::c_int = 64;
+    match fd::duplicate::dup_above(number, LEAST as usize, true) {
+        fd::Verdict::Done(copy) => copy.unwrap(),
+        fd::Verdict::Kernel => {
+            // SAFETY: takes no memory.
+            let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, LEAST) };
+            assert!(copy >= LEAST);
+            fd::migrate::number_is_new(copy);
+            copy
+        }
+    }
+}
+
 pub fn is_readable(number: libc::c_int) -> bool {
     let mut asked = libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry of our own.

@@ -14,6 +14,7 @@ mod descriptors;
 mod looks;
 mod migrations;
 mod operations;
+mod polls;
 mod scenarios;
 #[path = "../../../wakeset/tests/stalls/trap.rs"]
 #[allow(dead_code, reason = "the engine's test uses more of it")]

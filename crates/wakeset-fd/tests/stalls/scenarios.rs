@@ -1,6 +1,9 @@
 //! What the thread does that is stopped at each of its steps.
 
-use crate::descriptors::{migrate, mix, own_pipe, read_fast, write_bytes, write_fast};
+use crate::descriptors::{
+    far_duplicate, migrate, mix, own_pipe, read_fast, write_bytes, write_fast,
+};
+use crate::polls;
 use crate::trap::{Place, Progress, Thread};
 use crate::world::{C, ET, IN, PIPE, World, add, epoll, eventfd, write};
 use std::sync::Arc;
@@ -87,6 +90,30 @@ pub fn scenarios() -> Vec<Scenario> {
                 |world| world.work_until(C),
             )
         },
+        wake("a write, and a thread sleeps in poll(2)", polls::start_poll_of_source, |world| {
+            world.write_a(write_fast)
+        }),
+        wake(
+            "a write, and a thread sleeps in poll(2) in the kernel",
+            polls::start_poll_of_both,
+            |world| world.write_a(write_fast),
+        ),
+        Scenario {
+            nudge: Some(polls::nudge_poll_of_source),
+            ..scenario("a poll of the source", |_| {}, |world| polls::poll_source(world))
+        },
+        Scenario {
+            nudge: Some(polls::nudge_poll_of_source),
+            ..scenario(
+                "a poll of the source and of a pipe of the kernel's",
+                polls::open_pipe,
+                |world| polls::poll_both(world),
+            )
+        },
+        Scenario {
+            nudge: Some(polls::nudge_poll_of_set),
+            ..scenario("a poll of the set", |_| {}, |world| polls::poll_set(world))
+        },
         scenario("a move of an eventfd", |_| {}, |world| migrate(world.c).unwrap()),
         scenario(
             "a move of a set",
@@ -148,7 +175,7 @@ pub fn scenarios() -> Vec<Scenario> {
             |world| {
                 let number = eventfd();
                 add(world.set, number, IN, 7);
-                let copy = fd::dup(number).unwrap();
+                let copy = far_duplicate(number);
                 fd::close(number).unwrap();
                 assert!(write(copy, 1));
                 fd::close(copy).unwrap();

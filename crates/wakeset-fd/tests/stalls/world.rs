@@ -1,6 +1,7 @@
 //! What a stalled thread stands in: a set with two eventfds, by number, and an account of what was
 //! written, read and reported.
 
+use crate::polls;
 use crate::trap::{LIMIT, Progress, Thread};
 use libc::{
     EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLONESHOT, c_int, epoll_event,
@@ -48,6 +49,8 @@ pub struct World {
     reports: Mutex<HashMap<u64, u64>>,
     workers: Mutex<Vec<Thread>>,
     pub extras: Mutex<Vec<Thread>>,
+    /// A thread in poll(2) of `a` and of `c`.
+    pub poller: Mutex<Option<Thread>>,
     /// To be closed at the end.
     pub more: Mutex<Vec<c_int>>,
 }
@@ -115,6 +118,7 @@ impl World {
             reports: Mutex::default(),
             workers: Mutex::default(),
             extras: Mutex::default(),
+            poller: Mutex::default(),
             more: Mutex::default(),
         })
     }
@@ -273,6 +277,7 @@ impl World {
 
     pub fn check(&self) -> Result<(), String> {
         self.stop_workers()?;
+        polls::end_poll(self)?;
         for extra in std::mem::take(&mut *self.extras.lock().unwrap()) {
             extra.release();
             if extra.until_at_rest() == Progress::Asleep {

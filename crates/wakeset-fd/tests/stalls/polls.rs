@@ -1,0 +1,86 @@
+//! Threads in poll(2).
+
+use crate::descriptors::pipe;
+use crate::trap::{LIMIT, Thread};
+use crate::world::{World, write};
+use libc::{POLLIN, c_int, pollfd};
+use std::sync::Arc;
+use wakeset_fd as fd;
+
+/// How many of the numbers are readable within `milliseconds`, -1 for any time.
+fn poll(numbers: &[c_int], milliseconds: i64) -> c_int {
+    let entry = |number: &c_int| pollfd { fd: *number, events: POLLIN, revents: 0 };
+    let mut entries: Vec<_> = numbers.iter().map(entry).collect();
+    let limit = libc::timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
+    let limit = if milliseconds < 0 { std::ptr::null() } else { &raw const limit };
+    let (place, n) = (entries.as_mut_ptr(), entries.len() as libc::nfds_t);
+    // SAFETY: so many entries, and a time or none.
+    unsafe { fd::ppoll(place, n, limit, std::ptr::null()) }.expect("a poll failed")
+}
+
+fn is_readable(number: c_int) -> bool {
+    poll(&[number], 0) > 0
+}
+
+/// Waits for the source, or for what ends the wait if nothing else does.
+pub fn poll_source(world: &World) {
+    assert!(poll(&[world.a(), world.c], -1) > 0);
+}
+
+/// Ends it if the source does not.
+pub fn nudge_poll_of_source(world: &World) {
+    if !is_readable(world.a()) {
+        assert!(write(world.c, 1));
+    }
+}
+
+/// Waits for the set, likewise.
+pub fn poll_set(world: &World) {
+    assert!(poll(&[world.set, world.c], -1) > 0);
+}
+
+pub fn nudge_poll_of_set(world: &World) {
+    if !is_readable(world.set) {
+        assert!(write(world.c, 1));
+    }
+}
+
+/// Waits for the source, likewise, and for a pipe of the kernel's.
+pub fn poll_both(world: &World) {
+    let pipe = world.more.lock().unwrap()[0];
+    assert!(poll(&[world.a(), pipe, world.c], -1) > 0);
+}
+
+/// The pipe for [`poll_both`].
+pub fn open_pipe(world: &Arc<World>) {
+    pipe(world);
+}
+
+fn start(world: &Arc<World>, poll: fn(&World)) {
+    let own = Arc::clone(world);
+    *world.poller.lock().unwrap() = Some(Thread::asleep(move || poll(&own)));
+}
+
+/// Starts a thread that sleeps in poll(2) of the source.
+pub fn start_poll_of_source(world: &Arc<World>) {
+    start(world, poll_source);
+}
+
+/// The same, beside a pipe of the kernel's.
+pub fn start_poll_of_both(world: &Arc<World>) {
+    open_pipe(world);
+    start(world, poll_both);
+}
+
+/// Ends that thread: it has to be over already, or soon, if the source is readable.
+pub fn end_poll(world: &World) -> Result<(), String> {
+    let Some(thread) = world.poller.lock().unwrap().take() else { return Ok(()) };
+    let is_readable = is_readable(world.a());
+    if !is_readable {
+        assert!(write(world.c, 1));
+    }
+    if !thread.ends_within(LIMIT) {
+        return Err(format!("a thread sleeps in poll(2), and the source is ready: {is_readable}"));
+    }
+    thread.join()
+}
