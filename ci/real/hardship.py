@@ -12,6 +12,7 @@ or where a process or a file in /dev/shm is left behind.
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -51,7 +52,9 @@ def suffer(name, wakeset, order, seconds, clients):
             time.sleep(1)
             pids = server.worker_pids()
             if name not in FRAIL and pids:
-                os.kill(pids[second % len(pids)], signal.SIGKILL)
+                # It may end by itself in a reload.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pids[second % len(pids)], signal.SIGKILL)
                 killed += 1
             if second % 10 == 5 and name.split()[0] in RELOADS:
                 os.kill(server.program.pid, RELOADS[name.split()[0]])
