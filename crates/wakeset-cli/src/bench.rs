@@ -34,6 +34,13 @@ pub struct Options {
     benchmark: Option<Benchmark>,
 }
 
+/// What the help of each benchmark ends with.
+macro_rules! measured {
+    ($example:literal) => {
+        concat!("Exit status: 0, or 125 if it cannot be measured here.\n\nExample: ", $example)
+    };
+}
+
 #[derive(Subcommand)]
 #[command(disable_help_subcommand = true)]
 enum Benchmark {
@@ -45,7 +52,7 @@ enum Benchmark {
     /// fast the same threads are on plain atomic words (`bare`).
     #[command(
         verbatim_doc_comment,
-        after_help = "Example: wakeset bench stress --threads 8,32 --secs 3"
+        after_help = measured!("wakeset bench stress --threads 8,32 --secs 3")
     )]
     Stress(stress::Options),
     /// Write, wait, read: in one thread, and between two that sleep in turn
@@ -53,53 +60,53 @@ enum Benchmark {
     /// One operation is a round trip. In one thread that is write, wait, read; between two
     /// threads it is a write that the other one waits for, and its answer. The unit is round
     /// trips per second.
-    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench pingpong --secs 2")]
+    #[command(verbatim_doc_comment, after_help = measured!("wakeset bench pingpong --secs 2"))]
     Pingpong(pingpong::Options),
     /// Threads that wait, over one set or one each, by mode and nesting
     ///
     /// One operation is one event: a thread waits for it and reads its counter. Another thread
     /// writes to all counters in turn. The unit is events per second, over all threads.
-    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench wait --threads 1,2,4")]
+    #[command(verbatim_doc_comment, after_help = measured!("wakeset bench wait --threads 1,2,4"))]
     Wait(wait::Options),
     /// Add, modify and remove, from 64 to 100,000 watches
     ///
     /// One operation is one call of epoll_ctl(2). Each thread adds, modifies and removes all
     /// watches of a set of its own, again and again. The unit is calls per second, over all
     /// threads, with a row for each of the three calls.
-    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench ctl --threads 1,2")]
+    #[command(verbatim_doc_comment, after_help = measured!("wakeset bench ctl --threads 1,2"))]
     Ctl(ctl::Options),
     /// Add and remove from 64 to 4,096 watches in one call, against a loop of epoll_ctl(2)
     ///
     /// One operation is one command: the addition or the removal of one watch. The unit is
     /// commands per second. The row also has the rate of Wakeset's own single calls (`singly`).
-    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench batch --secs 1")]
+    #[command(verbatim_doc_comment, after_help = measured!("wakeset bench batch --secs 1"))]
     Batch(batch::Options),
     /// Add sets to sets, in threads with trees of their own
     ///
     /// One operation is the addition of a set to a set together with its removal. The unit is
     /// additions per second, over all threads.
-    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench nest --threads 1,8")]
+    #[command(verbatim_doc_comment, after_help = measured!("wakeset bench nest --threads 1,8"))]
     Nest(nest::Options),
     /// Open, add, signal, wait, and close without removing
     ///
     /// One operation is a request, as a server with a connection for each would see it: open a
     /// counter, add it, signal it, wait, read it, and close it without removing the watch. The
     /// unit is requests per second, over all threads.
-    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench close --threads 1,2")]
+    #[command(verbatim_doc_comment, after_help = measured!("wakeset bench close --threads 1,2"))]
     Close(close::Options),
     /// Make objects that nobody uses, and close them, plain and under `wakeset run`
     ///
     /// One operation is to make one object and to close it, both ends of a pipe or pair. In the
     /// rows `open: 100` that many are made before the first of them is closed. The unit is
     /// objects per second, of a program that uses nothing but libc.
-    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench make --kind pipe,set")]
+    #[command(verbatim_doc_comment, after_help = measured!("wakeset bench make --kind pipe,set"))]
     Make(make::Options),
     /// Set, wait and read timers, from 1 to 1,000,000 of them
     ///
     /// One operation is, in the rows `fire`, to set a timer to one nanosecond from now, to wait
     /// for it, to read it and to set it to a time far ahead; in the rows `arm`, to set a timer to
     /// another time far ahead. The unit is operations per second.
-    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench timer --secs 1")]
+    #[command(verbatim_doc_comment, after_help = measured!("wakeset bench timer --secs 1"))]
     Timer(timer::Options),
     /// Events taken from a set's ring and read, against epoll_wait and read
     ///
@@ -107,7 +114,7 @@ enum Benchmark {
     /// events per second of the time in which they are taken, over all threads.
     #[command(
         verbatim_doc_comment,
-        after_help = "Example: wakeset bench ring --threads 1,2 --secs 1"
+        after_help = measured!("wakeset bench ring --threads 1,2 --secs 1")
     )]
     Ring(ring::Options),
     /// All ready lists and the kernel side by side, with much and with little contention
@@ -117,7 +124,7 @@ enum Benchmark {
     /// The units are events per millisecond and events per second.
     #[command(
         verbatim_doc_comment,
-        after_help = "Example: wakeset bench policies --threads 8,32 --secs 5"
+        after_help = measured!("wakeset bench policies --threads 8,32 --secs 5")
     )]
     Policies(policies::Options),
     /// How long a real-time thread waits for low-priority threads
@@ -126,7 +133,7 @@ enum Benchmark {
     /// has the event. The unit is microseconds. Needs the right to SCHED_FIFO with priority 40.
     #[command(
         verbatim_doc_comment,
-        after_help = "Example: wakeset bench inversion --policy kernel,lock-free --threads 4"
+        after_help = measured!("wakeset bench inversion --policy kernel,lock-free --threads 4")
     )]
     Inversion(inversion::Options),
     /// Worker processes that share a listener
@@ -136,7 +143,7 @@ enum Benchmark {
     /// connections of a round.
     #[command(
         verbatim_doc_comment,
-        after_help = "Example: wakeset bench herd --workers 4,8 --connections 1000 --order lifo"
+        after_help = measured!("wakeset bench herd --workers 4,8 --connections 1000 --order lifo")
     )]
     Herd(herd::Options),
     /// An event loop that is woken through a pipe or socket pair of its own, asyncio's too
@@ -144,7 +151,7 @@ enum Benchmark {
     /// One operation is, in one thread, a round trip of one byte; between two threads, one byte;
     /// with asyncio, one `loop.call_soon_threadsafe` until it has been called. The unit is
     /// operations per second, plain and under `wakeset run`.
-    #[command(verbatim_doc_comment, after_help = "Example: wakeset bench selfpipe --secs 2")]
+    #[command(verbatim_doc_comment, after_help = measured!("wakeset bench selfpipe --secs 2"))]
     Selfpipe(selfpipe::Options),
     /// Round trips from thread to thread, of our own programs and of runtimes that are installed
     ///
@@ -157,7 +164,7 @@ enum Benchmark {
     /// downloaded: `cargo fetch` in a package with tokio and its feature `net` brings tokio.
     #[command(
         verbatim_doc_comment,
-        after_help = "Example: wakeset bench hop --program epoll,java --spin auto,off --secs 2"
+        after_help = measured!("wakeset bench hop --program epoll,java --spin auto,off --secs 2")
     )]
     Hop(hop::Options),
     /// Threads that serve a userfaultfd
@@ -166,7 +173,7 @@ enum Benchmark {
     /// and copies the page in. The unit is milliseconds for all pages of a round.
     #[command(
         verbatim_doc_comment,
-        after_help = "Example: wakeset bench uffd --workers 8 --handlers 40 --size 64"
+        after_help = measured!("wakeset bench uffd --workers 8 --handlers 40 --size 64")
     )]
     Uffd(uffd::Options),
 }

@@ -71,6 +71,10 @@ enum Command {
     /// Print, write or serve the counts of programs under `wakeset run --share` for Prometheus
     Metrics(live::MetricsOptions),
     /// See in half a minute what Wakeset does for an ordinary program
+    #[command(after_help = "\
+Exit status: 0, or 125 if it cannot be measured here.
+
+Example: wakeset demo")]
     Demo,
     /// Print the environment that preloads Wakeset, for a shell, a container or a pod
     Env(start::EnvOptions),

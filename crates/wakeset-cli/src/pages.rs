@@ -11,7 +11,10 @@ pub use man::write as write_man;
 
 /// What `wakeset man` takes.
 #[derive(clap::Args)]
-#[command(after_help = "Example: wakeset man /usr/local/share/man")]
+#[command(after_help = "\
+Exit status: 0, or 125 if the pages cannot be written.
+
+Example: wakeset man /usr/local/share/man")]
 pub struct ManOptions {
     /// Where to: the pages go into DIRECTORY/man1 and DIRECTORY/man7, which are made
     #[arg(value_name = "DIRECTORY", value_hint = clap::ValueHint::DirPath)]
@@ -20,7 +23,10 @@ pub struct ManOptions {
 
 /// What `wakeset completions` takes.
 #[derive(clap::Args)]
-#[command(after_help = "Example: wakeset completions bash")]
+#[command(after_help = "\
+Exit status: 0, or 125 if they cannot be printed.
+
+Example: wakeset completions bash")]
 pub struct CompletionsOptions {
     /// Which shell's
     #[arg(value_enum)]

@@ -39,8 +39,9 @@ use watch::Watch;
 /// What `wakeset soak` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit status 1 if a unit was lost or read twice, a report was wrong or missing, a thread slept
-while something was ready, or memory or descriptors grew; the summary says which.
+Exit status: 0; 1 if a unit was lost or read twice, a report was wrong or missing, a thread slept
+while something was ready, or memory or descriptors grew; the summary says which. 125 if it could
+not run.
 
 Example: wakeset soak --secs 60 --threads 8")]
 pub struct Options {

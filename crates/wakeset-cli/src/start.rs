@@ -28,6 +28,10 @@ Nothing is looked at here that `wakeset run` looks at before it starts a program
 the library in static and set-user-ID programs without a word, and a seccomp filter that kills may
 kill a program for a call of Wakeset's.
 
+Exit status: 0, or 125 if the library is not there, or cannot be named in LD_PRELOAD.
+
+Environment: LD_PRELOAD is kept in what a shell is told, with Wakeset's library behind what it has.
+
 Example: eval \"$(wakeset env)\"")]
 pub struct EnvOptions {
     /// Who reads it

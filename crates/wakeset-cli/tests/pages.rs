@@ -112,6 +112,15 @@ fn every_command_has_a_page_with_its_flags() {
 }
 
 #[test]
+fn every_help_says_its_exit_status_and_has_an_example() {
+    for (words, help) in commands().iter().filter(|(_, help)| listed(help).is_empty()) {
+        for needed in ["\nExit status: ", "\nExample"] {
+            assert!(help.contains(needed), "{words:?}: {needed:?}\n{help}");
+        }
+    }
+}
+
+#[test]
 fn every_shell_completes_every_command_and_flag() {
     let commands = commands();
     for shell in ["bash", "zsh", "fish"] {

@@ -24,6 +24,8 @@ needs. If the unit has SystemCallFilter=, which kills, it has to allow the calls
 as @system-service does. If it has ProtectHome=, RootDirectory= or RootImage=, the library must be
 where the service can read it.
 
+Exit status: 0, or 125 if the library is not there, or the drop-in cannot be written.
+
 Example: wakeset systemd --write nginx.service")]
 pub struct Options {
     /// The service; `.service` may be left out

@@ -65,8 +65,9 @@ fn after<'a>(words: &[&'a str], word: &str) -> Option<&'a str> {
 }
 
 fn check_cargo(words: &[&str], help: &mut Help) -> Result<(), String> {
-    const KNOWN: [&str; 11] = [
+    const KNOWN: [&str; 13] = [
         "build", "check", "run", "test", "bench", "fmt", "clippy", "doc", "install", "fuzz", "fix",
+        "package", "audit",
     ];
     let mut words = words;
     while let Some(word) = words.first().filter(|word| word.starts_with(['+', '-'])) {
