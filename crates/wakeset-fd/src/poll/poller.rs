@@ -72,6 +72,11 @@ impl Frame {
         }
     }
 
+    /// The signals that the call blocks.
+    pub(super) fn blocked(&self) -> u64 {
+        self.blocked
+    }
+
     /// Says what is slept on in the kernel.
     fn set_entries(&self, entries: Option<&[Cell<pollfd>]>) {
         let own = entries.and_then(<[_]>::split_last).map_or(&[][..], |(_, own)| own);

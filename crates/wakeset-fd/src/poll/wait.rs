@@ -13,7 +13,7 @@ use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
-use crate::sys::{Errno, is_refusal, user, waits};
+use crate::sys::{self, Errno, is_refusal, user, waits};
 use crate::table;
 use core::cell::Cell;
 use libc::{POLLIN, pollfd, timespec};
@@ -253,7 +253,7 @@ impl<A: Asked> Wait<'_, A> {
     }
 
     fn run(&mut self, poller: &Taken<'_>) -> Result<Outcome, Ended> {
-        if self.mask.is_null() && self.spin(poller) {
+        if self.spin(poller) {
             let _guard = SignalGuard::enter();
             self.ended()?;
             if let Some(outcome) = self.look(Some(poller)) {
@@ -275,13 +275,26 @@ impl<A: Asked> Wait<'_, A> {
     }
 
     /// The adaptive spin, in which nothing watches what is asked for yet. Whether to look again.
+    ///
+    /// The mask of the call is not in place: a handler of a signal that it blocks has run before
+    /// the call, which then begins anew, and one that it lets in ends the spin.
     fn spin(&self, poller: &Taken<'_>) -> bool {
-        let stay = || self.frame.interrupted().is_none();
+        let has_asked = Cell::new(false);
+        let stay = || {
+            self.frame.interrupted().is_none() && (has_asked.replace(true) || !self.has_signal())
+        };
         let ready = || may_have_news(self.entries);
-        let mut outside = || look_in_kernel(self.entries).unwrap_or(true);
+        let mut outside =
+            || self.has_signal() || self.kernel && look_in_kernel(self.entries).unwrap_or(true);
         let outside: Option<&mut dyn FnMut() -> bool> =
-            if self.kernel { Some(&mut outside) } else { None };
+            if self.sleeps_in_kernel() { Some(&mut outside) } else { None };
         poller.spin(self.deadline, stay, ready, outside)
+    }
+
+    /// Whether a signal that only the mask lets in waits for the sleep, which it ends at once.
+    fn has_signal(&self) -> bool {
+        let is_let_in = |pending: u64| pending & !self.frame.blocked() != 0;
+        !self.mask.is_null() && sys::pending_signals().is_none_or(is_let_in)
     }
 
     /// One sleep, and the look after it. `None`: another is needed.

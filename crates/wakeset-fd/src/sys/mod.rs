@@ -221,6 +221,13 @@ pub(crate) fn futex_sleep(
     raw!(futex, word.as_ptr(), FUTEX_WAIT_BITSET_PRIVATE, value, until, 0, u32::MAX).map(drop)
 }
 
+/// The signals that are pending and that the thread blocks; `None` where a filter refuses the
+/// question.
+pub(crate) fn pending_signals() -> Option<u64> {
+    let mut pending = 0_u64;
+    raw!(rt_sigpending, &raw mut pending, SIGSET_BYTES).ok().map(|_| pending)
+}
+
 /// Wakes up to `n` threads that sleep on `word`.
 pub(crate) fn futex_wake(word: &core::sync::atomic::AtomicU32, n: u32) {
     let _ = raw!(futex, word.as_ptr(), FUTEX_WAKE_PRIVATE, n, 0, 0, 0);

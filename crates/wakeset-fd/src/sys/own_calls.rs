@@ -106,6 +106,7 @@ pub const OWN_CALLS: &[OwnCall] = &[
     useful(Sysno::tgkill),
     useful(Sysno::rt_tgsigqueueinfo),
     useful(Sysno::rt_sigaction),
+    useful(Sysno::rt_sigpending),
     useful(Sysno::sched_yield),
     useful(Sysno::sched_getaffinity),
     useful(Sysno::sched_getscheduler),

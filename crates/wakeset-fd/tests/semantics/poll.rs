@@ -50,6 +50,7 @@ on_both!(
     a_signal_ends_it,
     what_came_before_a_signal_goes_first,
     a_mask_lets_a_signal_in,
+    a_mask_lets_a_signal_in_at_any_time,
     a_mask_keeps_a_signal_out,
     every_poller_is_told,
     nobody_is_told_of_what_was_not_asked_for,

@@ -183,6 +183,41 @@ pub(super) fn a_mask_lets_a_signal_in<B: Polls>() {
     assert_eq!(ready, (Ok(1), vec![POLLIN, 0]));
 }
 
+/// Writes that come fast teach the thread to spin; then a signal comes that only the mask lets in.
+pub(super) fn a_mask_lets_a_signal_in_at_any_time<B: Polls>() {
+    signals::install();
+    let counter = Counter::<B>::new(0);
+    let asked = [(counter.as_raw_fd(), POLLIN)];
+    let own = counter.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    let task = Task::start(move || {
+        signals::block(signals::PLAIN, true);
+        for _ in 0..ROUNDS {
+            let (result, _) = poll_masked::<B>(&asked, LONG, Some(0));
+            if result.is_ok() {
+                own.read();
+            }
+            tell.send(result).unwrap();
+        }
+    });
+    for round in 0..ROUNDS {
+        let end = Instant::now() + Duration::from_micros(round % 40);
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        if round % 4 == 3 {
+            task.signal(signals::PLAIN);
+            assert_eq!(told.recv().unwrap(), Err(EINTR), "round {round}");
+        } else {
+            counter.write(1);
+            assert_eq!(told.recv().unwrap(), Ok(1), "round {round}");
+        }
+    }
+    task.join();
+}
+
+const ROUNDS: u64 = 2000;
+
 pub(super) fn a_mask_keeps_a_signal_out<B: Polls>() {
     signals::install();
     let counter = Counter::<B>::new(0);
