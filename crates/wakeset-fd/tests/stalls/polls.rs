@@ -18,7 +18,7 @@ fn poll(numbers: &[c_int], milliseconds: i64) -> c_int {
     unsafe { fd::ppoll(place, n, limit, std::ptr::null()) }.expect("a poll failed")
 }
 
-fn is_readable(number: c_int) -> bool {
+pub fn is_readable(number: c_int) -> bool {
     poll(&[number], 0) > 0
 }
 
