@@ -15,10 +15,7 @@ pub(in crate::sources::pipe) const WORDS: usize = 1;
 pub(in crate::sources::pipe) const NODE: usize = WORDS * 8;
 /// The longest message of [`PipeCapacity::Messages`](super::PipeCapacity). Linux allocates memory
 /// for a message in powers of two, and up to this length the same for each.
-#[cfg(not(loom))]
-pub const LONGEST_MESSAGE: usize = 192;
-#[cfg(loom)]
-pub const LONGEST_MESSAGE: usize = 2 * NODE;
+pub const LONGEST_MESSAGE: usize = if cfg!(loom) { 2 * NODE } else { 192 };
 /// How many nodes one pipe has. They are numbered from 1; the number 0 means no node.
 #[cfg(not(any(loom, shuttle)))]
 pub(in crate::sources::pipe) const NODES: usize = 255;
