@@ -23,6 +23,7 @@ use super::signal_guard::SignalGuard;
 use super::{Errno, poll_within, raw};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
+use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use wakeset::{ScanLock, mutated};
@@ -186,20 +187,42 @@ pub(crate) fn receive(end: c_int) -> Result<Option<c_int>, Errno> {
 static CHILDREN: AtomicU32 = AtomicU32::new(0);
 /// Those numbers, a bit for each.
 static NUMBERS: [AtomicU64; MOST as usize / 64] = [const { AtomicU64::new(0) }; MOST as usize / 64];
-/// So many deputies at a time.
-pub(crate) const DEPUTIES: usize = 8;
-/// Their numbers as threads, which the kernel writes, and takes back when they have ended; 0 for
-/// none.
-static DEPUTY: [AtomicI32; DEPUTIES] = [const { AtomicI32::new(0) }; DEPUTIES];
+/// The numbers of deputies as threads, which the kernel writes, and takes back when one has ended; 0
+/// for none. One may begin while the one before it is just ending.
+static DEPUTY: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
+/// The same, but that of one which has ended stays.
+static LAST: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
 
-/// Where the kernel keeps the number of a deputy.
-pub(crate) fn deputy_word(index: usize) -> Option<&'static AtomicI32> {
-    DEPUTY.get(index)
+/// Where the kernel keeps the number of the next deputy.
+pub(crate) fn deputy_word() -> Option<&'static AtomicI32> {
+    DEPUTY.iter().find(|deputy| deputy.load(Ordering::SeqCst) == 0)
+}
+
+/// A deputy has this number, which the kernel keeps there.
+pub(crate) fn note_deputy(word: &'static AtomicI32, tid: c_int) {
+    let index = DEPUTY.iter().position(|deputy| ptr::eq(deputy, word));
+    if let Some(last) = index.and_then(|index| LAST.get(index)) {
+        last.store(tid, Ordering::SeqCst);
+    }
 }
 
 /// Whether a thread of this process is a deputy, which runs no code of the program's.
 pub(crate) fn is_deputy(tid: c_int) -> bool {
     DEPUTY.iter().any(|deputy| deputy.load(Ordering::SeqCst) == tid)
+}
+
+/// Whether this process has, or had, a deputy.
+#[inline]
+pub(crate) fn has_had_deputy() -> bool {
+    LAST.iter().any(|last| last.load(Ordering::SeqCst) != 0)
+}
+
+/// The deputies that may not have ended: their numbers, and whether the kernel still keeps them.
+pub(crate) fn last_deputies() -> impl Iterator<Item = (c_int, impl Fn() -> bool)> {
+    DEPUTY.iter().zip(&LAST).filter_map(|(deputy, last)| {
+        let tid = last.load(Ordering::SeqCst);
+        (tid != 0).then_some((tid, move || deputy.load(Ordering::SeqCst) == tid))
+    })
 }
 
 /// Above all numbers that may be noted.
@@ -254,7 +277,10 @@ pub(crate) fn forget_children() {
 
 /// The same, of the threads that serve them.
 pub(crate) fn forget_deputies() {
-    DEPUTY.iter().for_each(|deputy| deputy.store(0, Ordering::SeqCst));
+    let words = || DEPUTY.iter().chain(&LAST);
+    words()
+        .filter(|word| word.load(Ordering::SeqCst) != 0)
+        .for_each(|word| word.store(0, Ordering::SeqCst));
 }
 
 /// Whether a child whose end of the connection is closed has no descriptor of its parent's any
@@ -264,6 +290,10 @@ pub(crate) fn is_child_gone(pid: c_int) -> bool {
     /// It has not executed a program.
     const PF_FORKNOEXEC: u64 = 0x40;
     const PF_EXITING: u64 = 4;
+    // Reaped: most are, by now.
+    if raw!(tgkill, pid, pid, 0) == Err(Errno::ESRCH) {
+        return true;
+    }
     match flags_of(pid) {
         Ok(flags) => flags & PF_EXITING != 0 || flags & PF_FORKNOEXEC == 0,
         // Reaped, or not for us to see.

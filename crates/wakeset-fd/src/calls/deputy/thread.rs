@@ -71,6 +71,11 @@ pub(super) fn start<T: Sync>(
     None
 }
 
+/// In a deputy whose memory begins there: has forks leave it out.
+pub(super) fn leave_out_of_forks(memory: usize) {
+    let _ = sys::raw!(madvise, memory, MEMORY, libc::MADV_DONTFORK);
+}
+
 /// Makes a thread that calls a function with an argument. Returns its number, `None` if the kernel
 /// or a filter does not want it.
 #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,309 @@
+//! The deputy of forked children's parent: one thread that migrates what they ask for, for as long
+//! as there may be something to ask for.
+//!
+//! | the deputy finds | it |
+//! |---|---|
+//! | a number from a child | migrates what is there, and sends the number back |
+//! | a connection closed, the child gone: executed, or ended | is done with it: what stays is the parent's alone |
+//! | a connection closed, the child there, or not known | migrates all that it has, and is done with it |
+//! | that [`DEADLINE`] has passed | the same, and says so to the child |
+//! | no child for as long as [`LINGER`] | ends |
+//!
+//! A child that reaches the deadline is a process of its own, a worker, and so will the next one
+//! be: from then on everything migrates before a fork.
+//!
+//! It hears of all connections by one epoll of the kernel's, to which a fork adds the child's: so
+//! the deputy need not be woken for it, and a process that forks again finds it there. By its
+//! number that epoll is its own only while no number changes, so the deputy sleeps in poll(2),
+//! which takes nothing from a file that it is not meant for, and looks with the migrations lock
+//! held.
+
+use super::super::thread;
+use super::{CONNECTIONS, FUTILE, SLOTS, Slot, close, finish, migrate_noted};
+use crate::migrate;
+use crate::stats::Stat;
+use crate::stats::area::now;
+use crate::sys::forked;
+use crate::sys::refusable::refusable;
+use crate::sys::signal_guard::SignalGuard;
+use crate::sys::vforked::grant;
+use crate::sys::{self, Errno, poll_within};
+use crate::table::{gate, hidden};
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::time::Duration;
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, epoll_event};
+use wakeset::mutated;
+
+/// So long is a child waited for.
+const DEADLINE: Duration = Duration::from_secs(1);
+/// And so long for the next child.
+const LINGER: Duration = DEADLINE;
+/// The deputy looks so often whether its epoll has another number by now.
+const A_WHILE: Duration = Duration::from_millis(100);
+/// And so often which child it is, once a connection is closed.
+const A_MOMENT: Duration = Duration::from_millis(1);
+
+/// How often a thread that waits for the end of a deputy looks, and how much of that is left once
+/// the kernel has taken its number back: then it is as good as over, and the number may be another
+/// thread's.
+const LOOKS: u32 = 1000;
+const LAST_LOOKS: u32 = 20;
+
+/// So many connections are looked at in one go.
+const AT_ONCE: usize = 8;
+
+/// By which the deputy hears of its children; -1 without a deputy.
+static EPOLL: AtomicI32 = AtomicI32::new(-1);
+/// Whether it is to end, whoever may still ask.
+static IS_TO_END: AtomicBool = AtomicBool::new(false);
+/// What wakes it for that, -1 for nothing.
+static DOORBELL: AtomicI32 = AtomicI32::new(-1);
+
+/// On the clock of [`now`], which does not stand still while the machine sleeps, and is not set.
+const fn nanoseconds(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// What a connection is known by in the epoll.
+fn index_of(slot: &'static Slot) -> u64 {
+    CONNECTIONS.iter().position(|other| ptr::eq(other, slot)).unwrap_or(CONNECTIONS.len()) as u64
+}
+
+fn watch(slot: &'static Slot, end: c_int) -> bool {
+    let event = epoll_event { events: EPOLLIN as u32, u64: index_of(slot) };
+    sys::epoll_ctl(EPOLL.load(Ordering::SeqCst), EPOLL_CTL_ADD, end, &raw const event).is_ok()
+}
+
+/// A child is served from now on; whether there is a deputy for it. The caller holds the migrations
+/// lock.
+pub(super) fn begin(slot: &'static Slot) -> bool {
+    let end = slot.end.load(Ordering::SeqCst);
+    if IS_TO_END.load(Ordering::SeqCst) || EPOLL.load(Ordering::SeqCst) < 0 && !start() {
+        return false;
+    }
+    let begun = watch(slot, end);
+    if begun {
+        slot.begun.store(now(), Ordering::SeqCst);
+    }
+    begun
+}
+
+/// Makes a deputy.
+fn start() -> bool {
+    let Some(word) = forked::deputy_word() else { return false };
+    let Ok(epoll) = refusable!(epoll_create1, libc::EPOLL_CLOEXEC) else { return false };
+    EPOLL.store(hidden::hide(epoll as c_int), Ordering::SeqCst);
+    let deputy = |memory| Deputy { memory };
+    match thread::start(deputy, serve, Some(word)) {
+        Some((tid, _)) => {
+            forked::note_deputy(word, tid);
+            true
+        }
+        None => {
+            forget();
+            false
+        }
+    }
+}
+
+/// Has the deputy end, once everything that children may have has migrated. The caller holds the
+/// migrations lock.
+pub(super) fn tell_to_end() {
+    let epoll = EPOLL.load(Ordering::SeqCst);
+    if epoll < 0 || IS_TO_END.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    // Where there is none, it looks by itself in a while.
+    if let Ok(doorbell) = refusable!(eventfd2, 1, libc::EFD_CLOEXEC) {
+        let doorbell = hidden::hide(doorbell as c_int);
+        DOORBELL.store(doorbell, Ordering::SeqCst);
+        let event = epoll_event { events: EPOLLIN as u32, u64: u64::MAX };
+        let _ = sys::epoll_ctl(epoll, EPOLL_CTL_ADD, doorbell, &raw const event);
+    }
+}
+
+/// Nothing of a deputy is known any more. The caller holds the migrations lock.
+fn forget() {
+    for word in [&EPOLL, &DOORBELL] {
+        let number = word.swap(-1, Ordering::SeqCst);
+        if number >= 0 {
+            close(number);
+        }
+    }
+    IS_TO_END.store(false, Ordering::SeqCst);
+}
+
+/// In a forked child, which has no deputy, and whose copies of the hidden numbers are closed.
+pub(super) fn begin_anew() {
+    EPOLL.store(-1, Ordering::SeqCst);
+    DOORBELL.store(-1, Ordering::SeqCst);
+    IS_TO_END.store(false, Ordering::SeqCst);
+}
+
+/// A hidden number is another from now on, or -1. The caller holds the migrations lock.
+pub(super) fn renumber(old: c_int, new: c_int) {
+    let _ = DOORBELL.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+    let is_ours = EPOLL.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+    if is_ours && new < 0 {
+        // It cannot hear any more.
+        migrate_noted();
+        IS_TO_END.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The parent's end of a connection is about to have another number; whether the deputy hears of it
+/// by that. The caller holds the migrations lock.
+pub(super) fn renumber_end(slot: &'static Slot, old: c_int, new: c_int) -> bool {
+    let watched = slot.begun.load(Ordering::SeqCst) == 0 || watch(slot, new);
+    unwatch(old);
+    watched
+}
+
+/// The deputy no longer hears of a connection. The epoll would go on to tell of it, if a child had
+/// a copy of its end.
+pub(super) fn unwatch(end: c_int) {
+    let epoll = EPOLL.load(Ordering::SeqCst);
+    let _ = sys::epoll_ctl(epoll, EPOLL_CTL_DEL, end, ptr::null());
+}
+
+/// Waits until every deputy has ended that was told to, or is about to.
+pub(super) fn wait_for_end() {
+    for (tid, is_kept) in forked::last_deputies() {
+        let mut looks = 0;
+        while looks < LOOKS && sys::is_thread(tid) {
+            looks += if is_kept() { 1 } else { LOOKS / LAST_LOOKS };
+            // Not a yield: a real-time thread would keep the deputy from the processor.
+            let _ = sys::poll_entries(ptr::null_mut(), 0, A_MOMENT);
+        }
+    }
+}
+
+/// What the thread needs.
+#[derive(Debug)]
+struct Deputy {
+    memory: usize,
+}
+
+/// The thread.
+extern "C" fn serve(deputy: &'static Deputy) -> ! {
+    thread::leave_out_of_forks(deputy.memory);
+    let mut idle_since = now();
+    loop {
+        // First of all: the parent still holds the lock that a look takes.
+        let epoll = EPOLL.load(Ordering::SeqCst);
+        let _ = poll_within(epoll, libc::POLLIN, A_WHILE);
+        let closed = grant(look);
+        let is_closed = |(index, _): &(usize, &Slot)| closed >> index & 1 != 0;
+        for (_, slot) in CONNECTIONS.iter().enumerate().filter(is_closed) {
+            finish_closed(slot);
+        }
+        if grant(|| is_over(&mut idle_since)) {
+            thread::end(deputy.memory);
+        }
+    }
+}
+
+/// Takes the next messages and does what they say. Returns whose connections are closed, a bit for
+/// each.
+fn look() -> u32 {
+    const { assert!(SLOTS <= 32) };
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::hold_migrations();
+    let mut events = [epoll_event { events: 0, u64: 0 }; AT_ONCE];
+    let epoll = EPOLL.load(Ordering::SeqCst);
+    let found = sys::epoll_pwait(epoll, events.as_mut_ptr(), AT_ONCE as c_int, 0, ptr::null(), 0);
+    let found = found.ok().and_then(|found| usize::try_from(found).ok()).unwrap_or(0);
+    let mut closed = 0;
+    for event in events.iter().take(found) {
+        let index = event.u64 as usize;
+        if let Some(slot) = CONNECTIONS.get(index)
+            && is_closed(slot)
+        {
+            closed |= 1 << index;
+        }
+    }
+    closed
+}
+
+/// Takes the next message of a child, and does what it says; whether the connection is closed. The
+/// caller holds the migrations lock.
+fn is_closed(slot: &'static Slot) -> bool {
+    let end = slot.end.load(Ordering::SeqCst);
+    if end < 0 {
+        return false;
+    }
+    match forked::receive(end) {
+        Ok(Some(fd)) => {
+            migrate::fd_held(fd, Stat::MigratedFork);
+            let _ = forked::send(end, fd);
+            false
+        }
+        Err(Errno::EAGAIN | Errno::EINTR) => false,
+        Ok(None) | Err(_) => true,
+    }
+}
+
+/// A connection has been closed by its child, or the child has ended or executed a program.
+fn finish_closed(slot: &'static Slot) {
+    let stays = match slot.child.load(Ordering::SeqCst) {
+        // The thread that has forked is on its way.
+        0 => {
+            let _ = sys::poll_entries(ptr::null_mut(), 0, A_MOMENT);
+            return;
+        }
+        -1 => true,
+        child => forked::is_child_gone(child),
+    };
+    grant(|| finish_guarded(slot, stays));
+}
+
+fn finish_guarded(slot: &'static Slot, stays: bool) {
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::hold_migrations();
+    end_service(slot, stays);
+}
+
+/// Is done with a child; whether what it had and did not ask for may stay. The caller holds the
+/// migrations lock.
+fn end_service(slot: &'static Slot, stays: bool) {
+    if !stays && !mutated!("outlived_child_keeps_objects") {
+        migrate_noted();
+    }
+    finish(slot);
+}
+
+/// Is done with the children that have reached the deadline, or can ask no more. Whether the deputy
+/// is to end: nothing of it is known any more then.
+fn is_over(idle_since: &mut u64) -> bool {
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::hold_migrations();
+    let is_to_end = IS_TO_END.load(Ordering::SeqCst);
+    let now = now();
+    let mut is_idle = true;
+    for slot in &CONNECTIONS {
+        let begun = slot.begun.load(Ordering::SeqCst);
+        if begun == 0 {
+            continue;
+        }
+        let too_late = now.saturating_sub(begun) >= nanoseconds(DEADLINE);
+        if is_to_end || slot.end.load(Ordering::SeqCst) < 0 {
+            // Everything has migrated.
+            end_service(slot, true);
+        } else if too_late {
+            FUTILE.store(true, Ordering::Relaxed);
+            end_service(slot, false);
+        } else {
+            is_idle = false;
+        }
+    }
+    if !is_idle {
+        *idle_since = now;
+    }
+    let ends = is_to_end || is_idle && now.saturating_sub(*idle_since) >= nanoseconds(LINGER);
+    if ends {
+        forget();
+    }
+    ends
+}
