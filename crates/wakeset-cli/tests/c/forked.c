@@ -1,12 +1,12 @@
 /*
  * What a fork(2) child does with what it has from its parent, and the parent meanwhile: both have
- * one description, whatever either does with its numbers. The parent has a second thread, and its
- * children leave most of it alone.
+ * one description, whatever either does with its numbers. The parent has a second thread, but for
+ * "forked alone", and its children leave most of it alone.
  *
  * "forked take NUMBER" is what children execute: it reads 8 bytes from a descriptor that it has
  * inherited, and exits with the first of them, or with 99 if there is no such descriptor.
- * "forked stay" has children that leave everything alone, and prints nothing; "forked workers" has
- * one that outlives any deadline.
+ * "forked stay" and "forked stay_alone" have children that leave everything alone, and print
+ * nothing; "forked workers" has one that outlives any deadline.
  */
 #include "forked/children.h"
 
@@ -377,7 +377,7 @@ static void stay(void)
 			exit(1);
 	}
 	/* Until it is noticed that the last child is no more. */
-	while (threads() > 2)
+	while (entries_of("/proc/self/fd", "socket:") > 0)
 		usleep(1000);
 	must(close(timer));
 }
@@ -412,8 +412,14 @@ int main(int count, char **arguments)
 	uint64_t value = 0;
 	if (count == 3)
 		return read(atoi(arguments[2]), &value, 8) > 0 ? (int)(value & 0xff) : 99;
+	if (count == 2 && strcmp(arguments[1], "stay_alone") == 0) {
+		stay();
+		return threads() != 1;
+	}
+	const bool alone = count == 2 && strcmp(arguments[1], "alone") == 0;
 	pthread_t thread;
-	must_be_zero(pthread_create(&thread, NULL, sleep_on, NULL));
+	if (!alone)
+		must_be_zero(pthread_create(&thread, NULL, sleep_on, NULL));
 	if (count == 2 && strcmp(arguments[1], "stay") == 0) {
 		stay();
 		return 0;
@@ -429,6 +435,8 @@ int main(int count, char **arguments)
 	pipes();
 	pairs();
 	beside_a_child();
+	if (alone)
+		return verdict();
 	in_turn();
 	parent_first();
 	under_traffic_of(4, children_beside_traffic);

@@ -42,15 +42,16 @@ fn a_fork_of_a_process_without_objects_costs_no_pages() {
     assert!(ours <= plain + 3, "{ours} pages a fork instead of {plain}");
 }
 
-/// With objects, what is written to is one page of ours, the thread's own words and, without
-/// optimization, some more of the stack: no page for each object. There were eight more once.
+/// With objects, what is written to are the page of ours, the thread's own words, the child's notes
+/// of what it has from its parent and by what it asks, and, without optimization, some more of the
+/// stack: no page for each object.
 #[test]
 fn a_fork_of_a_process_with_objects_touches_none_of_them() {
     let Some(program) = compile("forks", Build::Plain, "forks_with_objects") else { return };
     for objects in ["1", "100"] {
         let Copies { plain, ours } = copies(&program, objects, PAGES);
         assert!(plain > 0, "the kernel does not tell");
-        assert!(ours <= plain + 5, "{objects}: {ours} pages a fork instead of {plain}");
+        assert!(ours <= plain + 9, "{objects}: {ours} pages a fork instead of {plain}");
     }
 }
 
@@ -98,9 +99,27 @@ fn what_a_forked_child_leaves_alone_stays() {
     assert_eq!(count(&totals, "/migrated"), 0, "{totals:#}");
 }
 
+/// The same without a second thread, and without one of ours. A child that takes its time is not
+/// waited for, so a busy machine has more than one try.
+#[test]
+fn what_the_child_of_one_thread_leaves_alone_stays() {
+    for _ in 0..10 {
+        let Some(totals) = counts("forked", &["stay_alone"]) else { return };
+        if count(&totals, "/migrated") == 0 {
+            return assert_eq!(count(&totals, "/kept"), 4, "{totals:#}");
+        }
+    }
+    panic!("everything has migrated each time");
+}
+
 #[test]
 fn forked() {
     compare("forked", Build::Plain, &[]);
+}
+
+#[test]
+fn forked_alone() {
+    compare("forked", Build::Plain, &["alone"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 pub(super) mod forked;
 mod thread;
 
-pub use forked::{Child, before_end, end_all, refuse_forks};
+pub use forked::{Child, Server, before_end, end_all, refuse_forks};
 
 use crate::migrate;
 use crate::stats::Stat;

@@ -3,7 +3,7 @@
 //! (`deputy::forked`).
 
 use super::deputy::forked::Keeping;
-use super::deputy::{self, Child};
+use super::deputy::{self, Child, Server};
 use crate::kernel_half::listeners;
 use crate::migrate;
 use crate::stats::Stat;
@@ -53,9 +53,9 @@ pub fn prepare() -> Forking {
 }
 
 /// [`prepare`] for a fork whose child's calls are all seen, in a process whose end is seen: leaves
-/// objects in process where that is possible. The caller tells the child that
-/// [`Forking::with_child`] returns which it is.
-pub fn prepare_to_keep() -> Forking {
+/// objects in process where that is possible, and has `server` answer the child. The caller tells
+/// the child that [`Forking::with_child`] returns which it is.
+pub fn prepare_to_keep(server: Server) -> Forking {
     // The memory may be that of a vfork(2) child's parent.
     if signal_guard::is_inside() || is_foreign() {
         return prepare();
@@ -65,7 +65,7 @@ pub fn prepare_to_keep() -> Forking {
     inherited::settle();
     gate::close();
     let migrations = ManuallyDrop::new(gate::hold_migrations());
-    let keeping = deputy::forked::begin();
+    let keeping = deputy::forked::begin(server);
     if keeping.is_none() {
         migrate::several_held(&mut table::numbers(), Stat::MigratedFork);
     }
@@ -84,6 +84,9 @@ impl Forking {
         let child = self.keeping.map(Keeping::in_parent);
         drop(ManuallyDrop::into_inner(self.migrations));
         migrate::open_gate();
+        if let Some(child) = child {
+            child.serve();
+        }
         drop(self.section);
         child
     }

@@ -187,8 +187,8 @@ pub(crate) fn receive(end: c_int) -> Result<Option<c_int>, Errno> {
 static CHILDREN: AtomicU32 = AtomicU32::new(0);
 /// Those numbers, a bit for each.
 static NUMBERS: [AtomicU64; MOST as usize / 64] = [const { AtomicU64::new(0) }; MOST as usize / 64];
-/// The numbers of deputies as threads, which the kernel writes, and takes back when one has ended; 0
-/// for none. One may begin while the one before it is just ending.
+/// The numbers of deputies as threads, which the kernel writes, and takes back when one has ended;
+/// 0 for none. One may begin while the one before it is just ending.
 static DEPUTY: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
 /// The same, but that of one which has ended stays.
 static LAST: [AtomicI32; 2] = [const { AtomicI32::new(0) }; 2];
@@ -313,16 +313,10 @@ fn flags_of(pid: c_int) -> Result<u64, Errno> {
             Ok(())
         }
     }
-    // Without it nothing is known.
-    let proc = |path: *const u8| {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        refusable!(openat, libc::AT_FDCWD, path, flags)
-    };
-    let own = proc(c"/proc/self/stat".as_ptr().cast()).map_err(|_| Errno::EACCES)?;
-    let _ = refusable!(close, own);
     let mut path = Text([0; 32], 0);
     write!(path, "/proc/{pid}/stat\0").map_err(|_| Errno::EINVAL)?;
-    let file = proc(path.0.as_ptr())?;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let file = refusable!(openat, libc::AT_FDCWD, path.0.as_ptr(), flags)?;
     let mut text = [0_u8; 256];
     let len = refusable!(read, file, text.as_mut_ptr(), text.len());
     let _ = refusable!(close, file);

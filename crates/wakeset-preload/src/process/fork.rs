@@ -7,7 +7,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use wakeset_fd::deputy::Child;
+use wakeset_fd::deputy::{Child, Server};
 use wakeset_fd::fork::{self, Forking};
 use wakeset_fd::listeners::baton;
 use wakeset_fd::signal_guard;
@@ -101,8 +101,8 @@ enum Keeps {
     /// Not at all: daemon(3) and forkpty(3), in which libc makes calls that are not seen, or
     /// `_Fork`.
     No,
-    /// If it can be.
-    IfPossible,
+    /// If it can be, with this server for the child.
+    IfPossible(Server),
     /// It has, for this child.
     For(Child),
 }
@@ -115,13 +115,12 @@ thread_local! {
 /// Makes a fork, by `call`, whose child comes back to the program and makes no call that is not
 /// seen. Objects stay in process where they can.
 pub(crate) fn keeping(call: impl FnOnce() -> c_int) -> c_int {
-    // A thread gives objects up to the kernel, or is alone with them: what is said of threads
-    // (unshare(2), setuid(2)) would also hold for the deputy.
-    if dispatch::is_on() || is_single_threaded() {
+    if dispatch::is_on() || is_nothing_to_us() {
         return call();
     }
+    let server = if is_single_threaded() { Server::Forking } else { Server::Deputy };
     // A handler may fork in a thread that is just leaving its own fork.
-    let before = KEEPS.replace(Keeps::IfPossible);
+    let before = KEEPS.replace(Keeps::IfPossible(server));
     let pid = call();
     if let Keeps::For(child) = KEEPS.replace(before) {
         child.is(pid);
@@ -137,7 +136,7 @@ pub(crate) unsafe extern "C" fn prepare() {
         return;
     }
     let forking = match KEEPS.replace(Keeps::No) {
-        Keeps::IfPossible => fork::prepare_to_keep(),
+        Keeps::IfPossible(server) => fork::prepare_to_keep(server),
         Keeps::No | Keeps::For(_) => fork::prepare(),
     };
     crate::loader::hold();

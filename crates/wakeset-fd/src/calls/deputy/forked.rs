@@ -6,6 +6,7 @@
 //! and the thread that forked has said which it is. All but that thread's word is changed with the
 //! migrations lock held.
 
+mod alone;
 mod serve;
 
 use super::{REFUSED, thread};
@@ -46,7 +47,8 @@ struct Slot {
     end: AtomicI32,
     /// The child; 0 until it is known, -1 if there is none.
     child: AtomicI32,
-    /// When the deputy began to serve it; 0 while it does not.
+    /// When the deputy began to serve it; 0 while it does not, [`ALONE`](alone::ALONE) where the
+    /// thread that forked does.
     begun: AtomicU64,
 }
 
@@ -78,29 +80,54 @@ impl Slot {
 pub(in super::super) struct Keeping {
     slot: &'static Slot,
     childs: ChildsEnd,
+    server: Server,
+}
+
+/// Which thread answers a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// One of its own, which libc does not know.
+    Deputy,
+    /// The one that forks, before fork(2) returns.
+    Forking,
 }
 
 /// A child for which objects have stayed in process, of which the deputy does not yet know which it
 /// is.
 #[derive(Clone, Copy, Debug)]
-pub struct Child(&'static Slot);
+pub struct Child(&'static Slot, Server);
 
 impl Child {
+    /// After the fork, in the parent: answers the child, if no deputy does. The caller has a signal
+    /// guard, and does not hold the migrations lock.
+    pub(in super::super) fn serve(self) {
+        if self.1 == Server::Forking {
+            alone::serve(self.0);
+        }
+    }
+
     /// Says which it is, -1 for none: what fork(2) has returned. Once.
     pub fn is(self, pid: c_int) {
         self.0.child.store(pid, Ordering::SeqCst);
+        if self.1 == Server::Forking {
+            alone::conclude(self.0);
+        }
         self.0.leave();
     }
 }
 
 /// Before a fork: prepares to leave objects in process, if there are any and they may stay. The
 /// caller has a signal guard, holds the migrations lock and has closed the gate.
-pub(in super::super) fn begin() -> Option<Keeping> {
-    if !are_possible() {
+pub(in super::super) fn begin(server: Server) -> Option<Keeping> {
+    let has_server = match server {
+        Server::Deputy => thread::is_possible(),
+        Server::Forking => alone::is_of_use(),
+    };
+    if !has_server || !may_all_stay() {
         return None;
     }
     let slot = CONNECTIONS.iter().find(|slot| slot.claim())?;
-    let keeping = connect(slot);
+    let keeping = connect(slot, server);
     if keeping.is_none() {
         slot.users.store(0, Ordering::SeqCst);
     }
@@ -108,8 +135,8 @@ pub(in super::super) fn begin() -> Option<Keeping> {
 }
 
 /// Whether there are objects, and all of them may stay.
-fn are_possible() -> bool {
-    if REFUSED.load(Ordering::Relaxed) || FUTILE.load(Ordering::Relaxed) || !thread::is_possible() {
+fn may_all_stay() -> bool {
+    if REFUSED.load(Ordering::Relaxed) || FUTILE.load(Ordering::Relaxed) {
         return false;
     }
     // Waiters of related processes wait in turn. A parent's sets that stay are as the kernel's to
@@ -135,7 +162,7 @@ fn object_at(fd: c_int) -> Option<&'static table::SlotHead> {
     }
 }
 
-fn connect(slot: &'static Slot) -> Option<Keeping> {
+fn connect(slot: &'static Slot, server: Server) -> Option<Keeping> {
     lifecycle::sign_up(&DEPUTIES);
     inherited::prepare();
     let [ours, childs] = forked::connection()?.map(hidden::hide);
@@ -146,7 +173,7 @@ fn connect(slot: &'static Slot) -> Option<Keeping> {
     slot.child.store(0, Ordering::SeqCst);
     slot.end.store(ours, Ordering::SeqCst);
     forked::note_child(table::numbers().filter(|fd| table::peek(*fd).is_object()));
-    Some(Keeping { slot, childs })
+    Some(Keeping { slot, childs, server })
 }
 
 fn close(hidden: c_int) {
@@ -164,12 +191,19 @@ impl Keeping {
     /// the migrations lock.
     pub(in super::super) fn in_parent(self) -> Child {
         close(self.childs.number);
-        // It waits for the lock, and changes nothing before.
-        if !serve::begin(self.slot) {
+        let is_served = match self.server {
+            // It waits for the lock, and changes nothing before.
+            Server::Deputy => serve::begin(self.slot),
+            Server::Forking => {
+                alone::begin(self.slot);
+                true
+            }
+        };
+        if !is_served {
             migrate_noted();
             finish(self.slot);
         }
-        Child(self.slot)
+        Child(self.slot, self.server)
     }
 }
 
@@ -244,6 +278,7 @@ static DEPUTIES: Participant = Participant {
         FUTILE.store(false, Ordering::Relaxed);
         forked::forget_deputies();
         serve::begin_anew();
+        alone::begin_anew();
         // Their ends are hidden numbers, and closed by now.
         for slot in CONNECTIONS.iter().filter(|slot| slot.users.load(Ordering::SeqCst) != 0) {
             slot.end.store(-1, Ordering::SeqCst);

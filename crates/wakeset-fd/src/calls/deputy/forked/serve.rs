@@ -19,6 +19,7 @@
 //! held.
 
 use super::super::thread;
+use super::alone::ALONE;
 use super::{CONNECTIONS, FUTILE, SLOTS, Slot, close, finish, migrate_noted};
 use crate::migrate;
 use crate::stats::Stat;
@@ -156,7 +157,8 @@ pub(super) fn renumber(old: c_int, new: c_int) {
 /// The parent's end of a connection is about to have another number; whether the deputy hears of it
 /// by that. The caller holds the migrations lock.
 pub(super) fn renumber_end(slot: &'static Slot, old: c_int, new: c_int) -> bool {
-    let watched = slot.begun.load(Ordering::SeqCst) == 0 || watch(slot, new);
+    let is_heard = !matches!(slot.begun.load(Ordering::SeqCst), 0 | ALONE);
+    let watched = !is_heard || watch(slot, new);
     unwatch(old);
     watched
 }
@@ -165,7 +167,9 @@ pub(super) fn renumber_end(slot: &'static Slot, old: c_int, new: c_int) -> bool 
 /// a copy of its end.
 pub(super) fn unwatch(end: c_int) {
     let epoll = EPOLL.load(Ordering::SeqCst);
-    let _ = sys::epoll_ctl(epoll, EPOLL_CTL_DEL, end, ptr::null());
+    if epoll >= 0 {
+        let _ = sys::epoll_ctl(epoll, EPOLL_CTL_DEL, end, ptr::null());
+    }
 }
 
 /// Waits until every deputy has ended that was told to, or is about to.
@@ -229,7 +233,7 @@ fn look() -> u32 {
 
 /// Takes the next message of a child, and does what it says; whether the connection is closed. The
 /// caller holds the migrations lock.
-fn is_closed(slot: &'static Slot) -> bool {
+pub(super) fn is_closed(slot: &'static Slot) -> bool {
     let end = slot.end.load(Ordering::SeqCst);
     if end < 0 {
         return false;
@@ -267,7 +271,7 @@ fn finish_guarded(slot: &'static Slot, stays: bool) {
 
 /// Is done with a child; whether what it had and did not ask for may stay. The caller holds the
 /// migrations lock.
-fn end_service(slot: &'static Slot, stays: bool) {
+pub(super) fn end_service(slot: &'static Slot, stays: bool) {
     if !stays && !mutated!("outlived_child_keeps_objects") {
         migrate_noted();
     }
@@ -284,7 +288,7 @@ fn is_over(idle_since: &mut u64) -> bool {
     let mut is_idle = true;
     for slot in &CONNECTIONS {
         let begun = slot.begun.load(Ordering::SeqCst);
-        if begun == 0 {
+        if begun == 0 || begun == ALONE {
             continue;
         }
         let too_late = now.saturating_sub(begun) >= nanoseconds(DEADLINE);
