@@ -107,12 +107,16 @@ fn refresh(run: &mut Snapshot) -> Result<(), Failure> {
 
 /// The line that says which run this is.
 fn heading(run: &Snapshot) -> String {
-    let (alive, ended) = (run.images.len(), run.ended_images);
+    let ended = run.ended_images;
+    let alive = match run.images.len() {
+        1 => "1 process".to_string(),
+        alive => format!("{alive} processes"),
+    };
     let of = |pid| target::name(pid).unwrap_or_else(|| "ended".to_string());
     match run.root {
-        None => format!("run {} ({}): {alive} processes, {ended} ended", run.pid, of(run.pid)),
+        None => format!("run {} ({}): {alive}, {ended} ended", run.pid, of(run.pid)),
         Some(root) => format!(
-            "process {root} ({}) and its descendants, of run {}: {alive} processes",
+            "process {root} ({}) and its descendants, of run {}: {alive}",
             of(root),
             run.pid
         ),

@@ -12,6 +12,8 @@ mod set;
 mod stat;
 #[path = "../src/stats/summary.rs"]
 mod summary;
+#[path = "../src/stats/tally.rs"]
+mod tally;
 
 pub use listener::{ADDRESS_BYTES, LISTENERS, ListenerStat, ListenerSummary};
 pub use migration::{MIGRATIONS, Migration, OBJECTS};
@@ -19,6 +21,7 @@ pub use page::{MAGIC, PAGE_BYTES, Page, SHARED_STRIPE, STRIPES, VERSION};
 pub use set::{SETS, SetStat, SetSummary};
 pub use stat::{NAMES, Stat};
 pub use summary::Summary;
+pub use tally::Tally;
 
 pub(crate) mod count {
     use crate::stats::Stat;

@@ -123,7 +123,7 @@ fn most_connections() -> Option<u32> {
 
 /// After a wait on a set that has reported something.
 pub(crate) fn note_events() {
-    if count::is_on() {
+    if count::is_on() && listeners::knows_any() {
         thread::WAITER.with(|waiter| waiter.reported.set(thread::SOME));
     }
 }

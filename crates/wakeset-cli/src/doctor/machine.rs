@@ -143,10 +143,8 @@ fn share() -> Check {
         (Ok(path), _) => {
             Check::new(Level::Good, "statistics", format!("--share would use {}", path.display()))
         }
-        (Err(why), _) => Check::new(Level::Note, "statistics", why).means(
-            "`wakeset run --share` shares nothing; `--stats` works. Set XDG_RUNTIME_DIR to a \
-             directory of your own on a tmpfs.",
-        ),
+        (Err(why), _) => Check::new(Level::Note, "statistics", why)
+            .means("`wakeset run --share` shares nothing; `--stats` works."),
     }
 }
 

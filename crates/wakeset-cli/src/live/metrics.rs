@@ -139,7 +139,7 @@ fn answer(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Counts that become a metric each: name, help.
-const COUNTERS: [(Stat, &str, &str); 6] = [
+const COUNTERS: [(Stat, &str, &str); 8] = [
     (Stat::Waits, "waits", "Calls of the epoll_wait family."),
     (Stat::Events, "events", "Events that these calls reported."),
     (
@@ -147,6 +147,12 @@ const COUNTERS: [(Stat, &str, &str); 6] = [
         "events_from_kernel",
         "Those of them that came from descriptors of the kernel's.",
     ),
+    (
+        Stat::Signals,
+        "signals_in_process",
+        "Writes to eventfds, pipes and socket pairs that were answered in process.",
+    ),
+    (Stat::SignalsInKernel, "signals_in_kernel", "Such writes that were the kernel's."),
     (Stat::Wakes, "wakes", "Sleeping waits that were woken for what lives in process."),
     (Stat::SpuriousWakes, "spurious_wakes", "Wakes after which there was nothing to report."),
     (Stat::SyscallsAvoided, "syscalls_avoided", "Calls answered without a system call."),

@@ -48,6 +48,9 @@ pub struct Line {
     pub avoided: f64,
     /// The share of the events that came from objects in process; `None` without events.
     pub in_process: Option<f64>,
+    /// Writes to eventfds, pipes and pairs, and the share of them that was answered in process.
+    pub signals: f64,
+    pub signals_in_process: Option<f64>,
     /// Objects in the process, and such as have migrated since it began.
     pub here: u64,
     pub migrated: u64,
@@ -67,8 +70,8 @@ pub struct SetLine {
     pub spurious: Option<f64>,
 }
 
-/// Waits on sets that the list has not: on such as the kernel has, of which only the events are
-/// counted, and on more sets of a process than it counts apart. Polls and selects count as waits.
+/// Waits on sets that the list has not: on such as the kernel has, and on more sets of a process
+/// than it counts apart. Polls and selects count as waits.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherSets {
     pub waits: f64,
@@ -192,6 +195,11 @@ fn line(now: &Summary, before: &Summary, seconds: f64) -> Line {
         in_process: share(
             more(Stat::Events).saturating_sub(more(Stat::EventsFromKernel)),
             more(Stat::Events),
+        ),
+        signals: rate(Stat::Signals) + rate(Stat::SignalsInKernel),
+        signals_in_process: share(
+            more(Stat::Signals),
+            more(Stat::Signals) + more(Stat::SignalsInKernel),
         ),
         here: now.open(),
         migrated: now.migrated(),

@@ -42,7 +42,7 @@ pub const HELP: [&str; 4] =
 type Column = (&'static str, usize, fn(&Line) -> String);
 
 /// The columns, the most useful first: a narrow terminal has the first ones.
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 11] = [
     ("pid", 8, |line| line.pid.to_string()),
     ("events/s", 9, |line| short(line.events)),
     ("wakes/s", 8, |line| short(line.wakes)),
@@ -52,6 +52,8 @@ const COLUMNS: [Column; 9] = [
     ("migrated", 9, |line| line.migrated.to_string()),
     ("waits/s", 8, |line| short(line.waits)),
     ("in process", 11, |line| percent(line.in_process)),
+    ("signals/s", 10, |line| short(line.signals)),
+    ("in process", 11, |line| percent(line.signals_in_process)),
 ];
 const NAME_WIDTH: usize = 16;
 
@@ -95,9 +97,15 @@ fn fitting<T>(all: &[T], room: usize, style: Style, line: impl Fn(&T) -> String)
 /// What holds for all processes together, and the keys if they are asked for.
 fn summary(heading: &str, rates: &Rates, style: Style) -> Vec<String> {
     let total = &rates.total;
+    // Of nothing there is no share.
+    let of = |rate: f64, what: &str, share: Option<f64>, which: &str| match share {
+        Some(_) => format!("{} {what} ({} {which})", short(rate), percent(share)),
+        None => format!("{} {what}", short(rate)),
+    };
     let rates_of_all = [
-        format!("{} events ({} in process)", short(total.events), percent(total.in_process)),
-        format!("{} wakes ({} spurious)", short(total.wakes), percent(total.spurious)),
+        of(total.events, "events", total.in_process, "in process"),
+        of(total.signals, "signals", total.signals_in_process, "in process"),
+        of(total.wakes, "wakes", total.spurious, "spurious"),
         format!("{} syscalls avoided", short(total.avoided)),
     ];
     let reasons: Vec<_> =
@@ -155,7 +163,14 @@ fn sets(rates: &Rates, room: usize, style: Style) -> Vec<String> {
     }
     let first = |name: &str, pid: &str| format!("{:16}{pid:>8}", cut(name, 16));
     let mut heading = first("set of", "pid");
-    for (name, width) in SET_HEADINGS {
+    // Those that there is room for, as of the processes.
+    let mut used = heading.len();
+    let shown = SET_HEADINGS.iter().take_while(|(_, width)| {
+        used += width;
+        used <= style.width
+    });
+    let columns = shown.count();
+    for (name, width) in &SET_HEADINGS[..columns] {
         heading += &format!("{name:>width$}");
     }
     let line = |line: &SetLine| {
@@ -169,7 +184,7 @@ fn sets(rates: &Rates, room: usize, style: Style) -> Vec<String> {
             short(line.waits),
             depth,
         ];
-        for (cell, (_, width)) in cells.iter().zip(SET_HEADINGS) {
+        for (cell, (_, width)) in cells.iter().zip(&SET_HEADINGS[..columns]) {
             text += &format!("{cell:>width$}");
         }
         cut(&text, style.width)
@@ -293,6 +308,8 @@ mod tests {
             spurious: Some(0.125),
             avoided: 2_500_000.0,
             in_process: Some(0.875),
+            signals: 700.0,
+            signals_in_process: Some(0.99),
             here: 9,
             migrated: 1,
         };
@@ -364,6 +381,13 @@ mod tests {
             assert!(screen.len() <= height);
             assert!(screen.iter().all(|line| line.chars().count() <= width), "{width}");
         }
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_whole_columns() {
+        let screen = lines("run", &rates(2), style(60, 40));
+        let heading = screen.iter().find(|line| line.starts_with("set of"));
+        assert!(heading.is_some_and(|line| line.ends_with("spurious")), "{screen:#?}");
     }
 
     #[test]

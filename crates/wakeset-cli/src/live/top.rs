@@ -49,11 +49,14 @@ pub fn top(options: &TopOptions) -> Result<i32, Failure> {
     let terminal = Terminal::open().map_err(|error| trouble(format!("the terminal: {error}")))?;
     let shown = match &terminal {
         Some(terminal) => on_terminal(&mut run, options, terminal),
-        None => as_text(&mut run, options),
+        None => as_text(&mut run, options).map(|()| false),
     };
     // The terminal as it was, before anything else is said.
     drop(terminal);
-    shown.map(|()| 0)
+    if shown? {
+        print(&format!("run {} has ended\n", run.pid), TROUBLE)?;
+    }
+    Ok(0)
 }
 
 fn as_text(run: &mut Snapshot, options: &TopOptions) -> Result<(), Failure> {
@@ -80,11 +83,12 @@ fn as_text(run: &mut Snapshot, options: &TopOptions) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether the run has ended meanwhile.
 fn on_terminal(
     run: &mut Snapshot,
     options: &TopOptions,
     terminal: &Terminal,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let pause = Duration::from_secs_f64(options.every);
     let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut style = Style { color, blocks: blocks(), ..Style::default() };
@@ -97,10 +101,10 @@ fn on_terminal(
         style = Style { width, height, ..style };
         terminal.show(&screen::lines(&heading(run), &now.since(&before), style));
         if options.count.is_some_and(|count| looks >= count) {
-            return Ok(());
+            return Ok(false);
         }
         match terminal.wait(due.saturating_duration_since(Instant::now())) {
-            Input::Quit | Input::Key(b'q' | b'Q') => return Ok(()),
+            Input::Quit | Input::Key(b'q' | b'Q') => return Ok(false),
             Input::Key(b'h' | b'H' | b'?') => style.help = !style.help,
             Input::Key(b's') => style.sets = !style.sets,
             Input::Key(b'l') => style.listeners = !style.listeners,
@@ -108,7 +112,7 @@ fn on_terminal(
             Input::Key(b' ') | Input::Time => {
                 refresh(run)?;
                 if run.has_ended() {
-                    return Ok(());
+                    return Ok(true);
                 }
                 before = std::mem::replace(&mut now, Look::at(run));
                 looks += 1;

@@ -25,6 +25,10 @@ pub fn own_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// What to do where there is no runtime directory.
+const REMEDY: &str = "set XDG_RUNTIME_DIR to a directory of your own on a tmpfs, with mode \
+                      700, here and for `wakeset top`";
+
 /// The runtime directories of a user, the likeliest first.
 fn runtime_directories(user: u32) -> Vec<PathBuf> {
     let mut paths = Vec::new();
@@ -38,6 +42,10 @@ fn runtime_directories(user: u32) -> Vec<PathBuf> {
     }
     paths.dedup();
     paths
+}
+
+fn no_directory(why: &[String]) -> String {
+    format!("no runtime directory: {}; {REMEDY}", why.join("; "))
 }
 
 impl Directory {
@@ -70,7 +78,7 @@ impl Directory {
                 None => Err(format!("{} has just been removed", path.display())),
             };
         }
-        Err(format!("no runtime directory: {}", why.join("; ")))
+        Err(no_directory(&why))
     }
 
     /// Where [`make`](Self::make) would make it; nothing is made.
@@ -86,7 +94,7 @@ impl Directory {
                 Err(fault) => why.push(format!("{} {fault}", parent.display())),
             }
         }
-        Err(format!("no runtime directory: {}", why.join("; ")))
+        Err(no_directory(&why))
     }
 
     fn open(path: PathBuf, user: u32) -> Result<Option<Self>, String> {
@@ -161,7 +169,10 @@ impl Directory {
 /// Whether a user's files are safe in this directory, and memory. On a disk, memory that is shared
 /// can be missing when it is written (SIGBUS), and is written to the disk.
 fn suits(path: &Path, user: u32) -> Result<(), String> {
-    let data = path.metadata().map_err(|error| error.to_string())?;
+    let data = path.metadata().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "is not there".to_string(),
+        _ => format!("is refused: {error}"),
+    })?;
     if data.uid() != user || data.mode() & 0o022 != 0 {
         return Err("is not this user's alone".into());
     }

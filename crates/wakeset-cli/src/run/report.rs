@@ -11,7 +11,7 @@ use super::listeners::Listeners;
 use super::snapshot::Snapshot;
 use crate::format;
 
-const HEADINGS: [&str; 11] = [
+const HEADINGS: [&str; 13] = [
     "process",
     "pid",
     "made",
@@ -19,6 +19,8 @@ const HEADINGS: [&str; 11] = [
     "migrated",
     "waits",
     "events",
+    "in process",
+    "signals",
     "in process",
     "wakes",
     "spurious",
@@ -170,6 +172,10 @@ impl Report {
         if !reasons.is_empty() {
             let _ = writeln!(text, "migrated into the kernel: {}", reasons.join(", "));
         }
+        let of_kernel = self.total.get(Stat::WaitsOfKernelSets);
+        if of_kernel > 0 {
+            let _ = writeln!(text, "waits on sets that are the kernel's: {of_kernel}");
+        }
         text += &self.listeners.table();
         let uffd = [Stat::UffdMessages, Stat::UffdWakes, Stat::UffdSpuriousWakes]
             .map(|stat| self.total.get(stat));
@@ -260,14 +266,16 @@ fn row(name: String, pid: String, summary: &Summary) -> Vec<String> {
         summary.migrated(),
         summary.get(Stat::Waits),
         summary.get(Stat::Events),
+        summary.signals(),
         summary.get(Stat::Wakes),
         summary.get(Stat::SpuriousWakes),
         summary.get(Stat::SyscallsAvoided),
     ];
     let mut cells = vec![name, pid];
     cells.extend(numbers.iter().map(u64::to_string));
-    let share = summary.percent_in_process().map_or("-".to_string(), |share| format!("{share}%"));
-    cells.insert(EVENTS + 1, share);
+    let percent = |share: Option<u64>| share.map_or("-".to_string(), |it| format!("{it}%"));
+    cells.insert(EVENTS + 2, percent(summary.percent_of_signals()));
+    cells.insert(EVENTS + 1, percent(summary.percent_in_process()));
     cells
 }
 
@@ -286,6 +294,7 @@ fn counts(summary: &Summary) -> Map<String, Value> {
     object.insert("kept".to_string(), json!(summary.kept()));
     object.insert("objects_in_process".to_string(), json!(summary.open()));
     object.insert("events_in_process_percent".to_string(), json!(summary.percent_in_process()));
+    object.insert("signals_in_process_percent".to_string(), json!(summary.percent_of_signals()));
     object.insert("migrated".to_string(), json!(summary.migrated()));
     object.insert("migrated_by_reason".to_string(), Value::Object(migrated));
     object

@@ -132,7 +132,7 @@ fn counts_are_read_while_the_program_runs() {
     for target in [running.pid().as_str(), "sh"] {
         let output = runtime.output(&["stats", target]);
         let said = text(&output.stdout);
-        assert!(said.starts_with(&format!("run {} (sh): 1 processes, ", running.pid())), "{said}");
+        assert!(said.starts_with(&format!("run {} (sh): 1 process, ", running.pid())), "{said}");
         assert!(said.contains(" ended)"), "{said}");
         let output = runtime.output(&["top", "-d", "0.1", "-n", "2", target]);
         let said = text(&output.stdout);

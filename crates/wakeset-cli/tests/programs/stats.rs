@@ -30,3 +30,23 @@ pub fn read(file: &Path) -> Value {
     let text = fs::read_to_string(file).expect("the counts");
     serde_json::from_str(&text).expect("JSON")
 }
+
+/// Of more threads than have a place of their own, and of objects that have gone, or never were
+/// here: each count exact.
+#[test]
+fn signals_are_counted_one_by_one() {
+    let Some(totals) = counts("signalling", &[]) else { return };
+    for (path, expected) in [
+        ("/signals_in_process", 100_003),
+        ("/signals_in_kernel", 8),
+        ("/signals_in_process_percent", 99),
+        ("/waits", 100_000),
+        ("/waits_in_process", 100_000),
+        ("/waits_of_kernel_sets", 0),
+        ("/events", 100_000),
+        // A write, a wait and a read each, a watch for each thread, and three to a pipe or pair.
+        ("/syscalls_avoided", 300_103),
+    ] {
+        assert_eq!(count(&totals, path), expected, "{path}: {totals:#}");
+    }
+}

@@ -7,7 +7,7 @@ use crate::objects::timer::{self, FdTimer};
 use crate::stats::Stat;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, left};
 use core::ffi::c_int;
 
 /// write(2) as far as it concerns in-process objects.
@@ -17,7 +17,10 @@ use core::ffi::c_int;
 #[inline]
 pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> {
     match table::get(fd) {
-        Entry::Kernel => Kernel,
+        Entry::Kernel => {
+            left::count_write(fd);
+            Kernel
+        }
         // SAFETY: the same contract.
         Entry::Object(_) | Entry::Doorbell => unsafe { write_here(fd, buffer, len) },
     }
@@ -35,7 +38,10 @@ unsafe fn write_here(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize>
         let object = match entry {
             Entry::Object(object) => object,
             Entry::Doorbell => return Done(Err(Errno::EBADF)),
-            Entry::Kernel => return Kernel,
+            Entry::Kernel => {
+                left::count_write(fd);
+                return Kernel;
+            }
         };
         let verdict = if let Some(counter) = object.downcast::<FdCounter>() {
             if len < 8 {
@@ -52,6 +58,10 @@ unsafe fn write_here(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize>
             return Kernel;
         };
         if let Some(verdict) = verdict {
+            if matches!(verdict, Kernel) {
+                // What has migrated for this write, or during it.
+                left::count_write(fd);
+            }
             return verdict;
         }
     }

@@ -13,7 +13,7 @@ use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::migrating::Migrating;
 use crate::table::object::{Host, Object};
 use crate::table::slot::end_use_guarded;
-use crate::table::{self, Entry, Slot, SlotHead, duplicates};
+use crate::table::{self, Entry, Slot, SlotHead, duplicates, left};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use wakeset::{WaitQueue, mutated, probe};
@@ -305,6 +305,9 @@ fn note(head: &SlotHead, reason: Stat) {
         table::SET => 2,
         _ => 3,
     };
+    if matches!(head.kind(), table::COUNTER | table::PIPE) {
+        left::note(fd);
+    }
     count_migration(|| {
         Migration::new(area::now(), fd as u32, kind, reason, super::call_under_way())
     });

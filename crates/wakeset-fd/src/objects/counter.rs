@@ -4,7 +4,7 @@ use crate::migrate;
 use crate::objects::migratable::{Attempt, Migratable, carry_out, errno};
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
-use crate::stats::count::{self, count};
+use crate::stats::count::{count, count_avoided, count_signal};
 use crate::sys::signal_guard::{FastSignalGuard, SignalGuard};
 use crate::sys::steps::step;
 use crate::sys::user;
@@ -14,7 +14,7 @@ use crate::table::gate::Gate;
 use crate::table::kept::KeptFile;
 use crate::table::process;
 use crate::table::slot::slot_for;
-use crate::table::{self, Slot, SlotHead};
+use crate::table::{self, Slot, SlotHead, left};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU64, Ordering};
 use wakeset::{Counter, CounterFlags, Error, Events, Source, WaitQueue};
@@ -126,7 +126,9 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     let may_be_ours = process::may_be_ours();
     let gate = Gate::now();
     if !may_be_ours || !gate.is_open {
-        return sys::eventfd(initial, flags);
+        let fd = sys::eventfd(initial, flags)?;
+        left::note(fd);
+        return Ok(fd);
     }
     let fd = sys::eventfd(0, flags)?;
     migrate::number_is_new(fd);
@@ -137,6 +139,7 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
         if value > 0 {
             sys::write(fd, (&raw const value).cast(), 8)?;
         }
+        left::note(fd);
         return Ok(fd);
     };
     let mode = CounterFlags::from_bits_truncate(flags as u32);
@@ -166,8 +169,8 @@ pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
             step!(write_moment_done);
             drop(moment);
             step!(write_moment_over);
-            if count::is_on() && done {
-                count(Stat::SyscallsAvoided, 1);
+            if done {
+                count_signal();
             }
             done
         }
@@ -187,9 +190,7 @@ pub unsafe fn read_fast(fd: c_int, buffer: *mut u8, len: usize) -> isize {
         Some(slot) if len >= 8 && sys::is_plausible(buffer, len) => {
             match with_signals_deferred(|| slot.counter.try_read()) {
                 Ok(value) => {
-                    if count::is_on() {
-                        count(Stat::SyscallsAvoided, 1);
-                    }
+                    count_avoided();
                     // SAFETY: the caller gives the memory.
                     if unsafe { user::store_u64(buffer.cast(), value) } {
                         8
@@ -230,7 +231,10 @@ pub(crate) unsafe fn write(
         .then_some(|again: &dyn Fn() -> Result<(), Error>| slot.counter.block_writer(again));
     Some(match carry_out(fd, slot, attempt, block) {
         Err(kept) => Done(kept.call(|number| sys::write(number, buffer, len))),
-        Ok(Attempt::Done(())) => Done(Ok(8)),
+        Ok(Attempt::Done(())) => {
+            count(Stat::Signals, 1);
+            Done(Ok(8))
+        }
         Ok(Attempt::InKernel) => Kernel,
         Ok(Attempt::Again) => return None,
         Ok(Attempt::Failed(error)) => Done(Err(errno(error))),

@@ -6,8 +6,7 @@
 
 use crate::migrate;
 use crate::objects::residence::{Residence, Whereabouts};
-use crate::stats::Stat;
-use crate::stats::count::count;
+use crate::stats::count::count_avoided;
 use crate::sys::cancel;
 use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
@@ -321,7 +320,7 @@ impl Kept {
 pub(crate) fn conclude<M: Migratable, T>(object: &M, result: Result<T, Error>) -> Attempt<T> {
     match result {
         Ok(value) => {
-            count(Stat::SyscallsAvoided, 1);
+            count_avoided();
             Attempt::Done(value)
         }
         Err(Error::Sealed) => {

@@ -264,6 +264,8 @@ impl<A: Asked> Wait<'_, A> {
         }
         loop {
             if let Some(outcome) = self.round(poller)? {
+                let here = matches!(outcome, Outcome::Done(_)) && !self.sleeps_in_kernel();
+                count(Stat::WaitsSleptInProcess, usize::from(here));
                 return Ok(outcome);
             }
         }

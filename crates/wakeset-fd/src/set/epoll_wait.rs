@@ -4,7 +4,7 @@ use crate::migrate;
 use crate::set::wait::{Limit, Mask, Wait};
 use crate::set::{FdSet, doorbell};
 use crate::stats::Stat;
-use crate::stats::count::{count, count_wait};
+use crate::stats::count::{count, count_served, count_wait};
 use crate::sys::handled;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
@@ -70,7 +70,6 @@ pub(crate) unsafe fn epoll_wait_into(
             return Kernel;
         }
         let Some(set) = Using::begin(epfd, set) else { continue };
-        count(Stat::Waits, 1);
         let wait = Wait {
             set: &set,
             lease,
@@ -83,13 +82,18 @@ pub(crate) unsafe fn epoll_wait_into(
             faulted: Cell::new(false),
             rung: Cell::new(false),
             passes_on: Cell::new(false),
+            counted: Cell::new(false),
         };
         let result = match wait.run() {
             Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),
             result => result,
         };
-        if let Ok(n) = result {
-            count_wait(&set.counted, epfd as u32, n as usize);
+        match result {
+            _ if !wait.counted.get() => {
+                count_served(&set.counted, epfd as u32, result.unwrap_or(0) as usize);
+            }
+            Ok(n) => count_wait(&set.counted, epfd as u32, n as usize),
+            Err(_) => {}
         }
         return Done(result);
     }
@@ -155,12 +159,17 @@ pub unsafe fn in_kernel(
 ) -> c_int {
     loop {
         let found = call();
-        if found <= 0 {
+        if found < 0 {
             return found;
         }
-        // SAFETY: the caller's contract.
-        let kept = unsafe { doorbell::strike(epfd, events, found) };
-        if kept > 0 {
+        let kept = match found {
+            0 => 0,
+            // SAFETY: the caller's contract.
+            _ => unsafe { doorbell::strike(epfd, events, found) },
+        };
+        if kept > 0 || found == 0 {
+            count(Stat::Waits, 1);
+            count(Stat::WaitsOfKernelSets, 1);
             count(Stat::Events, kept as usize);
             count(Stat::EventsFromKernel, kept as usize);
             return kept;

@@ -79,5 +79,7 @@ fn wait(set: &FdSet, events: *mut epoll_event, capacity: c_int, timeout: Timeout
         faulted: Cell::new(false),
         rung: Cell::new(false),
         passes_on: Cell::new(false),
+        // By its caller.
+        counted: Cell::new(true),
     }
 }

@@ -7,6 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | `stat` | the list of what is counted, with its names |
+//! | `tally` | what a thread counts on its fastest paths, in one instruction |
 //! | `page` | the page: its layout, and how threads count in it |
 //! | `listener` | the counts of listening sockets, in the page and in a summary |
 //! | `set` | the counts of epoll sets, likewise |
@@ -23,6 +24,7 @@ mod page;
 mod set;
 mod stat;
 mod summary;
+mod tally;
 
 pub use listener::{ADDRESS_BYTES, LISTENERS, ListenerStat, ListenerSummary};
 pub use migration::{MIGRATIONS, Migration, OBJECTS};
@@ -30,3 +32,4 @@ pub use page::{MAGIC, PAGE_BYTES, Page, SHARED_STRIPE, STRIPES, VERSION};
 pub use set::{SETS, SetStat, SetSummary};
 pub use stat::{NAMES, Stat};
 pub use summary::Summary;
+pub use tally::Tally;

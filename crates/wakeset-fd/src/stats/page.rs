@@ -6,6 +6,7 @@
 //! | header: claimed | [`Page::claim_stripe`], [`Page::release_stripe`] | compare-exchange, fetch-and |
 //! | stripes 0 … 61 | the one thread that claimed the stripe | relaxed load and store: no locked instruction |
 //! | stripe 62 | every thread that found no free stripe | relaxed fetch-add |
+//! | in a stripe: tallies | as the stripe; a thread's own by one instruction ([`tallies`](crate::sys::tallies)) | plain addition and subtraction |
 //! | listeners | every thread: they count per connection, not per event | relaxed fetch-add; `len` last (release) |
 //! | sets: `number` | the thread that takes the entry; the one that ends the set | compare-exchange, release |
 //! | sets: `own` | the thread of the stripe that `stripe` names | relaxed load and store |
@@ -23,6 +24,7 @@ use super::migration::Migrations;
 use super::set::{SETS, Set};
 use super::stat::Stat;
 use super::summary::Summary;
+use crate::sys::tallies::TALLIES;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -30,7 +32,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WAKESET\0");
 
 /// The layout's version: a reader refuses any other.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Stripes in a page, the shared one included.
 pub const STRIPES: usize = 63;
@@ -38,8 +40,9 @@ pub const STRIPES: usize = 63;
 /// The stripe that is shared by all threads that found no other one free.
 pub const SHARED_STRIPE: usize = STRIPES - 1;
 
-/// Words in a stripe: enough for every [`Stat`], in whole cache lines.
-const WORDS: usize = 32;
+/// Words in a stripe beside the tallies: enough for every [`Stat`], and whole cache lines with
+/// these.
+const WORDS: usize = 36;
 
 /// A page's size in bytes. The header takes as much as one stripe.
 pub const PAGE_BYTES: usize = size_of::<Page>();
@@ -48,13 +51,13 @@ const _: () = assert!(Stat::COUNT <= WORDS);
 const _: () = assert!(size_of::<Header>() == size_of::<Stripe>());
 const _: () = assert!(
     PAGE_BYTES
-        == 4 * 4096
+        == 5 * 4096
             + LISTENERS * size_of::<Listener>()
             + SETS * size_of::<Set>()
             + size_of::<Migrations>()
 );
 
-/// The first 256 bytes of a page.
+/// The first 320 bytes of a page.
 #[repr(C, align(64))]
 pub(super) struct Header {
     pub(super) magic: AtomicU64,
@@ -64,13 +67,24 @@ pub(super) struct Header {
     claimed: AtomicU64,
     /// The process's short name as prctl(PR_GET_NAME) gives it, zero-padded, little-endian.
     pub(super) name: [AtomicU64; 2],
-    _reserved: [AtomicU64; WORDS - 5],
+    _reserved: [AtomicU64; WORDS + TALLIES - 5],
 }
 
 /// One thread's counts, on cache lines of their own.
 #[repr(C, align(64))]
 pub(super) struct Stripe {
     pub(super) words: [AtomicU64; WORDS],
+    /// By [`Tally`](super::Tally).
+    pub(super) tallies: [AtomicU64; TALLIES],
+}
+
+impl Stripe {
+    const fn zeroed() -> Self {
+        Stripe {
+            words: [const { AtomicU64::new(0) }; WORDS],
+            tallies: [const { AtomicU64::new(0) }; TALLIES],
+        }
+    }
 }
 
 /// All counts of one process image: [`PAGE_BYTES`] of atomics, valid when all zero.
@@ -94,9 +108,9 @@ impl Page {
                 pid: AtomicU32::new(0),
                 claimed: AtomicU64::new(0),
                 name: [const { AtomicU64::new(0) }; 2],
-                _reserved: [const { AtomicU64::new(0) }; WORDS - 5],
+                _reserved: [const { AtomicU64::new(0) }; WORDS + TALLIES - 5],
             },
-            stripes: [const { Stripe { words: [const { AtomicU64::new(0) }; WORDS] } }; STRIPES],
+            stripes: [const { Stripe::zeroed() }; STRIPES],
             listeners: [const { Listener::zeroed() }; LISTENERS],
             sets: [const { Set::zeroed() }; SETS],
             migrations: Migrations::zeroed(),
@@ -183,11 +197,27 @@ impl Page {
         }
     }
 
+    /// Where the thread that has this stripe alone counts its tallies; `None` for the shared one.
+    pub(super) fn tallies(&self, stripe: usize) -> Option<&[AtomicU64; TALLIES]> {
+        self.stripes[..SHARED_STRIPE].get(stripe).map(|own| &own.tallies)
+    }
+
+    /// Adds what a thread has counted elsewhere, which is wrapped around 0, to the tallies of a
+    /// stripe; a number out of range counts in the shared one.
+    pub(super) fn add_tallies(&self, stripe: usize, had: [u64; TALLIES]) {
+        let to = &self.stripes[stripe.min(SHARED_STRIPE)].tallies;
+        for (word, n) in to.iter().zip(had).filter(|(_, n)| *n != 0) {
+            word.fetch_add(n, Relaxed);
+        }
+    }
+
     /// Adds what another page has counted to the shared stripe of this one, and leaves that page
     /// all zero. Nothing may count there any more.
     pub(super) fn absorb(&self, other: &Page) {
         for stripe in &other.stripes {
-            for (to, from) in self.stripes[SHARED_STRIPE].words.iter().zip(&stripe.words) {
+            let shared = &self.stripes[SHARED_STRIPE];
+            let words = shared.words.iter().zip(&stripe.words);
+            for (to, from) in words.chain(shared.tallies.iter().zip(&stripe.tallies)) {
                 move_count(to, from);
             }
         }

@@ -5,6 +5,7 @@
 //! threads that share a set are, count beside it by additions.
 
 use super::page::{Page, SHARED_STRIPE};
+use crate::sys::tallies::SET_TALLIES;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -27,6 +28,7 @@ pub enum SetStat {
 }
 
 const COUNTS: usize = 4;
+const _: () = assert!(SetStat::Waits as usize == 0 && SetStat::Events as usize == 1);
 
 /// One set's counts in a page.
 #[repr(C, align(64))]
@@ -88,6 +90,23 @@ impl Page {
             set.number.store(serial | (u64::from(number) + 1), Release);
             true
         })
+    }
+
+    /// How often the entry has been taken: tells its sets apart.
+    pub(super) fn serial_of_set(&self, index: usize) -> u32 {
+        self.sets.get(index).map_or(0, |set| (set.number.load(Relaxed) >> SERIAL) as u32)
+    }
+
+    /// Where the thread of this stripe counts waits and events of the set, by plain additions:
+    /// `None` if that is another thread's.
+    pub(super) fn tallies_of_set(
+        &self,
+        index: usize,
+        stripe: usize,
+    ) -> Option<&[AtomicU64; SET_TALLIES]> {
+        let set = self.sets.get(index)?;
+        let is_own = stripe < SHARED_STRIPE && set.stripe.load(Relaxed) == stripe as u64;
+        is_own.then(|| set.own.first_chunk())?
     }
 
     /// Frees the entry of a set that has ended, or has migrated.

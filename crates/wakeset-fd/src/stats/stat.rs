@@ -79,6 +79,14 @@ stats! {
     UffdSpuriousWakes = "uffd_spurious_wakes",
     /// Objects whose number was closed by a call that was not seen.
     ClosedUnseen = "closed_unseen",
+    /// Waits that slept until they ended, and entered the kernel for nothing but to sleep.
+    WaitsSleptInProcess = "waits_slept_in_process",
+    /// Waits on sets of the kernel's that have ended without an error.
+    WaitsOfKernelSets = "waits_of_kernel_sets",
+    /// Writes to eventfds, pipes and pairs that were answered in user space.
+    Signals = "signals_in_process",
+    /// Writes to such objects that have migrated, or began in the kernel.
+    SignalsInKernel = "signals_in_kernel",
 }
 
 impl Stat {

@@ -26,6 +26,7 @@ pub mod steps;
 #[cfg(not(wakeset_steps))]
 pub(crate) mod steps;
 pub(crate) mod sync;
+pub mod tallies;
 mod thread_words;
 mod threads;
 pub mod user;

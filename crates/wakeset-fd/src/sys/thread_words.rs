@@ -10,11 +10,14 @@
 //! | 20 | `poller` | the poller of the poll(2) or select(2) that the thread is in, by its index plus one; 0 for none | the thread; a handler on it |
 //! | 24 | `request` | the address of what the vfork(2) child in this thread's place asks its parent by, the innermost one's if a handler has called vfork(2) around another such call; 0 without one | the thread; a handler on it, which puts back what it found |
 //! | 32 | `last_poller` | the poller it had last, in the same way | as `poller` |
+//! | 40 … 111 | | what the thread counts: [`tallies`](super::tallies) | the thread |
 //!
 //! On x86-64 each access is an instruction on the word itself, so that a signal handler of the same
 //! thread sees it before or after and nothing in between.
 
 use super::vforked::Request;
+#[cfg(target_arch = "x86_64")]
+use core::sync::atomic::AtomicU64;
 
 pub(super) const DEPTH: usize = 0;
 pub(super) const DEFERRED: usize = 4;
@@ -25,6 +28,18 @@ const POLLER: usize = 20;
 #[cfg(target_arch = "x86_64")]
 const REQUEST: usize = 24;
 const LAST_POLLER: usize = 32;
+#[cfg(target_arch = "x86_64")]
+pub(super) const COUNTS: usize = 40;
+#[cfg(target_arch = "x86_64")]
+pub(super) const PLACE: usize = 48;
+#[cfg(target_arch = "x86_64")]
+pub(super) const SET: usize = 56;
+#[cfg(target_arch = "x86_64")]
+pub(super) const OWN_TALLIES: usize = 64;
+#[cfg(target_arch = "x86_64")]
+pub(super) const OWN_SET: usize = OWN_TALLIES + 8 * super::tallies::TALLIES;
+#[cfg(target_arch = "x86_64")]
+const _: () = assert!(OWN_SET + 8 * super::tallies::SET_TALLIES == 112);
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
@@ -33,9 +48,9 @@ core::arch::global_asm!(
     ".hidden wakeset_thread_words",
     ".globl wakeset_thread_words",
     ".type wakeset_thread_words,@object",
-    ".size wakeset_thread_words,40",
+    ".size wakeset_thread_words,112",
     "wakeset_thread_words:",
-    ".zero 40",
+    ".zero 112",
     ".previous",
 );
 
@@ -191,6 +206,23 @@ pub(crate) fn offset() -> isize {
         );
     }
     offset
+}
+
+/// One of the words, of those that are 8 bytes long.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn word(at: usize) -> &'static AtomicU64 {
+    let words: usize;
+    // SAFETY: the thread's storage begins with its own address.
+    unsafe {
+        core::arch::asm!(
+            "mov {words}, qword ptr [rip + wakeset_thread_words@GOTTPOFF]",
+            "add {words}, qword ptr fs:[0]",
+            words = out(reg) words,
+            options(nostack, readonly),
+        );
+    }
+    // SAFETY: this thread's own, which it does not keep for longer than it lives.
+    unsafe { &*core::ptr::with_exposed_provenance(words + at) }
 }
 
 /// What the vfork(2) child in this thread's place asks by.

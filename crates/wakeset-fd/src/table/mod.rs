@@ -26,6 +26,7 @@ pub(crate) mod hidden;
 pub(crate) mod inherited;
 pub(crate) mod kept;
 pub mod late;
+pub(crate) mod left;
 pub(crate) mod lifecycle;
 pub(crate) mod migrating;
 pub(crate) mod object;

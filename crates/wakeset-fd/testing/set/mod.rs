@@ -146,6 +146,7 @@ impl FdSet {
             faulted: Cell::new(false),
             rung: Cell::new(false),
             passes_on: Cell::new(false),
+            counted: Cell::new(false),
         };
         let n = wait.run().unwrap() as usize;
         events.truncate(n);

@@ -8,6 +8,7 @@ pub(crate) mod signal_guard;
 #[path = "../../src/sys/steps.rs"]
 pub mod steps;
 pub(crate) mod sync;
+pub(crate) mod tallies;
 #[path = "../../src/sys/user.rs"]
 pub mod user;
 #[path = "../../src/sys/vforked/word.rs"]

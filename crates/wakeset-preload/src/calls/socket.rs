@@ -20,6 +20,7 @@ pub(super) unsafe fn send(
     call: impl FnOnce(c_int, *const c_void, size_t, c_int) -> ssize_t,
 ) -> ssize_t {
     if !pipe::is_end(fd) {
+        pipe::count_kernel_send(fd);
         return call(fd, buffer, len, flags);
     }
     // SAFETY: the caller's contract.

@@ -20,6 +20,7 @@ use super::ending;
 use super::thread::WAITER;
 use core::cell::Cell;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering};
 use libc::{EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, epoll_event};
 use wakeset::mutated;
 use wakeset_fd::fork;
@@ -45,6 +46,10 @@ struct Entries {
     entries: [Cell<Entry>; MOST],
 }
 
+/// Whether a thread of this process has ever had an entry. A thread that has one finds this set,
+/// because it has set it itself.
+static ANY: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
     // No destructor and no lazy part, as in `thread`.
     static TOLD: Entries = const { Entries {
@@ -65,6 +70,7 @@ impl Entries {
     }
 
     fn put(&self, fd: c_int, has_passed: bool) {
+        ANY.store(true, Ordering::Relaxed);
         let entry = Entry { fd, has_passed };
         if let Some(known) = self.find(fd) {
             known.set(entry);
@@ -181,6 +187,10 @@ extern "C" fn at_end() {
 /// accepted.
 #[inline]
 pub(crate) fn before_wait() {
+    // A look at thread-local storage is a call.
+    if !ANY.load(Ordering::Relaxed) {
+        return;
+    }
     TOLD.with(|told| {
         if told.len.get() > 0 || told.by_level.get() >= 0 {
             told.review();

@@ -11,7 +11,7 @@ use crate::sys::user;
 use crate::sys::{self, Errno};
 use crate::table::gate::Gate;
 use crate::table::slot::{end_use, slot_for};
-use crate::table::{self, process};
+use crate::table::{self, left, process};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -23,6 +23,7 @@ use wakeset::PipeCapacity;
 fn adopt(fds: [c_int; 2], mode: u32, gate: Gate) {
     let _guard = SignalGuard::enter();
     if !fds.iter().all(|fd| table::has_room_for_bytes(*fd)) {
+        fds.into_iter().for_each(left::note);
         return;
     }
     let Some(first) = slot_for::<FdPipe>(fds[0]) else { return };
@@ -84,6 +85,7 @@ unsafe fn numbers_are_new(place: *const c_int) {
         // SAFETY: any bits are a number.
         if let Some(fd) = unsafe { user::load(place.wrapping_add(index)) } {
             migrate::number_is_new(fd);
+            left::note(fd);
         }
     }
 }

@@ -4,12 +4,12 @@ use super::{Bound, FdPipe, capacity};
 use crate::migrate;
 use crate::objects::migratable::{Attempt, carry_out, errno};
 use crate::stats::Stat;
-use crate::stats::count::{self, count};
+use crate::stats::count::{count, count_avoided, count_signal};
 use crate::sys::signal_guard::FastSignalGuard;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, left};
 use core::ffi::c_int;
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL};
 use wakeset::{Error, mutated};
@@ -43,8 +43,8 @@ pub unsafe fn write_fast(fd: c_int, buffer: *const u8, len: usize) -> bool {
         bound.written();
     }
     drop(moment);
-    if count::is_on() && done {
-        count(Stat::SyscallsAvoided, 1);
+    if done {
+        count_signal();
     }
     done
 }
@@ -64,8 +64,8 @@ pub unsafe fn read_fast(fd: c_int, buffer: *mut u8, len: usize) -> usize {
     // SAFETY: the caller gives the memory.
     let n = unsafe { bound.read(buffer, len) }.unwrap_or(0);
     drop(moment);
-    if count::is_on() && n != 0 {
-        count(Stat::SyscallsAvoided, 1);
+    if n != 0 {
+        count_avoided();
     }
     n
 }
@@ -97,7 +97,10 @@ pub(crate) unsafe fn write(
         .map(|pipe| move |again: &dyn Fn() -> Result<(), Error>| pipe.block_writer(again));
     Some(match carry_out(fd, end, attempt, block) {
         Err(kept) => Done(kept.call(|number| sys::write(number, buffer, len))),
-        Ok(Attempt::Done(())) => Done(Ok(len)),
+        Ok(Attempt::Done(())) => {
+            count(Stat::Signals, 1);
+            Done(Ok(len))
+        }
         Ok(Attempt::InKernel) => Kernel,
         Ok(Attempt::Again) => return None,
         Ok(Attempt::Failed(Error::WouldBlock)) if pipe.is_none() => Done(Err(Errno::EAGAIN)),
@@ -186,6 +189,12 @@ pub(crate) unsafe fn read(
     })
 }
 
+/// Counts a send(2) on a number that is no in-process end.
+#[inline]
+pub fn count_kernel_send(fd: c_int) {
+    left::count_write(fd);
+}
+
 /// send(2) as far as it concerns in-process objects.
 ///
 /// # Safety
@@ -193,7 +202,11 @@ pub(crate) unsafe fn read(
 pub unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Verdict<usize> {
     let modelled = flags & !MODELLED == 0;
     // SAFETY: the same contract.
-    on_socket(fd, modelled, |end| unsafe { write(fd, end, buffer, len, flags) })
+    let verdict = on_socket(fd, modelled, |end| unsafe { write(fd, end, buffer, len, flags) });
+    if matches!(verdict, Kernel) {
+        left::count_write(fd);
+    }
+    verdict
 }
 
 /// recv(2) as far as it concerns in-process objects.

@@ -59,6 +59,8 @@ pub(crate) struct Wait<'a> {
     pub(crate) rung: Cell<bool>,
     /// The baton has woken the wait for a connection that it does not report.
     pub(crate) passes_on: Cell<bool>,
+    /// It has been counted, because it was not answered at once, in process.
+    pub(crate) counted: Cell<bool>,
 }
 
 impl Wait<'_> {
@@ -103,14 +105,22 @@ impl Wait<'_> {
                 faulted: Cell::new(false),
                 rung: Cell::new(false),
                 passes_on: Cell::new(false),
+                counted: self.counted.clone(),
                 ..*self
             };
             found = again.check();
+            self.counted.set(again.counted.get());
             again.pass_on();
             self.faulted.set(again.faulted.get());
             self.rung.set(self.rung.get() || again.rung.get());
         }
         found
+    }
+
+    fn count_once(&self) {
+        if !self.counted.replace(true) {
+            count(Stat::Waits, 1);
+        }
     }
 
     fn check(&self) -> Result<c_int, Errno> {
@@ -123,15 +133,15 @@ impl Wait<'_> {
             let n = self.harvest(0);
             if n > 0 || self.timeout == Timeout::Now || self.faulted.get() {
                 if set.state.is_pure() {
-                    count(Stat::WaitsInProcess, 1);
-                    count(Stat::SyscallsAvoided, 1);
                     return Ok(n);
                 }
                 if n > 0 {
+                    self.count_once();
                     return Ok(n);
                 }
             }
         }
+        self.count_once();
         let mut deadline = None;
         let mut first = true;
         loop {
@@ -248,13 +258,15 @@ impl Wait<'_> {
         if woken == Woken::Kicked {
             count_wake(&set.counted, set.fd() as u32, n == 0);
         }
-        match woken {
+        let result = match woken {
             _ if n > 0 || self.faulted.get() => Some(Ok(n)),
             // In the last stretch before a time.
             Woken::TimedOut | Woken::Kicked if handled::any() != before => Some(Err(Errno::EINTR)),
             Woken::TimedOut if set.state.is_pure() => Some(Ok(0)),
             Woken::Interrupted => Some(Err(Errno::EINTR)),
             Woken::Kicked | Woken::TimedOut => None,
-        }
+        };
+        count(Stat::WaitsSleptInProcess, usize::from(result.is_some()));
+        result
     }
 }

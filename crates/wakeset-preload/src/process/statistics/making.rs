@@ -42,9 +42,10 @@ pub(super) enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::NoRuntimeDirectory => {
-                f.write_str("no runtime directory is in memory and this user's alone")
-            }
+            Why::NoRuntimeDirectory => f.write_str(
+                "no runtime directory is in memory and this user's alone; set \
+                     XDG_RUNTIME_DIR to a directory of your own on a tmpfs, with mode 700",
+            ),
             Why::Refused => f.write_str(
                 "the directory wakeset in the runtime directory is refused: it is not this user's \
                  with mode 700",
