@@ -202,6 +202,25 @@ fn generations_of_workers_take_the_memory_of_few() {
     assert!(used < 2 << 20, "{used} bytes for {number} processes");
 }
 
+/// More at one time than their parent has mapped.
+#[test]
+fn generations_of_many_workers_take_the_memory_of_few() {
+    let Some(program) = compile("counted_forks", Build::Plain, "counted_forks_alive") else {
+        return;
+    };
+    let runtime = Runtime::new("alive");
+    let script = r#""$2" 2000 24 && : >"$1"; read line"#;
+    let running = runtime.start(script, &[program.to_str().expect("a path")]);
+    let counts = runtime.counts(&running);
+    let ended = count(&counts, "/ended/processes");
+    // The last ones may have been killed before they have counted.
+    assert!((2000 - 24..2003).contains(&ended), "{ended}");
+    assert_eq!(count(&counts, "/not_counted/processes"), 0);
+    // A third more than the 27 at one time, and a few, of nine pages each; and the beginning.
+    let used: u64 = runtime.files().iter().map(|file| allocated(file)).sum();
+    assert!(used < 4096 * (33 + 9 * 42), "{used} bytes");
+}
+
 fn allocated(file: &Path) -> u64 {
     file.metadata().expect("a file").blocks() * 512
 }

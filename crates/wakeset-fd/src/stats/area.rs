@@ -209,6 +209,11 @@ impl<'a> Area<'a> {
         self.slots
     }
 
+    /// How many slots have ever been in use: those with the lowest numbers.
+    pub fn reach(&self) -> usize {
+        (self.control.reach.load(Relaxed) as usize).min(SLOTS)
+    }
+
     /// How often a slot has been taken so far.
     pub fn claims(&self) -> u64 {
         self.control.claims.load(Relaxed)

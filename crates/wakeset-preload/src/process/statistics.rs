@@ -131,6 +131,7 @@ fn take_slot(holder: Holder, name: &[u8]) {
     // Where a filter may kill for the calls that Wakeset makes, none is made that can wait.
     let may_fold = !migrate::is_for_good();
     let mut is_full = false;
+    let mut has_mapped_all = false;
     loop {
         let mapping = MAPPING.load(Ordering::Acquire);
         let (start, slots) = (mapping / ALIGNMENT * ALIGNMENT, mapping % ALIGNMENT);
@@ -138,6 +139,14 @@ fn take_slot(holder: Holder, name: &[u8]) {
         // that file shorter.
         let area = unsafe { Area::at(ptr::with_exposed_provenance(start), bytes_of(slots)) };
         let Some(area) = area else { return };
+        // A fold looks at all slots that have ever been in use, also those of processes that have
+        // mapped more than the parent of this one.
+        if may_fold && area.is_shared() && area.reach() > slots && !has_mapped_all {
+            has_mapped_all = true;
+            if map_more(start, slots, area.reach()) {
+                continue;
+            }
+        }
         if area.has_ended() {
             // Nobody reads the counts, so forks need not care any more.
             MAPPING.store(0, Ordering::Relaxed);
@@ -161,7 +170,7 @@ fn take_slot(holder: Holder, name: &[u8]) {
             }
             Claim::Refused(_) => return,
             Claim::MapMore => {
-                if !map_more(start, slots) {
+                if !map_more(start, slots, 0) {
                     area.refuse(Refusal::NoAddressSpace);
                     return;
                 }
@@ -170,10 +179,10 @@ fn take_slot(holder: Holder, name: &[u8]) {
     }
 }
 
-/// Maps the area with twice as many slots as before. The descriptor is long closed: a second
-/// mapping comes from the first, which stays, because threads may count in it.
-fn map_more(start: usize, slots: usize) -> bool {
-    let more = (2 * slots.max(1)).min(SLOTS);
+/// Maps the area with twice as many slots as before, and at least so many. The descriptor is long
+/// closed: a second mapping comes from the first, which stays, because threads may count in it.
+fn map_more(start: usize, slots: usize, least: usize) -> bool {
+    let more = (2 * slots.max(1)).max(least).min(SLOTS);
     let bytes = bytes_of(more);
     // SAFETY: an old size of 0 leaves the old mapping as it is.
     let mapped = unsafe { syscall!(Sysno::mremap, start, 0, bytes, libc::MREMAP_MAYMOVE) };

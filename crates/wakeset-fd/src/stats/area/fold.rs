@@ -10,6 +10,8 @@
 //! was alive then, or that has come since. An image takes a new slot only if all R are held, so
 //! with N processes alive at a time R never passes N + R / LOOKS + 2, which is a third more than N
 //! and a few: however many come and go, and in whatever order they end.
+//! For that an image maps all slots that have been in use before it looks. Where it may not, its
+//! looks beyond its mapping are lost.
 //!
 //! A fold moves each word of the page by a swap and an addition. If the folding process is killed,
 //! another one folds what is left; one word at most is lost. A reader takes the sum as exact if no
@@ -50,15 +52,19 @@ impl Area<'_> {
         if !self.is_shared() || !holder.known {
             return 0;
         }
-        let reach = (self.control.reach.load(Relaxed) as usize).min(self.slots);
+        let reach = self.reach();
+        let mapped = reach.min(self.slots);
         let word_of = |slot: usize| self.control.owners[slot].holder.load(Relaxed);
         let is_mine = |slot| mine.is_some_and(|page| ptr::eq(page, self.page(slot)));
         let mut folded = 0;
-        for slot in (0..reach).filter(|slot| word_of(*slot) == holder.word() && !is_mine(*slot)) {
+        for slot in (0..mapped).filter(|slot| word_of(*slot) == holder.word() && !is_mine(*slot)) {
             folded += usize::from(self.fold_slot(slot, holder.word(), holder));
         }
         for _ in 0..looks.min(reach) {
             let slot = self.next_look(reach);
+            if slot >= mapped {
+                continue;
+            }
             let word = word_of(slot);
             let known = word & KNOWN != 0 && word as u32 != holder.pid;
             if known && !is_alive(word as u32) {
