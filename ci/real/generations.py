@@ -10,6 +10,7 @@ Apache forks up to 32 workers a second, gunicorn some six. Not a part of .ci/run
 `wakeset`, target/release/wakeset if not set).
 """
 
+import concurrent.futures
 import http.client
 import json
 import os
@@ -25,6 +26,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WAKESET = os.environ.get("WAKESET", str(ROOT / "target/release/wakeset"))
 APPLICATION = "def run(environ, start):\n    start('200 OK', [])\n    return [b'ok']\n"
 KEPT, MOST = 16, 32
+# Clients at one time.
+CLIENTS = 8
 # The control and a slot, as `CONTROL_BYTES` and `SLOT_BYTES` of stats/area.rs. Slots that have been
 # used stay present: a third more than there ever were processes at one time, and a few.
 CONTROL, SLOT = 33 * 4096, 9 * 4096
@@ -116,11 +119,19 @@ def main():
 
 
 def follow(runtime, server, port, wanted):
+    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
+        return watch(runtime, server, wanted, lambda: sum(clients.map(ask, [port] * CLIENTS)))
+
+
+def watch(runtime, server, wanted, ask_all):
     begun, next_look, seen = time.monotonic(), 0, []
     asked = answered = 0
     while True:
-        answered += ask(port)
-        asked += 1
+        answered += ask_all()
+        asked += CLIENTS
+        if server.poll() is not None:
+            print("the server has ended")
+            return 1
         if not answered and time.monotonic() - begun < 30:
             time.sleep(0.1)
             continue
