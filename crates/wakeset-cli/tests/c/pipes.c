@@ -96,6 +96,16 @@ static void show_signals(void)
 	CALL("with MSG_NOSIGNAL", "-1 EPIPE", send(ends[1], "y", 1, MSG_NOSIGNAL));
 	number("none", 2, atomic_load(&pipes_broken));
 	must(close(ends[1]));
+	make_sockets(ends, 0);
+	number("written", 1, put(ends[0], "x"));
+	must(shutdown(ends[1], SHUT_RD));
+	CALL("a socket that is shut down", "-1 EPIPE", write(ends[0], "y", 1));
+	number("SIGPIPE", 3, atomic_load(&pipes_broken));
+	CALL("with MSG_NOSIGNAL", "-1 EPIPE", send(ends[0], "y", 1, MSG_NOSIGNAL));
+	number("none", 3, atomic_load(&pipes_broken));
+	show("what is left", "x", taken(ends[1]));
+	show("the end", "", taken(ends[1]));
+	close_both(ends);
 	signal(SIGIO, note_input);
 	make_pipe(ends, O_NONBLOCK);
 	number("written before", 1, put(ends[1], "x"));

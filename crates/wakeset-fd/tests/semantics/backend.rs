@@ -4,7 +4,7 @@
 //! very program can also be run under `wakeset run`: its `kernel::` tests then judge the preload
 //! library.
 
-use libc::{c_int, c_uint, epoll_event, timespec};
+use libc::{c_int, c_uint, epoll_event, iovec, msghdr, timespec};
 use std::convert::identity;
 
 /// An errno.
@@ -67,6 +67,10 @@ pub trait Streams: Backend {
     fn socketpair(flags: c_int) -> Result<[c_int; 2], Errno>;
     unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Result<usize, Errno>;
     unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Result<usize, Errno>;
+    unsafe fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> Result<usize, Errno>;
+    unsafe fn writev(fd: c_int, vectors: *const iovec, n: c_int) -> Result<usize, Errno>;
+    unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> Result<usize, Errno>;
+    unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> Result<usize, Errno>;
     fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno>;
     /// ioctl(2) with FIONREAD.
     fn bytes_in(fd: c_int) -> Result<c_int, Errno>;
@@ -232,6 +236,26 @@ impl Streams for Kernel {
         check_size(unsafe { libc::recv(fd, buffer.cast(), len, flags) })
     }
 
+    unsafe fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        check_size(unsafe { libc::readv(fd, vectors, n) })
+    }
+
+    unsafe fn writev(fd: c_int, vectors: *const iovec, n: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        check_size(unsafe { libc::writev(fd, vectors, n) })
+    }
+
+    unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        check_size(unsafe { libc::sendmsg(fd, message, flags) })
+    }
+
+    unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        check_size(unsafe { libc::recvmsg(fd, message, flags) })
+    }
+
     fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
         // SAFETY: no pointer is passed.
         check(unsafe { libc::shutdown(fd, how) }).map(drop)
@@ -320,6 +344,42 @@ impl Streams for Wakeset {
             wakeset_fd::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0, fds.as_mut_ptr())
         };
         number(made).map(|()| fds)
+    }
+
+    unsafe fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        match unsafe { wakeset_fd::pipe::readv(fd, vectors, n) } {
+            wakeset_fd::Verdict::Done(result) => number(result),
+            // SAFETY: as above.
+            wakeset_fd::Verdict::Kernel => unsafe { Kernel::readv(fd, vectors, n) },
+        }
+    }
+
+    unsafe fn writev(fd: c_int, vectors: *const iovec, n: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        match unsafe { wakeset_fd::pipe::writev(fd, vectors, n) } {
+            wakeset_fd::Verdict::Done(result) => number(result),
+            // SAFETY: as above.
+            wakeset_fd::Verdict::Kernel => unsafe { Kernel::writev(fd, vectors, n) },
+        }
+    }
+
+    unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        match unsafe { wakeset_fd::pipe::sendmsg(fd, message, flags) } {
+            wakeset_fd::Verdict::Done(result) => number(result),
+            // SAFETY: as above.
+            wakeset_fd::Verdict::Kernel => unsafe { Kernel::sendmsg(fd, message, flags) },
+        }
+    }
+
+    unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract.
+        match unsafe { wakeset_fd::pipe::recvmsg(fd, message, flags) } {
+            wakeset_fd::Verdict::Done(result) => number(result),
+            // SAFETY: as above.
+            wakeset_fd::Verdict::Kernel => unsafe { Kernel::recvmsg(fd, message, flags) },
+        }
     }
 
     forward! { through number to wakeset_fd:
@@ -415,6 +475,18 @@ impl<const FLAGS: c_int> Streams for RingedWith<FLAGS> {
             fd: c_int,
             buffer: *mut u8,
             len: usize,
+            flags: c_int,
+        ) -> Result<usize, Errno>;
+        unsafe fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> Result<usize, Errno>;
+        unsafe fn writev(fd: c_int, vectors: *const iovec, n: c_int) -> Result<usize, Errno>;
+        unsafe fn sendmsg(
+            fd: c_int,
+            message: *const msghdr,
+            flags: c_int,
+        ) -> Result<usize, Errno>;
+        unsafe fn recvmsg(
+            fd: c_int,
+            message: *mut msghdr,
             flags: c_int,
         ) -> Result<usize, Errno>;
         fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno>;

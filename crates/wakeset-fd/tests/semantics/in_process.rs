@@ -229,6 +229,29 @@ fn a_write_that_waits_for_room_stays_in_process() {
 }
 
 #[test]
+fn a_pair_stays_in_process_with_several_buffers() {
+    for (i, pair) in [Wakeset::pipe2(0), Wakeset::socketpair(0)].into_iter().enumerate() {
+        let (reader, writer) = own_pair::<Wakeset>(pair);
+        let mut bytes = *b"abcdef";
+        let part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: 6 };
+        let parts = [part; 16];
+        // SAFETY: zeros are a message of nothing; the memory is our own.
+        unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut(), parts.len());
+            let (reading, writing) = (reader.as_raw_fd(), writer.as_raw_fd());
+            assert_eq!(Wakeset::writev(writing, parts.as_ptr(), 16), Ok(96));
+            assert_eq!(Wakeset::readv(reading, parts.as_ptr(), 16), Ok(96));
+            if i == 1 {
+                assert_eq!(Wakeset::sendmsg(writing, &message, 0), Ok(96));
+                assert_eq!(Wakeset::recvmsg(reading, &mut message, 0), Ok(96));
+            }
+        }
+        assert!(here(&reader) && here(&writer));
+    }
+}
+
+#[test]
 fn a_pair_stays_in_process_when_it_is_shut_down() {
     for how in [libc::SHUT_RD, libc::SHUT_WR, libc::SHUT_RDWR] {
         let (one, other) = own_pair::<Wakeset>(Wakeset::socketpair(libc::SOCK_NONBLOCK));

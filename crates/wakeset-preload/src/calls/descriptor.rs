@@ -14,8 +14,6 @@ use wakeset_fd::listeners::held;
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{Verdict, descriptor, duplicate, listeners, migrate, pipe, user};
 
-pub(super) use wakeset_fd::descriptor::before_sendmsg;
-
 /// close(2). Nothing stands between the real call and the return to the program, which costs more
 /// after a system call than elsewhere.
 #[inline(always)]

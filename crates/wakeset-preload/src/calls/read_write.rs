@@ -121,6 +121,10 @@ pub(super) unsafe fn readv(
     n: c_int,
     call: impl FnOnce(c_int, *const iovec, c_int) -> ssize_t,
 ) -> ssize_t {
+    if n > 1 && pipe::is_end(fd) {
+        // SAFETY: the caller's contract.
+        return answered(unsafe { pipe::readv(fd, vectors, n) }, || call(fd, vectors, n));
+    }
     // SAFETY: the caller's contract.
     let single = |buffer, len| unsafe { table::read(fd, buffer, len) };
     vectored(fd, vectors, n, single, || {
@@ -141,9 +145,17 @@ pub(super) unsafe fn writev(
     n: c_int,
     call: impl FnOnce(c_int, *const iovec, c_int) -> ssize_t,
 ) -> ssize_t {
+    let in_kernel = || {
+        pipe::count_kernel_send(fd);
+        call(fd, vectors, n)
+    };
+    if n > 1 && pipe::is_end(fd) {
+        // SAFETY: the caller's contract.
+        return answered(unsafe { pipe::writev(fd, vectors, n) }, in_kernel);
+    }
     // SAFETY: the caller's contract.
     let single = |buffer: *mut c_void, len| unsafe { table::write(fd, buffer, len) };
-    vectored(fd, vectors, n, single, || call(fd, vectors, n))
+    vectored(fd, vectors, n, single, in_kernel)
 }
 
 /// eventfd_read(3).

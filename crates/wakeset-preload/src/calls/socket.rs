@@ -108,6 +108,29 @@ pub(super) fn migrate_pair(fd: c_int) {
     }
 }
 
+/// sendmsg(2).
+///
+/// # Safety
+/// As sendmsg(2).
+pub(super) unsafe fn sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+    call: impl FnOnce(c_int, *const msghdr, c_int) -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the caller's contract.
+    unsafe { descriptor::before_sendmsg(message) };
+    let in_kernel = || {
+        pipe::count_kernel_send(fd);
+        call(fd, message, flags)
+    };
+    if !pipe::is_end(fd) {
+        return in_kernel();
+    }
+    // SAFETY: as above.
+    answered(unsafe { pipe::sendmsg(fd, message, flags) }, in_kernel)
+}
+
 /// Migrates what the messages pass on.
 ///
 /// # Safety
@@ -130,10 +153,14 @@ pub(super) unsafe fn recvmsg(
     flags: c_int,
     call: impl FnOnce(c_int, *mut msghdr, c_int) -> ssize_t,
 ) -> ssize_t {
-    migrate_pair(fd);
-    let result = call(fd, message, flags);
+    let result = if pipe::is_end(fd) {
+        // SAFETY: the caller's contract.
+        answered(unsafe { pipe::recvmsg(fd, message, flags) }, || call(fd, message, flags))
+    } else {
+        call(fd, message, flags)
+    };
     if result >= 0 {
-        // SAFETY: the kernel has just filled it in.
+        // SAFETY: it has just been filled in.
         unsafe { descriptor::each_passed(message, migrate::number_is_new) };
     }
     result

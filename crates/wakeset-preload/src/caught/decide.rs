@@ -89,6 +89,7 @@ pub(super) unsafe fn decide(
             S::read | S::write | S::readv | S::writev | S::dup | S::epoll_wait => names(&[a]),
             S::sendto | S::recvfrom | S::accept | S::accept4 => names(&[a]),
             S::recvmsg | S::recvmmsg | S::shutdown => names(&[a]),
+            S::sendmsg => passes(a, b),
             S::pidfd_getfd => names(&[b]),
             S::timerfd_settime | S::timerfd_gettime => names(&[a]),
             S::epoll_ctl => names(&[a, c]),
@@ -128,6 +129,16 @@ fn names(numbers: &[usize]) -> Outcome {
         }
     }
     Made
+}
+
+/// sendmsg(2): what it passes on migrates, too.
+///
+/// # Safety
+/// As sendmsg(2).
+unsafe fn passes(fd: usize, message: usize) -> Outcome {
+    // SAFETY: the caller's contract.
+    unsafe { descriptor::before_sendmsg(ptr::with_exposed_provenance(message)) };
+    names(&[fd])
 }
 
 /// # Safety

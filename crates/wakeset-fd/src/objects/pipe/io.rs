@@ -1,5 +1,6 @@
 //! read(2), write(2), send(2), recv(2) and `FIONREAD` on an end of a pair.
 
+use super::buffers::{self, Buffers};
 use super::{Bound, FdPipe, capacity};
 use crate::migrate;
 use crate::objects::migratable::{Attempt, carry_out, errno};
@@ -20,7 +21,7 @@ use wakeset::{Error, mutated};
 const LONGEST_HERE: usize = 512;
 
 /// The flags of send(2) and recv(2) that are known here.
-const MODELLED: c_int = MSG_DONTWAIT | MSG_NOSIGNAL;
+pub(super) const MODELLED: c_int = MSG_DONTWAIT | MSG_NOSIGNAL;
 
 /// The part of write(2) that needs nothing but a look-up and one compare-and-swap: whether it was
 /// done.
@@ -81,6 +82,22 @@ pub(crate) unsafe fn write(
     len: usize,
     flags: c_int,
 ) -> Option<Verdict<usize>> {
+    let vectors = buffers::one(buffer.cast_mut(), len);
+    // SAFETY: the same contract.
+    unsafe { write_from(fd, end, Buffers::of(&vectors), len, flags) }
+}
+
+/// [`write()`] of `len` bytes from buffers. `None`, as these: they are the kernel's to judge.
+///
+/// # Safety
+/// The buffers are the caller's to give.
+pub(super) unsafe fn write_from(
+    fd: c_int,
+    end: &'static FdPipe,
+    buffers: Option<Buffers<'_>>,
+    len: usize,
+    flags: c_int,
+) -> Option<Verdict<usize>> {
     let Some(bound) = end.bound() else { return Some(Kernel) };
     if len == 0 || bound.outward().is_none() {
         // Nothing to do, or an error.
@@ -89,14 +106,17 @@ pub(crate) unsafe fn write(
     }
     bound.learn_room(fd);
     // SAFETY: the caller gives the memory.
-    let attempt = || unsafe { write_from(bound, buffer, len) };
+    let attempt = || unsafe { write_once(bound, buffers.ok_or(Error::Invalid)?) };
     let waits = flags & MSG_DONTWAIT == 0 && bound.may_block();
     let pipe = bound.outward().filter(|_| waits && !mutated!("pipe_never_waits_for_room"));
     let block = pipe
         .filter(|_| !bound.is_socket() || mutated!("socket_waits_for_room"))
         .map(|pipe| move |again: &dyn Fn() -> Result<(), Error>| pipe.block_writer(again));
     Some(match carry_out(fd, end, attempt, block) {
-        Err(kept) => Done(kept.call(|number| sys::write(number, buffer, len))),
+        Err(kept) => Done(kept.call(|number| match buffers {
+            Some(buffers) => buffers.write(number),
+            None => Err(Errno::EFAULT),
+        })),
         Ok(Attempt::Done(())) => {
             count(Stat::Signals, 1);
             Done(Ok(len))
@@ -117,18 +137,18 @@ pub(crate) unsafe fn write(
     })
 }
 
-/// Writes what is at `buffer`. [`Error::Invalid`]: it is not there.
+/// Writes what is in the buffers. [`Error::Invalid`]: it is not there.
 ///
 /// # Safety
-/// As [`write()`].
-unsafe fn write_from(bound: Bound, buffer: *const u8, len: usize) -> Result<(), Error> {
+/// As [`write_from`].
+unsafe fn write_once(bound: Bound, buffers: Buffers<'_>) -> Result<(), Error> {
     const SHORT: usize = 64;
-    match len {
-        _ if bound.is_socket() && !capacity::is_ordinary(len) => Err(Error::Unfit),
+    match buffers.len() {
+        len if bound.is_socket() && !capacity::is_ordinary(len) => Err(Error::Unfit),
         // SAFETY: the same contract.
-        1..=SHORT => unsafe { write_by_way_of::<SHORT>(bound, buffer, len) },
+        1..=SHORT => unsafe { write_by_way_of::<SHORT>(bound, buffers) },
         // SAFETY: the same contract.
-        _ if len <= LONGEST_HERE => unsafe { write_by_way_of::<LONGEST_HERE>(bound, buffer, len) },
+        ..=LONGEST_HERE => unsafe { write_by_way_of::<LONGEST_HERE>(bound, buffers) },
         _ => Err(Error::Unfit),
     }
 }
@@ -137,17 +157,13 @@ unsafe fn write_from(bound: Bound, buffer: *const u8, len: usize) -> Result<(), 
 /// there too.
 ///
 /// # Safety
-/// As [`write()`].
+/// As [`write_from`].
 #[inline(never)]
-unsafe fn write_by_way_of<const N: usize>(
-    bound: Bound,
-    buffer: *const u8,
-    len: usize,
-) -> Result<(), Error> {
+unsafe fn write_by_way_of<const N: usize>(bound: Bound, buffers: Buffers<'_>) -> Result<(), Error> {
     let mut bytes = [0_u8; N];
-    let bytes = bytes.get_mut(..len).ok_or(Error::Unfit)?;
+    let bytes = bytes.get_mut(..buffers.len()).ok_or(Error::Unfit)?;
     // SAFETY: the same contract.
-    if !sys::is_plausible(buffer, len) || !unsafe { user::load_bytes(buffer, bytes) } {
+    if !unsafe { buffers.load(bytes) } {
         return Err(Error::Invalid);
     }
     bound.write(bytes)
@@ -164,20 +180,36 @@ pub(crate) unsafe fn read(
     len: usize,
     wait: bool,
 ) -> Option<Verdict<usize>> {
-    let Some(bound) = end.bound() else { return Some(Kernel) };
-    let Some(pipe) = bound.inward().filter(|_| len != 0) else { return Some(Kernel) };
-    if !sys::is_plausible(buffer, len) {
+    let vectors = buffers::one(buffer, len);
+    let Some(buffers) = Buffers::of(&vectors) else {
         migrate::fd(fd, Stat::MigratedOddArgument);
         return Some(Kernel);
-    }
+    };
+    // SAFETY: the caller gives the memory.
+    unsafe { read_into(fd, end, buffers, wait, |number| buffers.read(number)) }
+}
+
+/// [`read()`] into buffers; `kept` makes the call on another number.
+///
+/// # Safety
+/// The buffers are the caller's to give.
+pub(super) unsafe fn read_into(
+    fd: c_int,
+    end: &'static FdPipe,
+    buffers: Buffers<'_>,
+    wait: bool,
+    kept: impl FnOnce(c_int) -> Result<usize, Errno>,
+) -> Option<Verdict<usize>> {
+    let Some(bound) = end.bound() else { return Some(Kernel) };
+    let Some(pipe) = bound.inward().filter(|_| buffers.len() != 0) else { return Some(Kernel) };
     let attempt = || {
         // SAFETY: the caller gives the memory.
-        unsafe { bound.read(buffer, len) }
+        unsafe { bound.read_into(buffers) }
     };
     let block = (wait && bound.may_block())
         .then_some(|again: &dyn Fn() -> Result<usize, Error>| pipe.block_reader(again));
     Some(match carry_out(fd, end, attempt, block) {
-        Err(kept) => Done(kept.call(|number| sys::read(number, buffer, len))),
+        Err(file) => Done(file.call(kept)),
         Ok(Attempt::Done(n)) => Done(Ok(n)),
         Ok(Attempt::InKernel) => Kernel,
         Ok(Attempt::Again) => return None,
@@ -189,7 +221,7 @@ pub(crate) unsafe fn read(
     })
 }
 
-/// Counts a send(2) on a number that is no in-process end.
+/// Counts a send(2), sendmsg(2) or writev(2) that is the kernel's.
 #[inline]
 pub fn count_kernel_send(fd: c_int) {
     left::count_write(fd);
@@ -221,7 +253,7 @@ pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Verd
 
 /// Does something for an end of a socket pair, repeatedly while it says `None`. A socket for which
 /// something is asked that is not `modelled` migrates.
-fn on_socket(
+pub(super) fn on_socket(
     fd: c_int,
     modelled: bool,
     call: impl Fn(&'static FdPipe) -> Option<Verdict<usize>>,

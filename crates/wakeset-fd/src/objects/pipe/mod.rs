@@ -10,19 +10,23 @@
 //! comes late, with an end of a pair that is no more, has the number of that pair's generation, and
 //! the pair's word tells it so.
 
+mod buffers;
 mod capacity;
 mod carrier;
 mod close;
 mod create;
 mod io;
+mod message;
 mod shutdown;
 
 pub(crate) use self::close::{give_up_kept, were_kept};
 pub use self::create::{pipe2, socketpair};
 pub use self::io::{bytes_in, count_kernel_send, is_end, read_fast, recv, send, write_fast};
 pub(crate) use self::io::{read, write};
+pub use self::message::{readv, recvmsg, sendmsg, writev};
 pub use self::shutdown::shutdown;
 
+use self::buffers::Buffers;
 use self::carrier::Carrier;
 use crate::objects::migratable::Migratable;
 use crate::objects::residence::{Residence, Whereabouts};
@@ -348,21 +352,50 @@ impl Bound {
     /// `buffer` is the caller's to give, for `len` bytes.
     #[inline(always)]
     unsafe fn read(self, buffer: *mut u8, len: usize) -> Result<usize, Error> {
+        let mut target = buffer;
+        // SAFETY: the caller's contract.
+        let touch = |most| unsafe { user::touch(buffer, most) };
+        self.read_by(len, touch, |part| {
+            // SAFETY: the caller's contract; no more than `len` bytes come.
+            let stored = unsafe { user::store_bytes(target, part) };
+            target = target.wrapping_add(part.len());
+            stored
+        })
+    }
+
+    /// A read into several buffers.
+    ///
+    /// # Safety
+    /// They are the caller's to give.
+    unsafe fn read_into(self, buffers: Buffers<'_>) -> Result<usize, Error> {
+        let mut offset = 0;
+        // SAFETY: the caller's contract.
+        let touch = |most| unsafe { buffers.touch(most) };
+        self.read_by(buffers.len(), touch, |part| {
+            // SAFETY: the caller's contract.
+            let stored = unsafe { buffers.store(offset, part) };
+            offset += part.len();
+            stored
+        })
+    }
+
+    /// A read of up to `len` bytes, which `store` takes one after the other; `touch` says whether
+    /// it will take so many.
+    #[inline(always)]
+    fn read_by(
+        self,
+        len: usize,
+        touch: impl FnOnce(usize) -> bool,
+        store: impl FnMut(&[u8]) -> bool,
+    ) -> Result<usize, Error> {
         let pipe = self.inward().ok_or(Error::Unfit)?;
         let there = pipe.state(self.generation).map_or(0, |state| state.len as usize);
         // Bytes for which there is no memory stay: first make sure that there is some.
         let most = if there == 0 { len } else { len.min(there) };
-        // SAFETY: the caller's contract.
-        if there != 0 && !unsafe { user::touch(buffer, most) } {
+        if there != 0 && !touch(most) {
             return Err(Error::Unfit);
         }
-        let mut target = buffer;
-        let taken = pipe.try_read(self.generation, most, |part| {
-            // SAFETY: the caller's contract; no more than `most` bytes come.
-            let stored = unsafe { user::store_bytes(target, part) };
-            target = target.wrapping_add(part.len());
-            stored
-        })?;
+        let taken = pipe.try_read(self.generation, most, store)?;
         if taken.made_room && !mutated!("pipe_room_is_not_told") {
             self.made_room();
         }

@@ -18,11 +18,13 @@ calls! {
     }
     "C-unwind" readv(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
         names [readv] number [readv] => body [read_write::readv]
-        Answered "One buffer is a read. With several the object migrates."
+        Answered "One buffer is a read, and so are up to 16 of a pipe or pair. With several \
+            another object migrates."
     }
     "C-unwind" writev(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
         names [writev] number [writev] => body [read_write::writev]
-        Answered "One buffer is a write. With several the object migrates."
+        Answered "One buffer is a write, and so are up to 16 of a pipe or pair. With several \
+            another object migrates."
     }
     "C-unwind" pread(fd, buffer, len, offset, room) -> usize {
         names [pread pread64 __pread_chk __pread64_chk] alias [__pread64] number [pread64]
@@ -143,9 +145,9 @@ calls! {
         Answered "Without memory for an address it is `recv`. With it the pair migrates."
     }
     "C-unwind" sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-        names [sendmsg] number [sendmsg]
-        => first [descriptor::before_sendmsg(message), socket::migrate_pair(fd)]
-        MigratesNamed "What `SCM_RIGHTS` passes on, and the pipe or pair that the call names."
+        names [sendmsg] number [sendmsg] => body [socket::sendmsg]
+        Answered "In-process pairs, without an address or control data, from up to 16 buffers. \
+            What `SCM_RIGHTS` passes on migrates."
     }
     "C-unwind" sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int {
         names [sendmmsg] number [sendmmsg]
@@ -154,7 +156,8 @@ calls! {
     }
     "C-unwind" recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         names [recvmsg] number [recvmsg] => body [socket::recvmsg]
-        MigratesNamed "A pipe or pair. What `SCM_RIGHTS` brings has new numbers."
+        Answered "In-process pairs, without memory for an address, into up to 16 buffers. What \
+            `SCM_RIGHTS` brings has new numbers."
     }
     "C-unwind" recvmmsg(
         fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, limit: *mut timespec
