@@ -28,9 +28,6 @@ fn of(result: Result<(), wakeset_fd::Errno>) -> isize {
 fn release_for(number: Sysno, [a, _, c, ..]: [usize; 6]) {
     let (fd, to) = (a as c_int, c as c_int);
     match number {
-        Sysno::shutdown if wakeset_fd::pipe::is_end(fd) => {
-            descriptor::ws_release(fd);
-        }
         Sysno::pread64 => {
             descriptor::ws_release(fd);
         }
@@ -86,6 +83,7 @@ impl World for Library {
                 Sysno::socketpair => {
                     of(wakeset_fd::socketpair(fd, b as c_int, room, d as *mut c_int))
                 }
+                Sysno::shutdown => of(wakeset_fd::shutdown(fd, b as c_int)),
                 _ => {
                     release_for(number, arguments);
                     raw(number, arguments)
