@@ -48,10 +48,12 @@ int main(int argc, char **argv) {
     puts("what it prints");
     fflush(stdout);
     if (!strcmp(how, "forks")) {
+        /* What the child does not name would stay. */
         pid_t child = fork();
         if (child == 0)
-            _exit(0);
-        return waitpid(child, 0, 0) != child;
+            _exit(write(fd, &one, 8) != 8 || epoll_wait(set, &event, 1, 0) != 1);
+        int status;
+        return waitpid(child, &status, 0) != child || status != 0;
     }
     if (!strcmp(how, "splices"))
         return splice(fd, NULL, fd, NULL, 1, 0) != -1;

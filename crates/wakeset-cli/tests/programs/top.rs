@@ -72,7 +72,7 @@ impl Top {
 fn it_leaves_the_terminal_as_it_was() {
     let runtime = Runtime::new("top");
     let mut running = runtime.start(r#": >"$1"; read line"#, &[]);
-    let heading = format!("run {} (sh): 1 processes", running.pid());
+    let heading = format!("run {} (sh): 1 process,", running.pid());
 
     let mut top = Top::start(&runtime, &running, 80, 24);
     top.wait_for(&heading);
