@@ -229,6 +229,23 @@ static void closed_under_a_read(void)
 	signal(SIGUSR1, SIG_DFL);
 }
 
+static void not_blocking_meanwhile(void)
+{
+	struct thread thread;
+	struct reader reader = {.fd = must(eventfd(0, 0))};
+	heading("not_blocking_meanwhile");
+	start(&thread, read_once, &reader);
+	until_asleep(thread.id);
+	must(fcntl(reader.fd, F_SETFL, O_NONBLOCK));
+	migrate(reader.fd);
+	/* Or until it has ended. */
+	until_asleep(thread.id);
+	must(add(reader.fd, 1));
+	finish(&thread);
+	differs("a read that slept when it was set", "a value", "EAGAIN", reader.result);
+	must(close(reader.fd));
+}
+
 static void hidden_descriptors(void)
 {
 	char more[16];
@@ -411,6 +428,7 @@ int main(int argc, char **argv)
 	caught_faults();
 	left_by_a_jump();
 	closed_under_a_read();
+	not_blocking_meanwhile();
 	hidden_descriptors();
 	in_proc();
 	what_a_sleeper_does();

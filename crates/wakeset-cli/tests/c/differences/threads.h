@@ -48,7 +48,11 @@ static void *read_once(void *argument)
 {
 	struct reader *reader = argument;
 	long long got = take(reader->fd);
-	reader->result = got >= 0 ? "a value" : errno == EINTR ? "EINTR" : errno == EBADF ? "EBADF" : "?";
+	reader->result = got >= 0          ? "a value"
+	                 : errno == EINTR  ? "EINTR"
+	                 : errno == EBADF  ? "EBADF"
+	                 : errno == EAGAIN ? "EAGAIN"
+	                                   : "?";
 	return NULL;
 }
 
