@@ -53,10 +53,10 @@ impl AsyncPoll {
         Ok(Self { inner, spins: false })
     }
 
-    /// The same, whose waits look for events for a while before they are pending, where that has
-    /// paid off lately ([`Nested::wait_spinning`]). Meanwhile the other tasks of the thread do not
-    /// run: for threads that answer each other faster than they could sleep, and in a runtime that
-    /// has little else to do.
+    /// The same set, but its waits spin before they are pending, where that saves processor time
+    /// ([`Nested::wait_spinning`]). The thread runs no other task meanwhile. This is for threads
+    /// that answer each other faster than they could sleep, in a runtime that has little else to
+    /// do.
     #[must_use]
     pub fn spinning(self) -> Self {
         Self { spins: true, ..self }

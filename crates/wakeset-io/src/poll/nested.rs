@@ -32,15 +32,14 @@ impl Nested {
         Self { poll, asleep: Mutex::new(None) }
     }
 
-    /// What there is now, as `wait` with `Duration::ZERO` says it, but before this says that there
-    /// is nothing it looks for a while, if its loop has slept so little lately that the look saves
-    /// processor time: for up to 30 microseconds, or as
-    /// [`wakeset::set_spin_limit`] says. That keeps the thread for that long from
-    /// what else its loop has to do. An event that comes meanwhile is there within a microsecond,
-    /// where a sleep and its wake-up take 20 to 50.
+    /// As [`Poll::wait`] with `Duration::ZERO`, but if nothing is ready this spins before it says
+    /// so, for up to 30 microseconds, if its loop's last sleeps were so short that this saves
+    /// processor time ([`wakeset::set_spin_limit`] can set another time). The thread does nothing
+    /// else meanwhile. An event that comes in the spin is reported within a microsecond, where a
+    /// sleep and its wake-up take 20 to 50.
     ///
-    /// For a loop that sleeps when this has found nothing, and for one thread at a time: another
-    /// one that comes meanwhile only looks.
+    /// This is for a loop that sleeps when nothing was found. One thread at a time spins; a second
+    /// one that calls it meanwhile does not.
     ///
     /// # Errors
     /// As [`Poll::wait`]. `events` is empty on an error.
