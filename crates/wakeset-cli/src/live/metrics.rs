@@ -150,7 +150,7 @@ const COUNTERS: [(Stat, &str, &str); 8] = [
     (
         Stat::Signals,
         "signals_in_process",
-        "Writes to eventfds, pipes and socket pairs that were answered in process.",
+        "Writes to eventfds, pipes and pairs (not signal(7)) that were answered in process.",
     ),
     (Stat::SignalsInKernel, "signals_in_kernel", "Such writes that were the kernel's."),
     (Stat::Wakes, "wakes", "Sleeping waits that were woken for what lives in process."),
