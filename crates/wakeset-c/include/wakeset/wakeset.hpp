@@ -11,8 +11,12 @@
  *         if (event.data.u64 == 7) work.read();
  *
  * Everything is a thin cover of the functions of wakeset.h, which say the rest: which calls may be
- * made at the same time, and from signal handlers. Nothing here allocates. A moved-from object is
- * empty: its calls throw EBADF. C++ source that uses the descriptors' numbers takes them by get().
+ * made at the same time, and from signal handlers. Nothing here allocates but an exception. A
+ * moved-from object is empty: its calls throw EBADF. C++ source that uses the descriptors' numbers
+ * takes them by get().
+ *
+ * Include it after <wakeset/epoll.h> and its kin; before them their macros break its names, and the
+ * compiler says so. `using namespace wakeset` makes `eventfd` ambiguous: it is libc's function too.
  */
 #ifndef WAKESET_HPP
 #define WAKESET_HPP
@@ -57,8 +61,12 @@ public:
     }
     void reset(int number = -1) noexcept
     {
-        if (number_ >= 0)
-            ws_close(number_);
+        if (number_ >= 0) {
+            /* A destructor between a failed call and the look at its error leaves that as it is. */
+            const int saved = errno;
+            ::ws_close(number_);
+            errno = saved;
+        }
         number_ = number;
     }
 
@@ -81,15 +89,23 @@ private:
 };
 
 /* A set: epoll(7). It does not own what it watches; close that first, or remove it. */
-class epoll : public unique_fd {
+class epoll : unique_fd {
 public:
-    explicit epoll(int flags = EPOLL_CLOEXEC) : unique_fd(ws_epoll_create1(flags))
+    using unique_fd::get;
+    using unique_fd::release;
+    using unique_fd::operator bool;
+    void reset() noexcept { unique_fd::reset(); }
+
+    explicit epoll(int flags = EPOLL_CLOEXEC) : unique_fd(::ws_epoll_create1(flags))
     {
         if (get() < 0)
             throw_errno("ws_epoll_create1");
     }
 
-    void add(const unique_fd &fd, std::uint32_t events, std::uint64_t data)
+    /* Each takes a number, or the owner of one. */
+    template <typename Owner>
+    auto add(const Owner &fd, std::uint32_t events, std::uint64_t data)
+        -> decltype(static_cast<void>(fd.get()))
     {
         add(fd.get(), events, data);
     }
@@ -97,9 +113,20 @@ public:
     {
         control(EPOLL_CTL_ADD, fd, events, data);
     }
+    template <typename Owner>
+    auto modify(const Owner &fd, std::uint32_t events, std::uint64_t data)
+        -> decltype(static_cast<void>(fd.get()))
+    {
+        modify(fd.get(), events, data);
+    }
     void modify(int fd, std::uint32_t events, std::uint64_t data)
     {
         control(EPOLL_CTL_MOD, fd, events, data);
+    }
+    template <typename Owner>
+    auto remove(const Owner &fd) -> decltype(static_cast<void>(fd.get()))
+    {
+        remove(fd.get());
     }
     void remove(int fd) { control(EPOLL_CTL_DEL, fd, 0, 0); }
 
@@ -120,7 +147,7 @@ public:
         const std::chrono::milliseconds shorter = limit < longest ? limit : longest;
         const int milliseconds = limit.count() < 0 ? -1 : static_cast<int>(shorter.count());
         const int room = static_cast<int>(capacity < most ? capacity : most);
-        const int n = ws_epoll_wait(get(), events, room, milliseconds);
+        const int n = ::ws_epoll_wait(get(), events, room, milliseconds);
         if (n < 0 && errno != EINTR)
             throw_errno("ws_epoll_wait");
         return ready(events, n < 0 ? 0 : static_cast<std::size_t>(n));
@@ -132,16 +159,22 @@ private:
         epoll_event event = epoll_event();
         event.events = events;
         event.data.u64 = data;
-        if (ws_epoll_ctl(get(), op, fd, &event) < 0)
+        if (::ws_epoll_ctl(get(), op, fd, &event) < 0)
             throw_errno("ws_epoll_ctl");
     }
 };
 
-/* A counter: eventfd(2), without blocking unless the flags say so. */
-class eventfd : public unique_fd {
+/* A counter: eventfd(2), without blocking unless the flags say so. With flags that block, a
+ * signal handler that interrupts a call makes it throw EINTR. */
+class eventfd : unique_fd {
 public:
+    using unique_fd::get;
+    using unique_fd::release;
+    using unique_fd::operator bool;
+    void reset() noexcept { unique_fd::reset(); }
+
     explicit eventfd(unsigned value = 0, int flags = EFD_CLOEXEC | EFD_NONBLOCK)
-        : unique_fd(ws_eventfd(value, flags))
+        : unique_fd(::ws_eventfd(value, flags))
     {
         if (get() < 0)
             throw_errno("ws_eventfd");
@@ -150,7 +183,7 @@ public:
     /* Adds; false where it is full. */
     bool write(std::uint64_t value = 1)
     {
-        if (ws_eventfd_write(get(), value) == 0)
+        if (::ws_eventfd_write(get(), value) == 0)
             return true;
         if (errno != EAGAIN)
             throw_errno("ws_eventfd_write");
@@ -161,17 +194,23 @@ public:
     std::uint64_t read()
     {
         eventfd_t value = 0;
-        if (ws_eventfd_read(get(), &value) < 0 && errno != EAGAIN)
+        if (::ws_eventfd_read(get(), &value) < 0 && errno != EAGAIN)
             throw_errno("ws_eventfd_read");
         return value;
     }
 };
 
-/* A timer: timerfd_create(2), without blocking unless the flags say so. */
-class timerfd : public unique_fd {
+/* A timer: timerfd_create(2), without blocking unless the flags say so. With flags that block, a
+ * signal handler that interrupts a call makes it throw EINTR. */
+class timerfd : unique_fd {
 public:
+    using unique_fd::get;
+    using unique_fd::release;
+    using unique_fd::operator bool;
+    void reset() noexcept { unique_fd::reset(); }
+
     explicit timerfd(int clock = CLOCK_MONOTONIC, int flags = TFD_CLOEXEC | TFD_NONBLOCK)
-        : unique_fd(ws_timerfd_create(clock, flags))
+        : unique_fd(::ws_timerfd_create(clock, flags))
     {
         if (get() < 0)
             throw_errno("ws_timerfd_create");
@@ -184,7 +223,7 @@ public:
         itimerspec value = itimerspec();
         value.it_value = timespec_of(first);
         value.it_interval = timespec_of(interval);
-        if (ws_timerfd_settime(get(), 0, &value, nullptr) < 0)
+        if (::ws_timerfd_settime(get(), 0, &value, nullptr) < 0)
             throw_errno("ws_timerfd_settime");
     }
 
@@ -192,7 +231,7 @@ public:
     std::uint64_t read()
     {
         std::uint64_t count = 0;
-        if (ws_read(get(), &count, sizeof count) < 0 && errno != EAGAIN)
+        if (::ws_read(get(), &count, sizeof count) < 0 && errno != EAGAIN)
             throw_errno("ws_read");
         return count;
     }

@@ -1,14 +1,26 @@
-// <wakeset/wakeset.hpp>: each class, what its errors are, and that everything is closed.
+// <wakeset/wakeset.hpp>: each class, what its errors are, and that everything is closed. With
+// PORTED, as in source that has been ported: below the header that gives epoll's names to Wakeset.
+#include <cerrno>
 #include <cstdio>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <dirent.h>
 
+#ifdef PORTED
+#include <wakeset/epoll.h>
+#include <wakeset/eventfd.h>
+#include <wakeset/timerfd.h>
+#endif
 #include <wakeset/wakeset.hpp>
 
 namespace {
+
+static_assert(!std::is_assignable<wakeset::eventfd &, wakeset::epoll>::value
+                  && !std::is_convertible<wakeset::eventfd &, wakeset::unique_fd &>::value,
+              "an eventfd owns eventfds only");
 
 int wrong;
 
@@ -61,10 +73,19 @@ void use()
     demand(set.wait(events).begin()->data.u64 == 9, "a watch is modified");
     set.remove(moved.get());
     demand(set.wait(events, std::chrono::milliseconds(0)).empty(), "a watch is removed");
+    set.add(moved.get(), EPOLLIN, 10);
+    set.modify(moved, EPOLLOUT, 11);
+    demand(set.wait(events).begin()->data.u64 == 11, "a watch is modified by its owner");
+    set.remove(moved);
+    demand(set.wait(events, std::chrono::milliseconds(0)).empty(), "and removed");
+    const wakeset::unique_fd owner(moved.release());
+    set.add(owner, EPOLLOUT, 12);
+    demand(set.wait(events).begin()->data.u64 == 12, "any owner will do");
+    set.remove(owner);
 
     int code = 0;
     try {
-        set.remove(moved.get());
+        set.remove(owner);
     } catch (const std::system_error &error) {
         code = error.code().value();
     }
@@ -72,6 +93,14 @@ void use()
     demand(!wakeset::eventfd(0).read() && wakeset::eventfd(5).read() == 5, "a first value");
     wakeset::eventfd full;
     demand(full.write(0xfffffffffffffffe) && !full.write(), "it is full");
+    full.reset();
+    demand(!full && full.get() == -1, "it is closed early");
+
+    {
+        const wakeset::unique_fd closed(1 << 20);
+        errno = ERANGE;
+    }
+    demand(errno == ERANGE, "a destructor leaves errno alone");
 }
 
 }
