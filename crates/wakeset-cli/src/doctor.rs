@@ -52,7 +52,6 @@ pub struct Options {
     /// The program, looked up in PATH, and its arguments
     #[arg(
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         value_hint = clap::ValueHint::CommandWithArguments,
         value_names = ["PROGRAM", "ARGS"]
     )]

@@ -117,9 +117,24 @@ Example: wakeset demo")]
     Herd(herd::worker::Options),
 }
 
+/// Says what is wrong with the arguments, or prints the help that they ask for. Returns the exit
+/// status: `run` keeps those below 125 for the program, as env(1) and timeout(1) do.
+fn refuse(error: &clap::Error, of_run: bool) -> i32 {
+    let _ = error.print();
+    match error.exit_code() {
+        0 => 0,
+        _ if of_run => failure::OWN_FAILURE,
+        status => status,
+    }
+}
+
 /// Parses the arguments, does what they ask and says what to exit with.
-fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
-    let result = match Arguments::parse_from(arguments).command {
+fn execute(arguments: &[OsString]) -> i32 {
+    let parsed = match Arguments::try_parse_from(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => return refuse(&error, arguments.get(1).is_some_and(|word| word == "run")),
+    };
+    let result = match parsed.command {
         Command::Run(options) => run::run(options),
         Command::Bench(options) => bench::bench(&options).map(|()| 0),
         Command::Soak(options) => soak::soak(&options),
@@ -156,5 +171,5 @@ fn execute(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn main(_count: libc::c_int, _arguments: *const *const libc::c_char) -> libc::c_int {
     // std's exit writes what stdout still buffers.
-    std::process::exit(execute(std::env::args_os()))
+    std::process::exit(execute(&std::env::args_os().collect::<Vec<_>>()))
 }

@@ -69,7 +69,7 @@ pub use library::{
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit status: that of the program; with --stats, 128+N if signal N killed it. 127 if there is no such
-program, 126 if it cannot be run, 125 if Wakeset itself failed.
+program, 126 if it cannot be run, 125 if Wakeset itself failed or a flag is wrong.
 
 Environment: LD_PRELOAD is kept, with Wakeset's library behind what it has. The flags reach the
 library in WAKESET_ORDER, WAKESET_MAX_CONNECTIONS, WAKESET_SPIN, WAKESET_INSTRUCTIONS,
@@ -89,7 +89,6 @@ pub struct Options {
     #[arg(
         required = true,
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         value_hint = clap::ValueHint::CommandWithArguments,
         value_names = ["PROGRAM", "ARGS"]
     )]

@@ -230,3 +230,28 @@ fn a_library_that_every_user_may_replace_is_refused() {
     assert!(said.contains("every user may write to"), "{said}");
     fs::remove_dir_all(&folder).expect("it goes");
 }
+
+/// A flag that does not exist is no program, and what is wrong on the command line has the status
+/// that env(1) and timeout(1) give it.
+#[test]
+fn a_wrong_flag_of_run_is_refused() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(WAKESET).arg("run").args(arguments).output().expect("it runs");
+        let [said, wrong] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.code(), said, wrong)
+    };
+    for flags in [&["--stat"][..], &["-x"], &["--order", "bogus"], &["--stats", "--share"], &[]] {
+        let program: &[&str] = if flags.is_empty() { &[] } else { &["--", "echo", "ran"] };
+        let (status, said, wrong) = run(&[flags, program].concat());
+        assert_eq!((status, &said[..]), (Some(125), ""), "{flags:?}: {wrong}");
+        assert!(wrong.starts_with("error: "), "{flags:?}: {wrong}");
+    }
+    // Behind the program, and behind `--`, everything is the program's.
+    for words in [&["echo", "--stat", "--", "-x"][..], &["--", "echo", "--stat", "--", "-x"]] {
+        let (status, said, wrong) = run(words);
+        assert_eq!((status, &said[..]), (Some(0), "--stat -- -x\n"), "{words:?}: {wrong}");
+    }
+    assert_eq!(run(&["--", "--stat"]).0, Some(127));
+    assert_eq!(run(&["--help"]).0, Some(0));
+}
