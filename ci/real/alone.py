@@ -31,7 +31,7 @@ CONNECTIONS = 100
 class Postgres:
     """Asked by pgbench, with a connection for each query."""
 
-    stop = signal.SIGINT
+    stop, has_children, folder = signal.SIGINT, True, None
 
     def __init__(self, room):
         self.room, self.port, data = room, twice.free_port(), room.dir / "data"
@@ -68,12 +68,13 @@ class Postgres:
 class Sshd:
     """Asked for its banner, which a child says that has executed sshd anew."""
 
-    stop = signal.SIGTERM
+    stop, has_children = signal.SIGTERM, False
+    # It demands that this is there, and puts nothing into it.
+    folder = pathlib.Path("/run/sshd")
 
     def __init__(self, room):
         self.port, key = twice.free_port(), room.dir / "key"
         room.run_plain(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
-        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         argv = ["sshd", "-D", "-e", "-f", "/dev/null", "-h", key, "-p", self.port]
         argv += ["-o", "ListenAddress=127.0.0.1", "-o", "PidFile=none"]
         self.program = room.start([*argv, "-o", "MaxStartups=1000"])
@@ -108,21 +109,45 @@ SERVERS = {
 }
 
 
+def stat_of(pid):
+    """What follows the name in `/proc/PID/stat`; nothing of a process that has ended."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+    return [] if fields[0] in "ZX" else fields
+
+
 def processor_ms(pid):
     """Of a process and of its children that have ended."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) * 1000 / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, stat_of(pid)[11:15])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def descendants(pid):
+    """Pids with the times at which they began, also of those that lead a session of their own."""
+    every = {int(name): stat_of(name) for name in os.listdir("/proc") if name.isdigit()}
+    found, parents = {}, [pid]
+    while parents:
+        parent = parents.pop()
+        for child, fields in every.items():
+            if fields and int(fields[1]) == parent:
+                found[child] = fields[19]
+                parents.append(child)
+    return found
 
 
 class Side:
     def __init__(self, kind, wakeset):
         self.room, self.rates, self.times = twice.Room(wakeset), [], []
+        self.made = kind.folder if kind.folder and not kind.folder.exists() else None
         try:
+            if self.made:
+                self.made.mkdir()
             self.server = kind(self.room)
+            self.room.require_interposer(self.server.program.pid)
         except BaseException:
-            self.room.__exit__()
+            self.tidy()
             raise
-        self.room.require_interposer(self.server.program.pid)
 
     def measure(self):
         program = self.server.program
@@ -133,16 +158,29 @@ class Side:
         time.sleep(0.1)
         self.times.append((processor_ms(program.pid) - before) / CONNECTIONS)
         program.send_signal(signal.SIGHUP)
-        twice.wait_for(lambda: program.poll() is None, "a reload")
+        # sshd executes itself anew, and nobody else knows when PostgreSQL has read its files.
+        time.sleep(0.3)
+        require(program.poll() is None, f"a reload ended it: {program.returncode}")
+        twice.wait_for(self.server.is_up, "an answer after a reload")
+        time.sleep(0.1)
 
     def end(self):
         """With which status."""
         program = self.server.program
+        noted = descendants(program.pid)
+        require(noted or not self.server.has_children, "its children cannot be seen")
         program.send_signal(self.server.stop)
         status = program.wait(20)
-        left = lambda: twice.session_pids(program.pid)
+        # A number may be another process's by now.
+        goes_on = lambda pid: stat_of(pid)[19:20] == [noted[pid]]
+        left = lambda: [*filter(goes_on, noted), *twice.session_pids(program.pid)]
         twice.wait_for(lambda: not left(), "the end of its children")
         return status
+
+    def tidy(self):
+        self.room.__exit__()
+        if self.made and self.made.exists():
+            self.made.rmdir()
 
 
 def check(name, kind, rounds):
@@ -153,8 +191,6 @@ def check(name, kind, rounds):
         for n in range(rounds):
             for side in sides if n % 2 == 0 else reversed(sides):
                 side.measure()
-                # sshd executes itself anew at a reload.
-                time.sleep(0.3)
         for side in sides:
             rate, ms = statistics.median(side.rates), statistics.median(side.times)
             print(f"| {name} | {side.room.side} | {rate:.0f} | {ms:.2f} |", flush=True)
@@ -162,7 +198,7 @@ def check(name, kind, rounds):
         require(statuses[0] == statuses[1], f"they end with {statuses}")
     finally:
         for side in sides:
-            side.room.__exit__()
+            side.tidy()
 
 
 def main():
