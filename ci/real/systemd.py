@@ -12,10 +12,10 @@ for three services and looks at what they do:
 - nginx, as Debian has it (`Type=forking`);
 - a program that has a watchdog (`WatchdogSec=`) and tells systemd of itself.
 
-Each has Wakeset's library in all its processes, answers, is reloaded, and is without it when the
-drop-in has been removed as the guide says. By hand: needs root, systemd-nspawn, debootstrap(8) and
-a network. Environment: ROOTS, as for installed.py; the tree of bookworm has `systemd-sysv` and
-`nginx-light` as well.
+Each has Wakeset's library in all its processes and does its work; the first two are reloaded; and
+each is without it when the drop-in has been removed as the guide says. By hand: needs root,
+systemd-nspawn, debootstrap(8) and a network. Environment: ROOTS, as for installed.py; the tree of
+bookworm has `systemd-sysv` and `nginx-light` as well.
 """
 
 import os
@@ -78,8 +78,13 @@ WantedBy=multi-user.target
 """
 
 
-def call(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+def call(*command, limit=60):
+    """What a command prints; what it says of a failure is passed on."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit)
+    if done.returncode:
+        print(f"{' '.join(map(str, command))}: {done.stderr}", file=sys.stderr, flush=True)
+        done.check_returncode()
+    return done.stdout
 
 
 def shown(unit, name):
@@ -114,14 +119,14 @@ def settled(unit, count):
 
 
 def check_gunicorn():
-    good = require("@system-service" in pathlib.Path("/etc/systemd/system/gunicorn.service")
-                   .read_text(), "gunicorn has a filter")
     call("systemctl", "start", "gunicorn.socket")
-    good &= require(shown("gunicorn", "ActiveState") == "inactive", "no gunicorn before")
+    good = require(shown("gunicorn", "ActiveState") == "inactive", "no gunicorn before")
     first = get(8099)
     good &= require(shown("gunicorn", "ActiveState") == "active", "its socket has started gunicorn")
     has = settled("gunicorn", 9)
     good &= require(len(has) == 9 and all(has.values()), f"all {len(has)} processes are served")
+    status = pathlib.Path(f"/proc/{shown('gunicorn', 'MainPID')}/status").read_text()
+    good &= require("Seccomp:\t2" in status, "gunicorn has a filter")
     served = {get(8099) for _ in range(400)} | {first}
     good &= require(served == {str(pid).encode() for pid in has} -
                     {shown("gunicorn", "MainPID").encode()}, "each worker answers")
@@ -181,20 +186,39 @@ def write(root, path, text):
 def prepare(root, packages):
     ready = os.environ.get("ROOTS")
     if ready:
-        call("cp", "-a", f"{ready}/bookworm/.", root)
+        call("cp", "-a", f"{ready}/bookworm/.", root, limit=None)
     else:
         call("debootstrap", "--variant=minbase", "--include=gunicorn,systemd-sysv,nginx-light",
-             "bookworm", root)
+             "bookworm", root, limit=None)
     package = next(pathlib.Path(packages).glob("wakeset_*.deb"))
     write(root, f"{PLACE}/application.py", APPLICATION)
     write(root, f"{PLACE}/watched.py", WATCHED_PROGRAM)
     write(root, f"{PLACE}/systemd.py", pathlib.Path(__file__).read_text())
     call("cp", package, f"{root}/tmp/wakeset.deb")
-    call("chroot", root, "dpkg", "--install", "/tmp/wakeset.deb")
+    call("chroot", root, "dpkg", "--install", "/tmp/wakeset.deb", limit=None)
     for name, text in (("gunicorn.service", GUNICORN), ("gunicorn.socket", SOCKET),
                        ("watched.service", WATCHED), ("check.service", CHECK)):
         write(root, f"/etc/systemd/system/{name}", text)
     call("chroot", root, "systemctl", "enable", "check.service", "nginx.service")
+
+
+def boot(root):
+    """Whether all held in there. Prints what was said, or else what nspawn has to say."""
+    command = ["systemd-nspawn", "--quiet", f"--directory={root}", "--boot", "--private-network",
+               "--register=no", "--keep-unit", "--console=pipe"]
+    said = pathlib.Path(f"{root}{PLACE}/said")
+    with tempfile.TemporaryFile(mode="w+") as errors:
+        try:
+            subprocess.run(command, check=False, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=errors, timeout=150)
+        except subprocess.TimeoutExpired as error:
+            print(error, file=sys.stderr)
+        text = said.read_text() if said.exists() else ""
+        if not text:
+            errors.seek(0)
+            print("it said nothing, and nspawn:", errors.read(), file=sys.stderr)
+    print(text, end="")
+    return text.endswith("passed\n")
 
 
 def main():
@@ -203,13 +227,7 @@ def main():
     packages = sys.argv[1] if len(sys.argv) == 2 else sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as root:
         prepare(root, packages)
-        boot = ["systemd-nspawn", "--quiet", f"--directory={root}", "--boot", "--private-network",
-                "--register=no", "--keep-unit", "--console=pipe"]
-        subprocess.run(boot, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, timeout=150)
-        said = pathlib.Path(f"{root}{PLACE}/said").read_text()
-        print(said, end="")
-        return int(not said.endswith("passed\n"))
+        return int(not boot(root))
 
 
 if __name__ == "__main__":
