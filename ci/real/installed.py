@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """gunicorn in a clean Debian where nothing but a package of Wakeset is installed: each request
-wakes one worker, not all; after removal nothing is left.
+wakes one worker, not all; after removal nothing is left but, of the wheel, empty folders in
+`share`, which pip leaves and this deletes.
 
     ci/real/installed.py PACKAGES [SUITE-KIND…]
 
@@ -112,13 +113,18 @@ def measure(root, prefix):
     serve = (f"cd /tmp && exec {prefix} gunicorn --workers {WORKERS} --log-level critical "
              f"--bind 127.0.0.1:{port} application:run")
     server = subprocess.Popen(["chroot", root, "sh", "-c", serve])
-    answers(port)
-    time.sleep(2)
-    before, begun = switches(server), time.monotonic()
-    served = collections.Counter(ask(port) for _ in range(REQUESTS))
-    took, after = time.monotonic() - begun, switches(server)
-    server.send_signal(signal.SIGTERM)
-    server.wait(30)
+    try:
+        answers(port)
+        time.sleep(2)
+        before, begun = switches(server), time.monotonic()
+        served = collections.Counter(ask(port) for _ in range(REQUESTS))
+        took, after = time.monotonic() - begun, switches(server)
+        server.send_signal(signal.SIGTERM)
+        server.wait(30)
+    finally:
+        # Its workers end when they find that their parent has.
+        server.kill()
+        server.wait()
     least = min(served.values()) if len(served) == WORKERS else 0
     return REQUESTS / took, (after - before) / REQUESTS, max(served.values()) / max(least, 1)
 
