@@ -1,14 +1,15 @@
 /*
  * What a fork(2) child does with what it has from its parent, and the parent meanwhile: both have
  * one description, whatever either does with its numbers. The parent has a second thread, but for
- * "forked alone", and its children leave most of it alone.
+ * "forked alone" and "forked beside", and its children leave most of it alone.
  *
  * "forked take NUMBER" is what children execute: it reads 8 bytes from a descriptor that it has
  * inherited, and exits with the first of them, or with 99 if there is no such descriptor.
  * "forked stay" and "forked stay_alone" have children that leave everything alone, and print
- * nothing; "forked workers" has one that outlives any deadline.
+ * nothing; "forked workers" has one that outlives any deadline, "forked beside" several at once.
  */
 #include "forked/children.h"
+#include "forked/beside.h"
 
 /* ---- what becomes of it ---- */
 
@@ -368,7 +369,9 @@ static void stay(void)
 	int set = set_with(counter, EPOLLIN);
 	char byte;
 	must(pipe2(ends, O_CLOEXEC));
-	for (int i = 0; i < 30; i++) {
+	/* With one thread not too many, all of which are waited for. */
+	int children = threads() > 1 ? 30 : 12;
+	for (int i = 0; i < children; i++) {
 		in_child(acts[i % 4], &counter);
 		uint64_t one = 1;
 		must(write(counter, &one, 8));
@@ -417,8 +420,9 @@ int main(int count, char **arguments)
 		return threads() != 1;
 	}
 	const bool alone = count == 2 && strcmp(arguments[1], "alone") == 0;
+	const bool beside = count == 2 && strcmp(arguments[1], "beside") == 0;
 	pthread_t thread;
-	if (!alone)
+	if (!alone && !beside)
 		must_be_zero(pthread_create(&thread, NULL, sleep_on, NULL));
 	if (count == 2 && strcmp(arguments[1], "stay") == 0) {
 		stay();
@@ -429,6 +433,12 @@ int main(int count, char **arguments)
 		workers();
 		return verdict();
 	}
+	if (beside) {
+		beside_each_other();
+		return verdict();
+	}
+	if (alone)
+		slow_child();
 	counters();
 	sets();
 	timers();

@@ -122,6 +122,13 @@ fn forked_alone() {
     compare("forked", Build::Plain, &["alone"]);
 }
 
+/// Where fork(2) waits for the child, children that are meant to run beside each other ran one
+/// after the other.
+#[test]
+fn forked_beside_each_other() {
+    compare("forked", Build::Plain, &["beside"]);
+}
+
 #[test]
 fn forked_workers() {
     compare("forked", Build::Plain, &["workers"]);

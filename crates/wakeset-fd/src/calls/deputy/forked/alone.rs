@@ -5,8 +5,13 @@
 //! others), and by the calls that a process with threads may not make, also for another process
 //! (`KEYCTL_SESSION_TO_PARENT`). But which of the two goes on first after a fork is the
 //! scheduler's to say, and most children end or execute a program before long. So the parent waits
-//! for that, at most for [`LIMIT`]; then what the child may have migrates. A program that forks
-//! workers loses that time [`MOST_MISSES`] times: then everything migrates before the fork.
+//! for that, at most for [`LIMIT`]; then what the child may have migrates.
+//!
+//! Children that the program means to have beside each other run one after the other meanwhile. So
+//! what a process may lose by that is bounded in two ways, and where it has no more to lose
+//! everything migrates before the fork. [`MOST_MISSES`] children in a row that were not [`QUICK`]
+//! are the work of a program that forks workers. And all waits together take no longer than
+//! [`MOST_DEBT`] and a small [`SHARE`] of the time.
 //!
 //! The handlers of the program that pthread_atfork(3) has for the parent run later, so that one
 //! that waits for the child finds it served. Which child it is is not known before they are done.
@@ -17,7 +22,7 @@ use crate::stats::area::now;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{forked, poll_within};
 use crate::table::gate;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use wakeset::mutated;
 
@@ -27,14 +32,44 @@ const LIMIT: Duration = Duration::from_millis(10);
 /// In place of the time at which the service began.
 pub(super) const ALONE: u64 = u64::MAX;
 
-/// After so many children in a row that had not ended or executed a program by then, no further
-/// one is waited for.
-const MOST_MISSES: u32 = 2;
-static MISSES: AtomicU32 = AtomicU32::new(0);
+/// A child that is gone by then is no worker.
+const QUICK: Duration = Duration::from_millis(2);
 
-/// Whether the next child is likely to be gone soon.
+/// After so many children in a row that were not quick, no further one is waited for.
+const MOST_MISSES: u32 = 2;
+
+/// So long have all waits together taken at most, but for what has been forgiven since: one part in
+/// so many of the time.
+const MOST_DEBT: Duration = Duration::from_millis(20);
+const SHARE: u64 = 64;
+
+// The parent writes to them after each fork that waits.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
+static MISSES: AtomicU32 = AtomicU32::new(0);
+/// How long was waited in all, less what was forgiven by [`SINCE`]. Nanoseconds.
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
+static DEBT: AtomicU64 = AtomicU64::new(0);
+#[cfg_attr(not(loom), unsafe(link_section = "wakeset_fork"))]
+static SINCE: AtomicU64 = AtomicU64::new(0);
+
+fn debt(now: u64) -> Duration {
+    let forgiven = now.saturating_sub(SINCE.load(Ordering::Relaxed)) / SHARE;
+    Duration::from_nanos(DEBT.load(Ordering::Relaxed).saturating_sub(forgiven))
+}
+
+/// Whether the next child is likely to be gone soon, and may be waited for.
 pub(super) fn is_of_use() -> bool {
-    MISSES.load(Ordering::Relaxed) < MOST_MISSES
+    MISSES.load(Ordering::Relaxed) < MOST_MISSES && debt(now()) + QUICK <= MOST_DEBT
+}
+
+/// A child has been waited for.
+fn note(begun: u64, ended: u64) {
+    let waited = Duration::from_nanos(ended.saturating_sub(begun));
+    let debt = debt(begun) + waited;
+    DEBT.store(u64::try_from(debt.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    SINCE.store(ended, Ordering::Relaxed);
+    let misses = if waited < QUICK { 0 } else { MISSES.load(Ordering::Relaxed) + 1 };
+    MISSES.store(misses, Ordering::Relaxed);
 }
 
 /// The calling thread serves a child. The caller holds the migrations lock.
@@ -46,26 +81,32 @@ pub(super) fn begin(slot: &'static Slot) {
 /// guard.
 pub(super) fn serve(slot: &'static Slot) {
     let begun = now();
+    let is_served = is_served(slot, begun, LIMIT.min(MOST_DEBT.saturating_sub(debt(begun))));
+    note(begun, now());
+    if !is_served {
+        let _migrating = gate::hold_migrations();
+        end_service(slot, mutated!("lone_parent_keeps_objects"));
+    }
+}
+
+/// Whether the child can ask no more, within so much time.
+fn is_served(slot: &'static Slot, begun: u64, limit: Duration) -> bool {
     loop {
         let passed = Duration::from_nanos(now().saturating_sub(begun));
-        let Some(left) = LIMIT.checked_sub(passed).filter(|left| !left.is_zero()) else { break };
+        let left = limit.saturating_sub(passed);
+        if left.is_zero() {
+            return false;
+        }
         let end = slot.end.load(Ordering::SeqCst);
         if end >= 0 {
             let _ = poll_within(end, libc::POLLIN, left);
         }
         let _migrating = gate::hold_migrations();
-        if slot.end.load(Ordering::SeqCst) < 0 {
-            // It can ask no more, and everything has migrated.
-            return;
-        }
-        if is_closed(slot) {
-            MISSES.store(0, Ordering::Relaxed);
-            return;
+        // Without an end everything has migrated.
+        if slot.end.load(Ordering::SeqCst) < 0 || is_closed(slot) {
+            return true;
         }
     }
-    MISSES.fetch_add(1, Ordering::Relaxed);
-    let _migrating = gate::hold_migrations();
-    end_service(slot, mutated!("lone_parent_keeps_objects"));
 }
 
 /// It is known now which child it is: whether what it has not asked for may stay.
@@ -82,7 +123,6 @@ pub(super) fn conclude(slot: &'static Slot) {
 
 /// In a forked child, whose own children may be of another kind.
 pub(super) fn begin_anew() {
-    if MISSES.load(Ordering::Relaxed) != 0 {
-        MISSES.store(0, Ordering::Relaxed);
-    }
+    MISSES.store(0, Ordering::Relaxed);
+    DEBT.store(0, Ordering::Relaxed);
 }
