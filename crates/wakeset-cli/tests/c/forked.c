@@ -227,20 +227,6 @@ static void beside_a_child(void)
 	must(close(other));
 }
 
-static int entries_of(const char *directory, const char *that_lead_to)
-{
-	int count = 0;
-	char file[64] = "";
-	DIR *entries = opendir(directory);
-	for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-		if (that_lead_to == NULL)
-			count += entry->d_name[0] != '.';
-		else if (readlinkat(dirfd(entries), entry->d_name, file, sizeof file - 1) > 0)
-			count += strncmp(file, that_lead_to, strlen(that_lead_to)) == 0;
-	closedir(entries);
-	return count;
-}
-
 static int threads(void)
 {
 	return entries_of("/proc/self/task", NULL);
@@ -445,8 +431,10 @@ int main(int count, char **arguments)
 	pipes();
 	pairs();
 	beside_a_child();
+	few_numbers();
 	if (alone)
 		return verdict();
+	last_thread();
 	in_turn();
 	parent_first();
 	under_traffic_of(4, children_beside_traffic);

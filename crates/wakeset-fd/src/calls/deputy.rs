@@ -5,7 +5,9 @@
 pub(super) mod forked;
 mod thread;
 
-pub use forked::{Child, Server, before_end, end_all, refuse_forks};
+pub use forked::{
+    Child, Server, before_end, before_thread_end, end_all, is_only_thread, refuse_forks,
+};
 
 use crate::migrate;
 use crate::stats::Stat;

@@ -211,6 +211,11 @@ pub(crate) fn is_deputy(tid: c_int) -> bool {
     DEPUTY.iter().any(|deputy| deputy.load(Ordering::SeqCst) == tid)
 }
 
+/// How many threads of this process are deputies.
+pub(crate) fn count_deputies() -> usize {
+    DEPUTY.iter().filter(|deputy| deputy.load(Ordering::SeqCst) != 0).count()
+}
+
 /// Whether this process has, or had, a deputy.
 #[inline]
 pub(crate) fn has_had_deputy() -> bool {

@@ -45,7 +45,7 @@ pub(crate) use thread_words::{
     last_poller, poller, set_last_poller, set_poller, set_stripe, set_thread_name, stripe,
     thread_name,
 };
-pub(crate) use threads::{gettid, is_thread, others_sleep};
+pub(crate) use threads::{count_threads, gettid, is_thread, others_sleep};
 pub(crate) use waits::{
     epoll_pwait, epoll_pwait2, is_refusal, pause, poll as poll_entries, poll_all_now, poll_now,
     poll_within, wait_for_nothing,

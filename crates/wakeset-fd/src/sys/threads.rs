@@ -4,6 +4,7 @@ use super::path::Path;
 use super::refusable::refusable;
 use super::{forked, process, raw, vforked};
 use core::ffi::{CStr, c_int};
+use core::mem::MaybeUninit;
 use syscalls::Errno;
 
 /// The calling thread's number.
@@ -14,6 +15,18 @@ pub(crate) fn gettid() -> c_int {
 /// Returns whether a thread of this process has this number.
 pub(crate) fn is_thread(tid: c_int) -> bool {
     raw!(tgkill, super::getpid(), tid, 0) != Err(Errno::ESRCH)
+}
+
+/// How many threads this process has, with those that are just ending. `None` where that cannot be
+/// found out.
+pub(crate) fn count_threads() -> Option<usize> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    let tasks = c"/proc/self/task".as_ptr();
+    refusable!(newfstatat, libc::AT_FDCWD, tasks, status.as_mut_ptr(), 0).ok()?;
+    // SAFETY: the kernel has filled it in.
+    let links = unsafe { status.assume_init() }.st_nlink;
+    // As of any directory with as many others in it.
+    usize::try_from(links).ok()?.checked_sub(2)
 }
 
 /// Returns whether every other thread of the process is asleep in the kernel at this moment.

@@ -59,6 +59,7 @@ pub(super) fn before_end() {
 /// another thread, so nothing else of it is given up.
 pub(super) fn before_thread_end() {
     listeners::before_wait();
+    deputy::before_thread_end();
 }
 
 /// The numbers that file actions of posix_spawn(3) have ever named. Actions are used as often as

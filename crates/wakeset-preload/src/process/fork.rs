@@ -7,7 +7,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use wakeset_fd::deputy::{Child, Server};
+use wakeset_fd::deputy::{self, Child, Server};
 use wakeset_fd::fork::{self, Forking};
 use wakeset_fd::listeners::baton;
 use wakeset_fd::signal_guard;
@@ -118,7 +118,7 @@ pub(crate) fn keeping(call: impl FnOnce() -> c_int) -> c_int {
     if dispatch::is_on() || is_nothing_to_us() {
         return call();
     }
-    let server = if is_single_threaded() { Server::Forking } else { Server::Deputy };
+    let server = server();
     // A handler may fork in a thread that is just leaving its own fork.
     let before = KEEPS.replace(Keeps::IfPossible(server));
     let pid = call();
@@ -126,6 +126,19 @@ pub(crate) fn keeping(call: impl FnOnce() -> c_int) -> c_int {
         child.is(pid);
     }
     pid
+}
+
+/// Which thread is to answer the child. A deputy would be a second one where the program has only
+/// this; libc's byte does not say so if there have been others.
+fn server() -> Server {
+    if is_single_threaded() {
+        return Server::Forking;
+    }
+    if !deputy::is_only_thread() {
+        return Server::Deputy;
+    }
+    deputy::end_all();
+    Server::Forking
 }
 
 /// Before a fork: everything migrates, or stays as far as it can, and what the child will copy is

@@ -7,6 +7,8 @@
 
 #include "children.h"
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 /* With one thread, while the parent still waits for its children to be quick. */
 static void slow_child(void)
@@ -53,6 +55,69 @@ static void several_at_once(int quick_ones)
 	number("most were over when fork returned", 0, over > 20);
 	must(munmap((void *)last, sizeof *last));
 	must(close(counter));
+}
+
+/* A thread that ends when it is told to. */
+static void *hear_one(void *from)
+{
+	hear(*(int *)from);
+	return NULL;
+}
+
+/*
+ * A process whose threads come and go: the last one's end is the end of the process, and a fork of
+ * the only one left is no fork beside others.
+ */
+static void last_thread(void)
+{
+	heading("a process with one thread left");
+	pid_t other = fork();
+	if (other == 0) {
+		int counter = counter_of(4);
+		pthread_t thread;
+		must_be_zero(pthread_create(&thread, NULL, hear_one, &down[1]));
+		in_child(nothing, &counter);
+		say(down[0], 'x');
+		must_be_zero(pthread_join(thread, NULL));
+		syscall(SYS_exit, 5);
+	}
+	number("its status", 5, status_of(other));
+	other = fork();
+	if (other == 0) {
+		int counter = counter_of(4);
+		pthread_t thread;
+		must_be_zero(pthread_create(&thread, NULL, hear_one, &down[1]));
+		in_child(nothing, &counter);
+		say(down[0], 'x');
+		must_be_zero(pthread_join(thread, NULL));
+		in_child(nothing, &counter);
+		_exit(entries_of("/proc/self/task", NULL));
+	}
+	number("its threads", 1, status_of(other));
+}
+
+static int make_a_pipe(void *unused)
+{
+	int ends[2];
+	(void)unused;
+	return pipe(ends) != 0;
+}
+
+/* The last numbers are the program's. */
+static void few_numbers(void)
+{
+	heading("few numbers");
+	for (int left = 2; left < 6; left++) {
+		pid_t other = fork();
+		if (other == 0) {
+			int counter = counter_of(4), top = dup(counter);
+			must(close(top));
+			struct rlimit few = {(rlim_t)(top + left), (rlim_t)(top + left)};
+			must(setrlimit(RLIMIT_NOFILE, &few));
+			_exit(in_child(make_a_pipe, NULL) || read_it(&counter) != 4);
+		}
+		number("a child makes a pipe", 0, status_of(other));
+	}
 }
 
 static void beside_each_other(void)

@@ -48,6 +48,20 @@ static int in_child(int (*act)(void *), void *argument)
 	return status_of(child);
 }
 
+static int entries_of(const char *directory, const char *that_lead_to)
+{
+	int count = 0;
+	char file[64] = "";
+	DIR *entries = opendir(directory);
+	for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+		if (that_lead_to == NULL)
+			count += entry->d_name[0] != '.';
+		else if (readlinkat(dirfd(entries), entry->d_name, file, sizeof file - 1) > 0)
+			count += strncmp(file, that_lead_to, strlen(that_lead_to)) == 0;
+	closedir(entries);
+	return count;
+}
+
 /* ---- what a child does ---- */
 
 static int put_a_file_over_in_vain(void *fd)

@@ -26,6 +26,8 @@ use wakeset::mutated;
 
 /// So many children at a time.
 const SLOTS: usize = 32;
+/// So many numbers are left to the program.
+const LEFT: usize = 8;
 
 /// Whether a child has reached the deadline, or a fork may wait for another thread.
 static FUTILE: AtomicBool = AtomicBool::new(false);
@@ -165,7 +167,12 @@ fn object_at(fd: c_int) -> Option<&'static table::SlotHead> {
 fn connect(slot: &'static Slot, server: Server) -> Option<Keeping> {
     lifecycle::sign_up(&DEPUTIES);
     inherited::prepare();
-    let [ours, childs] = forked::connection()?.map(hidden::hide);
+    let ends = forked::connection()?;
+    if ends.into_iter().any(is_among_last) {
+        ends.into_iter().for_each(|end| _ = sys::close(end));
+        return None;
+    }
+    let [ours, childs] = ends.map(hidden::hide);
     let Some(childs) = ChildsEnd::new(childs) else {
         [ours, childs].into_iter().for_each(close);
         return None;
@@ -174,6 +181,11 @@ fn connect(slot: &'static Slot, server: Server) -> Option<Keeping> {
     slot.end.store(ours, Ordering::SeqCst);
     forked::note_child(table::numbers().filter(|fd| table::peek(*fd).is_object()));
     Some(Keeping { slot, childs, server })
+}
+
+/// Whether a number is one of the last that the process may have, which are the program's.
+fn is_among_last(number: c_int) -> bool {
+    usize::try_from(number).is_ok_and(|number| number + LEFT >= sys::number_limit())
 }
 
 fn close(hidden: c_int) {
@@ -256,6 +268,31 @@ pub fn end_all() {
     if forked::has_had_deputy() {
         end_deputy();
     }
+}
+
+/// Before a thread ends by a system call of its own. The end of a process says what its last thread
+/// has said, so that must not be a deputy.
+#[inline]
+pub fn before_thread_end() {
+    // The first thread counts until the last one has ended.
+    if forked::has_had_deputy() && count_threads().is_none_or(|count| count <= 2) {
+        end_deputy();
+    }
+}
+
+/// Whether the calling thread is the program's only one, whatever libc still says.
+pub fn is_only_thread() -> bool {
+    count_threads() == Some(1)
+}
+
+/// How many threads the process has, but for deputies. `None` where that cannot be found out.
+fn count_threads() -> Option<usize> {
+    if REFUSED.load(Ordering::Relaxed) {
+        return None;
+    }
+    // In this order: a deputy that is just ending may count as a thread of the program's.
+    let count = sys::count_threads()?;
+    count.checked_sub(forked::count_deputies())
 }
 
 #[cold]
