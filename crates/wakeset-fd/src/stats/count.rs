@@ -1,6 +1,6 @@
 //! Counting for `wakeset run --stats` and `--share`. Without them nothing is counted, and a count
 //! costs one load; that of a call on the fastest path costs the same with them
-//! ([`tallies`](crate::sys::tallies)).
+//! (`sys::tallies`).
 
 use super::{ListenerStat, Migration, Page, SHARED_STRIPE, SetStat, Stat, Tally};
 use crate::sys::handler::Handler;

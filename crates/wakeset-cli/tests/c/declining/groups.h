@@ -11,7 +11,7 @@
 enum { DECLINING = 2, GROUP = 3, CONNECTIONS = 8 };
 
 /* A machine that is busy with other things needs some patience. */
-enum { BOUND_MS = 200, GIVE_UP_MS = 3000 };
+enum { BOUND_MS = 500, GIVE_UP_MS = 3000 };
 
 struct group {
 	int listener, other[2];
