@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,15 +64,23 @@ long road_number(Finder find, long number, const unsigned long a[6])
 	return result < 0 ? -errno : result;
 }
 
-/* A child that ends at once, and the wait for it. */
+/* A child that ends when fork(2) has returned, and the wait for it. */
 void road_fork(Finder find)
 {
-	int status;
+	int status, kind = MAP_SHARED | MAP_ANONYMOUS;
+	_Atomic int *returned = mmap(NULL, sizeof *returned, PROT_READ | PROT_WRITE, kind, -1, 0);
+	if (returned == MAP_FAILED)
+		return;
 	pid_t child = THROUGH(find, fork, "2.2.5")();
-	if (child == 0)
+	if (child == 0) {
+		while (!*returned)
+			usleep(50);
 		_exit(0);
+	}
+	*returned = 1;
 	while (waitpid(child, &status, 0) == -1 && errno == EINTR)
 		;
+	munmap((void *)returned, sizeof *returned);
 }
 
 /* A finder: what comes after this library. */

@@ -110,7 +110,7 @@ pub(super) unsafe fn write_from(
     let waits = flags & MSG_DONTWAIT == 0 && bound.may_block();
     let pipe = bound.outward().filter(|_| waits && !mutated!("pipe_never_waits_for_room"));
     let block = pipe
-        .filter(|_| !bound.is_socket() || mutated!("socket_waits_for_room"))
+        .filter(|_| !bound.is_socket())
         .map(|pipe| move |again: &dyn Fn() -> Result<(), Error>| pipe.block_writer(again));
     Some(match carry_out(fd, end, attempt, block) {
         Err(kept) => Done(kept.call(|number| match buffers {

@@ -20,6 +20,7 @@ use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno, forked, vforked};
 use crate::table::{self, Entry};
 use core::ffi::c_int;
+use core::ptr;
 use core::sync::atomic::Ordering;
 use libc::{SHUT_RD, SHUT_RDWR, SHUT_WR};
 use wakeset::{Pipe, mutated};
@@ -92,8 +93,11 @@ impl FdPipe {
             return;
         }
         bound.pair.pipes.iter().for_each(Pipe::wake_closed);
-        // Whatever was shut before, and on either side: each of them looks for itself.
-        bound.ends().for_each(|end| end.queue.wake_all_published());
+        // Whatever was shut before, and on either side: each of them looks for itself. The end that
+        // was named comes first, as in Linux.
+        self.queue.wake_all_published();
+        let others = bound.ends().filter(|end| !ptr::eq(*end, self));
+        others.for_each(|end| end.queue.wake_all_published());
     }
 }
 
