@@ -38,6 +38,9 @@ COLUMNS = ("accepts", "sleeps", "cpu", "rate", "p50", "p99", "p999")
 # of them has gone and others have come: 1 where the machine does nothing else. Where a worker takes
 # whatever it is woken for, it is 6 to 10 over four workers.
 OPEN_LIMIT = 4
+# A worker of puma's sleeps before it accepts while its threads are busy, in favour of others: in ten
+# runs they differed by up to 8.
+OPEN_LIMITS = {"puma": 14}
 
 
 class Side:
@@ -156,7 +159,8 @@ def one_kind(name, load, chosen, rows, more):
                 most = open_connections(name, side, count, chosen.workers, more)
                 # With a lock around accept the lock decides which worker gets it.
                 if chosen.short and side.order == "auto" and "mutex" not in name:
-                    require(most <= OPEN_LIMIT, f"{side.order}: open connections differ by {most}")
+                    limit = OPEN_LIMITS.get(name, OPEN_LIMIT)
+                    require(most <= limit, f"{side.order}: open connections differ by {most}")
     finally:
         for side in sides:
             side.close()
