@@ -128,7 +128,7 @@ impl<W: World> Interpreter<W> {
     pub(super) fn shutdown(&mut self, slot: u8, how: i32) -> Option<isize> {
         let number = self.number(slot);
         self.no_doorbell(number)?;
-        if self.model.shutdown_migrates(number, how) {
+        if self.by_instruction() || self.model.shutdown_migrates(number, how) {
             self.model.migrate(number);
         }
         Some(self.call(Sysno::shutdown, &[number as usize, how as usize]))
