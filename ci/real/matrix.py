@@ -38,8 +38,8 @@ COLUMNS = ("accepts", "sleeps", "cpu", "rate", "p50", "p99", "p999")
 # of them has gone and others have come: 1 where the machine does nothing else. Where a worker takes
 # whatever it is woken for, it is 6 to 10 over four workers.
 OPEN_LIMIT = 4
-# A worker of puma's sleeps before it accepts while its threads are busy, in favour of others: in ten
-# runs they differed by up to 8.
+# A worker of puma's sleeps before it accepts while its threads are busy, in favour of others: in
+# ten runs they differed by up to 8.
 OPEN_LIMITS = {"puma": 14}
 
 
