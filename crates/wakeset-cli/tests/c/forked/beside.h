@@ -64,6 +64,16 @@ static void *hear_one(void *from)
 	return NULL;
 }
 
+/* Forks beside another thread, which has ended when this returns. */
+static void fork_beside_a_thread(int *counter)
+{
+	pthread_t thread;
+	must_be_zero(pthread_create(&thread, NULL, hear_one, &down[1]));
+	in_child(nothing, counter);
+	say(down[0], 'x');
+	must_be_zero(pthread_join(thread, NULL));
+}
+
 /*
  * A process whose threads come and go: the last one's end is the end of the process, and a fork of
  * the only one left is no fork beside others.
@@ -74,22 +84,14 @@ static void last_thread(void)
 	pid_t other = fork();
 	if (other == 0) {
 		int counter = counter_of(4);
-		pthread_t thread;
-		must_be_zero(pthread_create(&thread, NULL, hear_one, &down[1]));
-		in_child(nothing, &counter);
-		say(down[0], 'x');
-		must_be_zero(pthread_join(thread, NULL));
+		fork_beside_a_thread(&counter);
 		syscall(SYS_exit, 5);
 	}
 	number("its status", 5, status_of(other));
 	other = fork();
 	if (other == 0) {
 		int counter = counter_of(4);
-		pthread_t thread;
-		must_be_zero(pthread_create(&thread, NULL, hear_one, &down[1]));
-		in_child(nothing, &counter);
-		say(down[0], 'x');
-		must_be_zero(pthread_join(thread, NULL));
+		fork_beside_a_thread(&counter);
 		in_child(nothing, &counter);
 		_exit(entries_of("/proc/self/task", NULL));
 	}
