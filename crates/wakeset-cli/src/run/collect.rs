@@ -83,9 +83,13 @@ fn collect_ended(area: &Area<'_>, report: &mut Report) {
         held.iter().map(|(_, holder, claim)| (holder.pid, *claim)).collect();
     for (slot, holder, claim) in held {
         let replaced = claim != 0 && latest.get(&holder.pid).is_some_and(|last| *last > claim);
-        if replaced || has_ended(holder.pid) {
+        let ended = !replaced && has_ended(holder.pid);
+        if replaced || ended {
             take(area, slot, report);
             area.recycle(slot);
+        }
+        if ended {
+            report.end_process(holder.pid);
         }
     }
 }

@@ -36,11 +36,18 @@ const MOST_LINES: usize = 20;
 /// Processes that are told apart. Of more, the busiest are; the others are added up.
 const MOST_KEPT: usize = 1024;
 
+/// What the images of one process have counted.
+struct Process {
+    counts: Summary,
+    /// The next process with its id is another one.
+    has_ended: bool,
+}
+
 /// The counts of a whole run.
 #[derive(Default)]
 pub struct Report {
-    /// By process id.
-    processes: BTreeMap<u32, Summary>,
+    /// By process id, and by how many with this id have ended before.
+    processes: BTreeMap<(u32, u64), Process>,
     /// Processes that are no longer told apart, and what they counted.
     others: (usize, Summary),
     /// Whether those are the ones that have ended, and the rest is alive.
@@ -66,12 +73,25 @@ impl Report {
     pub fn add(&mut self, mut image: Summary, listeners: &[ListenerSummary]) {
         self.total.add(&image);
         self.listeners.add(Some(image.pid), listeners);
-        if let Some(earlier) = self.processes.get(&image.pid) {
-            image.add(earlier);
+        let (pid, mut ended) = (image.pid, 0);
+        if let Some((last, process)) = self.processes.range((pid, 0)..=(pid, u64::MAX)).next_back()
+        {
+            ended = last.1 + u64::from(process.has_ended);
+            if !process.has_ended {
+                image.add(&process.counts);
+            }
         }
-        self.processes.insert(image.pid, image);
+        self.processes.insert((pid, ended), Process { counts: image, has_ended: false });
         if self.processes.len() >= 2 * MOST_KEPT {
             self.keep_the_busiest();
+        }
+    }
+
+    /// Notes that the process has ended, so that the kernel may give its id to another one.
+    pub fn end_process(&mut self, pid: u32) {
+        let mut of_id = self.processes.range_mut((pid, 0)..=(pid, u64::MAX));
+        if let Some((_, process)) = of_id.next_back() {
+            process.has_ended = true;
         }
     }
 
@@ -125,24 +145,28 @@ impl Report {
 
     /// Adds up all processes but the busiest.
     pub fn keep_the_busiest(&mut self) {
-        let mut processes: Vec<_> = std::mem::take(&mut self.processes).into_values().collect();
-        processes.sort_by_key(|p| std::cmp::Reverse(busyness(p)));
-        for other in processes.drain(MOST_KEPT.min(processes.len())..) {
+        let mut processes: Vec<_> = std::mem::take(&mut self.processes).into_iter().collect();
+        processes.sort_by_key(|(_, process)| std::cmp::Reverse(busyness(&process.counts)));
+        for (_, other) in processes.drain(MOST_KEPT.min(processes.len())..) {
             self.others.0 += 1;
-            self.others.1.add(&other);
+            self.others.1.add(&other.counts);
         }
-        self.processes = processes.into_iter().map(|process| (process.pid, process)).collect();
+        self.processes = processes.into_iter().collect();
     }
 
     pub fn table(&self) -> String {
         format!("\nwakeset: what ran in user space\n{}", self.body())
     }
 
+    fn summaries(&self) -> impl Iterator<Item = &Summary> {
+        self.processes.values().map(|process| &process.counts)
+    }
+
     /// The tables without a heading.
     pub fn body(&self) -> String {
         let mut rows = vec![HEADINGS.map(str::to_string).to_vec()];
         // Shells and the like count nothing: a line for each of them would bury the rest.
-        let mut shown: Vec<_> = self.processes.values().filter(|p| is_active(p)).collect();
+        let mut shown: Vec<_> = self.summaries().filter(|p| is_active(p)).collect();
         shown.sort_by_key(|p| std::cmp::Reverse(busyness(p)));
         let apart = if self.is_live { 0 } else { self.others.0 };
         let hidden = self.processes.len() + apart - shown.len().min(MOST_LINES);
@@ -191,8 +215,7 @@ impl Report {
 
     pub fn json(&self) -> Value {
         let processes: Vec<_> = self
-            .processes
-            .values()
+            .summaries()
             .map(|process| {
                 let mut object = counts(process);
                 object.insert("pid".to_string(), json!(process.pid));
@@ -324,6 +347,22 @@ mod tests {
         assert_eq!(json["total"]["waits"], 13);
     }
 
+    /// The kernel gives a number out again, after 32,768 others or more.
+    #[test]
+    fn a_process_with_the_id_of_an_earlier_one_is_another() {
+        let mut report = Report::default();
+        for waits in [1, 2, 3] {
+            report.add(image(5, waits), &[]);
+            report.add(image(5, 10 * waits), &[]);
+            report.end_process(5);
+        }
+        let json = report.json();
+        let waits: Vec<_> =
+            json["processes"].as_array().expect("processes").iter().map(|p| &p["waits"]).collect();
+        assert_eq!(waits, [11, 22, 33]);
+        assert_eq!(json["total"]["waits"], 66);
+    }
+
     /// The memory of a report does not grow with the number of processes.
     #[test]
     fn the_busiest_processes_are_kept() {
@@ -336,9 +375,9 @@ mod tests {
         report.keep_the_busiest();
         assert_eq!(report.processes.len(), MOST_KEPT);
         assert_eq!(report.processes.len() + report.others.0, last as usize);
-        assert!(report.processes.contains_key(&last));
-        assert!(!report.processes.contains_key(&1));
-        let kept: u64 = report.processes.values().map(|p| p.get(Stat::Waits)).sum();
+        assert!(report.processes.contains_key(&(last, 0)));
+        assert!(!report.processes.contains_key(&(1, 0)));
+        let kept: u64 = report.summaries().map(|p| p.get(Stat::Waits)).sum();
         let others = report.others.1.get(Stat::Waits);
         assert_eq!(kept + others, report.total.get(Stat::Waits));
     }
