@@ -33,6 +33,7 @@
 use crate::sys;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
+use crate::table::closing;
 use crate::table::hidden;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::slot::{end_use, end_use_guarded};
@@ -74,15 +75,39 @@ fn set_next(fd: c_int, next: Option<c_int>) {
     }
 }
 
+/// Says that a number leads to this slot, or to none. Returns where it led before; `None`: there is
+/// no room.
+pub(super) fn lead_to(fd: c_int, address: usize) -> Option<usize> {
+    lifecycle::sign_up(&DUPLICATES);
+    TARGETS.place(fd as u32 as usize).map(|target| target.swap(address, Ordering::SeqCst))
+}
+
 /// Whether the arrays have room for a number. From then on they have.
 fn has_room(fd: c_int) -> bool {
     let index = fd as u32 as usize;
     TARGETS.place(index).is_some() && NEXT.place(index).is_some() && table::has_room(fd)
 }
 
-/// What an alias stands for.
+/// What an alias stands for. Where it is being closed, what the number stands for after that.
 #[cold]
 pub(super) fn entry(fd: c_int) -> Entry {
+    loop {
+        // First: an entry that is loaded when the close is over is vacant.
+        closing::wait(fd);
+        let word = table::load(fd);
+        if word & table::TAG != table::ALIAS {
+            return table::entry_of(word);
+        }
+        let found = target_of(fd);
+        // Where the number leads is forgotten after the close.
+        if table::load(fd) == word {
+            return found;
+        }
+    }
+}
+
+/// What a number last led to, as an alias or a handle.
+fn target_of(fd: c_int) -> Entry {
     match target(fd) {
         0 => Entry::Kernel,
         // SAFETY: `put` stores the address of a slot, which is never freed.
@@ -203,29 +228,31 @@ pub(crate) enum Loss {
 /// Takes one of several numbers away from an object. `close` closes it, if it is not the last one:
 /// before the table forgets it, because a call that then found nothing there would use the kernel
 /// object. The kernel may give the number out at once, but whoever gets it waits for this
-/// (`migrate::number_is_new`). Where it returns `false` the object keeps the number. The caller
-/// holds the migrations lock.
+/// ([`closing`]). Where it returns `false` the object keeps the number. The caller holds the
+/// migrations lock and has a signal guard.
 pub(crate) fn lose_held(fd: c_int, head: &'static SlotHead, close: impl FnOnce() -> bool) -> Loss {
     if !table::stands_for(fd, head) {
         return Loss::Stale;
     }
+    let mut forgotten = false;
     if numbers(head).any(|number| number != fd) {
-        let forgotten =
-            mutated!("number_forgotten_before_its_close").then(|| table::vacate(fd, head));
-        let closed = close();
-        step!(one_number_closed);
-        if !closed {
+        if mutated!("number_forgotten_before_its_close") {
+            forgotten = table::vacate(fd, head);
+        }
+        let is_closed = closing::while_closing(fd, head, || {
+            let is_closed = close();
+            step!(one_number_closed);
+            forgotten |= is_closed && table::vacate(fd, head);
+            is_closed
+        });
+        if !is_closed {
             return Loss::GoesOn;
         }
-        if forgotten == Some(true) {
-            return leave_one(fd, head);
-        }
+    } else {
+        forgotten = table::vacate(fd, head);
     }
     // It may be lost to a closing thread that found one number, and waits for us.
-    if !table::vacate(fd, head) {
-        return Loss::Stale;
-    }
-    leave_one(fd, head)
+    if forgotten { leave_one(fd, head) } else { Loss::Stale }
 }
 
 /// As [`lose_held`], where another object has just got the number.
@@ -341,6 +368,7 @@ static DUPLICATES: Participant = Participant {
         // SAFETY: the forked child has one thread. It comes from a fork that it called itself, not
         // within this lock, or from one by hand, which does not go on with anything it had begun.
         unsafe { LINKS.free_in_child() };
+        closing::begin_anew();
     },
     renumber: Some(renumber),
     before_close: None,
@@ -348,7 +376,7 @@ static DUPLICATES: Participant = Participant {
 
 /// The object whose handle is hidden under a number.
 pub(crate) fn of_handle(handle: c_int) -> Option<&'static SlotHead> {
-    let Entry::Object(head) = entry(handle) else { return None };
+    let Entry::Object(head) = target_of(handle) else { return None };
     let is_one = head.has_several() && head.fd() == handle && !head.links.borrows();
     is_one.then_some(head)
 }

@@ -7,7 +7,7 @@
 //! | slot, `COUNTER` / `SET` / `TIMER` / `PIPE` | an in-process object, or one end of one | `VACANT` when it is closed or moves into the kernel |
 //! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` |
 //! | 0, `INHERITED` | in a forked child: an object that may live on in its parent | 0 when the child looks it up, which has it migrate, or closes it |
-//! | 0 or slot, `ALIAS` | a further number of an in-process object, after dup(2); the slot, if any, is the number's own | `VACANT` or 0 when it is closed or the object migrates |
+//! | 0 or slot, `ALIAS` | a further number of an in-process object, after dup(2), or one that is being closed; the slot, if any, is the number's own | `VACANT` or 0 when it is closed or the object migrates |
 //! | 0 or slot, `DOORBELL` | a doorbell of ours, which the program does not know | `SPARE_DOORBELL` when its set is gone; 0 or `VACANT` when the program needs the number |
 //! | 0 or slot, `SPARE_DOORBELL` | a doorbell that no set uses | `DOORBELL` when a set needs one; 0 or `VACANT` as above |
 //!
@@ -19,6 +19,7 @@
 
 #[cfg(test)]
 pub(crate) mod alone;
+pub(crate) mod closing;
 pub(crate) mod duplicates;
 pub(crate) mod engine;
 pub(crate) mod gate;
@@ -230,6 +231,23 @@ fn put_alias(fd: c_int) {
     put_in_room(fd, slots | ALIAS);
 }
 
+/// Makes the entry of an object with a tag of its own an alias, for [`closing`]; whether it was one
+/// with such a tag. The caller has said where the number leads.
+fn begin_alias(fd: c_int, head: &SlotHead) -> bool {
+    exchange(fd, head.address() | head.kind(), head.address() | ALIAS)
+}
+
+/// Undoes [`begin_alias`], if the entry is not vacant by now.
+fn end_alias(fd: c_int, head: &SlotHead) {
+    exchange(fd, head.address() | ALIAS, head.address() | head.kind());
+}
+
+fn exchange(fd: c_int, old: usize, new: usize) -> bool {
+    word_of(fd).is_some_and(|entry| {
+        entry.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    })
+}
+
 /// Changes the tag of an entry from one of `from`; whether it had one. The slot of an entry stays.
 fn retag(fd: c_int, from: &[usize], to: usize) -> Option<usize> {
     let place = word_of(fd)?;
@@ -293,10 +311,7 @@ pub(crate) fn vacate(fd: c_int, head: &SlotHead) -> bool {
     if is_alias(fd) {
         return duplicates::leads_to(fd, head) && retag(fd, &[ALIAS], VACANT).is_some();
     }
-    let (word, vacant) = (head.address() | head.kind(), head.address() | VACANT);
-    word_of(fd).is_some_and(|entry| {
-        entry.compare_exchange(word, vacant, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-    })
+    exchange(fd, head.address() | head.kind(), head.address() | VACANT)
 }
 
 /// Whether a number stands for the object in this slot.

@@ -18,8 +18,8 @@ use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno, forked, vforked};
-use crate::table;
 use crate::table::slot::end_use_guarded;
+use crate::table::{self, closing};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -57,8 +57,7 @@ impl FdPipe {
         if !table::stands_for(other.head.fd(), &other.head) || !self.leave(fd, bound) {
             return None;
         }
-        let result = sys::close(fd);
-        table::vacate(fd, &self.head);
+        let result = self.close_and_vacate(fd);
         self.queue.close();
         other.closed_other.store(ptr::from_ref(self).expose_provenance(), Ordering::SeqCst);
         if !mutated!("pipe_closed_in_secret") {
@@ -66,6 +65,14 @@ impl FdPipe {
             other.queue.wake_all_published();
         }
         Some(result)
+    }
+
+    fn close_and_vacate(&'static self, fd: c_int) -> Result<(), Errno> {
+        closing::while_closing(fd, &self.head, || {
+            let result = sys::close(fd);
+            table::vacate(fd, &self.head);
+            result
+        })
     }
 
     /// Says in the words of the pair that this end is gone. `false`: it is the kernel's to say.
@@ -95,8 +102,7 @@ impl FdPipe {
 
     /// The close of the end that was left. What is in it goes.
     fn close_last(&'static self, fd: c_int, bound: Bound) -> Result<(), Errno> {
-        let result = sys::close(fd);
-        table::vacate(fd, &self.head);
+        let result = self.close_and_vacate(fd);
         bound.pair.residence.close();
         for pipe in &bound.pair.pipes {
             pipe.seal(bound.generation, |_| ());
