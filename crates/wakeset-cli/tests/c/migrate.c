@@ -247,6 +247,7 @@ static int by_system(void)
 	fflush(stdout);
 	number("  system", 0, system("grep eventfd-count /proc/self/fdinfo/9"));
 	number("  printf into it", 0, system("printf '\\002\\000\\000\\000\\000\\000\\000\\000' >&9"));
+	parent = getpid();
 	must(dup2(STDIN_FILENO, SHELL_NUMBER));
 	return 2;
 }
@@ -283,8 +284,13 @@ static int by_daemon(void)
 	must(pipe(ends));
 	pid_t child = fork();
 	if (child == 0) {
+		pid_t middle = getpid();
+		until_process_asleep(parent);
 		if (daemon(1, 1) == -1)
 			_exit(1);
+		while (getppid() == middle)
+			sleep_ms(1);
+		until_process_asleep(parent);
 		must(add(full_of_five, 1));
 		must(write(ends[1], strcmp(sorted(set, 16, 0), "a=IN f=IN") == 0 ? "good" : "bad", 5));
 		_exit(0);

@@ -323,14 +323,10 @@ static inline void *finish(struct thread *thread)
 	return result;
 }
 
-/*
- * Returns when the thread has been asleep for a while: it is inside the blocking call its body
- * makes. The kernel's own word for it, so that no check depends on how fast the machine is.
- */
-static inline void until_asleep(pid_t id)
+/* until_asleep() of what has this file in proc(5). */
+static inline void until_asleep_by(const char *path)
 {
-	char path[64], line[256];
-	snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)id);
+	char line[256];
 	for (int in_a_row = 0; in_a_row < 5;) {
 		FILE *file = fopen(path, "re");
 		char state = 'R';
@@ -345,6 +341,25 @@ static inline void until_asleep(pid_t id)
 		in_a_row = state == 'S' ? in_a_row + 1 : 0;
 		sleep_ms(2);
 	}
+}
+
+/*
+ * Returns when the thread has been asleep for a while: it is inside the blocking call its body
+ * makes. The kernel's own word for it, so that no check depends on how fast the machine is.
+ */
+static inline void until_asleep(pid_t id)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)id);
+	until_asleep_by(path);
+}
+
+/* The same of the first thread of another process. */
+static inline void until_process_asleep(pid_t id)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)id);
+	until_asleep_by(path);
 }
 
 /* A thread that waits once, for good, and keeps what it saw. */

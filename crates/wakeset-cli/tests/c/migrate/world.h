@@ -85,8 +85,15 @@ static void look_at_world(int more)
 
 /* ---- what another process does with it ---- */
 
+static pid_t parent; /* the process that makes the worlds */
+
+/*
+ * A child's look has things move in its parent. An edge that was reported is not told again if no
+ * thread there runs (SEMANTICS.md, Difference 8): so not while fork(2) returns.
+ */
 static void be_a_child(int counter, int its_set)
 {
+	until_process_asleep(parent ? parent : getppid());
 	show("  child: the set", "a=IN f=IN", sorted(its_set, 16, 0));
 	CALL("  child: adds one", "8", add(counter, 1));
 	int own = must(epoll_create1(0));
