@@ -109,8 +109,11 @@ def print_row(name, clients, kept, side, rows):
 
 
 def measure_all(name, sides, load, chosen, rows):
-    keeps = (False, True) if servers.KINDS[name].keeps else (False,)
+    kind = servers.KINDS[name]
+    keeps = (False, True) if kind.keeps else (False,)
     for clients, kept in [(c, k) for k in keeps for c in chosen.clients]:
+        if kept and kind.keeps_one and clients > chosen.workers:
+            continue
         for side in sides:
             side.figures.clear()
             side.served.clear()

@@ -2,6 +2,7 @@
 each of them gives, with the worker's pid as its first word.
 """
 
+import collections
 import os
 import pathlib
 import struct
@@ -103,9 +104,18 @@ class Quiet(Server):
 class Apache(Quiet):
     """Which worker has answered is in its log."""
 
+    def __init__(self, *arguments, **options):
+        self.counts, self.end = collections.Counter(), 0
+        super().__init__(*arguments, **options)
+
     def logged(self):
-        lines = (self.room.dir / "pids").read_text().split()
-        return {pid: lines.count(pid) for pid in set(lines)}
+        """{pid: answers}. A log of millions of lines is read once."""
+        with open(self.room.dir / "pids", "rb") as log:
+            log.seek(self.end)
+            lines, newline, _ = log.read().rpartition(b"\n")
+        self.end += len(lines) + len(newline)
+        self.counts.update(lines.decode().split())
+        return dict(self.counts)
 
 
 def listens(port):
@@ -268,10 +278,11 @@ def requests_of(server, kept=False):
 
 
 class Kind:
-    """A server of the matrix: how it starts, what it needs, and whether it keeps connections."""
+    """A server of the matrix: how it starts, what it needs, whether it keeps connections, and
+    whether a worker serves one of those at a time, and others only when it has ended."""
 
-    def __init__(self, start, *needs, keeps=False):
-        self.start, self.needs, self.keeps = start, needs, keeps
+    def __init__(self, start, *needs, keeps=False, keeps_one=False):
+        self.start, self.needs, self.keeps, self.keeps_one = start, needs, keeps, keeps_one
 
 
 KINDS = {
@@ -286,7 +297,7 @@ KINDS = {
     "unicorn": Kind(unicorn, "unicorn"),
     "uwsgi": Kind(uwsgi(), "uwsgi_python3"),
     "uwsgi thunder-lock": Kind(uwsgi("--thunder-lock"), "uwsgi_python3"),
-    "apache prefork": Kind(apache("prefork"), "apache2", keeps=True),
+    "apache prefork": Kind(apache("prefork"), "apache2", keeps=True, keeps_one=True),
     "apache event": Kind(apache("event"), "apache2", keeps=True),
     "nginx": Kind(nginx(), "nginx", keeps=True),
     "nginx accept_mutex": Kind(nginx("on"), "nginx", keeps=True),

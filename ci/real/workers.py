@@ -185,8 +185,8 @@ def uwsgi(room, *options, count=WORKERS):
 
 
 def apache(room):
-    """Prefork workers with a level-triggered set each; each forks for a script. With one listener,
-    Apache takes no lock around accept(2)."""
+    """Prefork workers that wait in accept(2), without a lock, because there is one listener. Each
+    forks for a script."""
     port = twice.free_port()
     user = "User {}\nGroup {}".format(*twice.unprivileged_user()) if os.geteuid() == 0 else ""
     text = APACHE.format(dir=room.dir, port=port, user=user, workers=WORKERS)
