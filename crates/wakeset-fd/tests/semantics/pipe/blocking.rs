@@ -164,3 +164,47 @@ pub(super) fn a_restarting_signal_does_not<B: Streams>() {
     assert_eq!(read, Ok(b"x".to_vec()));
     assert!(handled > 0);
 }
+
+/// Neither where the pipe or pair stays, nor where it migrates then.
+pub(super) fn nonblocking_does_not_reach_a_call_that_sleeps<B: Streams>() {
+    for moves in [false, true] {
+        let turn = |end: &Fd<B>, task: &Task<Result<Vec<u8>, c_int>>| {
+            B::set_nonblocking(end.as_raw_fd(), true).unwrap();
+            if moves {
+                B::migrate(end.as_raw_fd());
+            }
+            task.until_asleep();
+            assert!(!task.has_ended());
+        };
+        let pair = || own_pair(B::socketpair(libc::SOCK_CLOEXEC));
+        for (reader, writer) in [pipe::<B>(0), pair(), pipe(0), pair()] {
+            let task = Task::asleep({
+                let reader = reader.clone();
+                move || read(&reader, 9)
+            });
+            turn(&reader, &task);
+            // The file goes with the read.
+            drop(reader);
+            assert_eq!(writer.write(b"xy"), Ok(2));
+            assert_eq!(task.join(), Ok(b"xy".to_vec()));
+            assert_eq!(writer.write(b"z"), Err(EPIPE));
+        }
+        let (reader, writer) = full::<B>();
+        let task = Task::asleep({
+            let writer = writer.clone();
+            move || writer.write(b"xyz").map(|n| vec![0; n])
+        });
+        turn(&writer, &task);
+        assert_eq!(read(&reader, 4096).map(|bytes| bytes.len()), Ok(4096));
+        assert_eq!(task.join().map(|written| written.len()), Ok(3));
+        assert_eq!(read(&reader, 70_000).map(|bytes| bytes.len()), Ok(61_443));
+        let (reader, writer) = pipe::<B>(0);
+        let task = Task::asleep({
+            let reader = reader.clone();
+            move || read(&reader, 9)
+        });
+        turn(&reader, &task);
+        drop(writer);
+        assert_eq!(task.join(), Ok(vec![]));
+    }
+}
