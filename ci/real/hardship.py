@@ -87,6 +87,7 @@ def check(name, chosen, clients):
 
 
 def main():
+    twice.clean_up_at_sigterm()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--only", default="", metavar="WORD")

@@ -193,6 +193,7 @@ def options():
 
 
 def main():
+    twice.clean_up_at_sigterm()
     chosen = options()
     must = os.environ.get("WAKESET_REQUIRE_ALL") == "1"
     load, rows, more, failed = loads.Clients(), [], [], False

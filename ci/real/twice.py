@@ -266,13 +266,18 @@ def run_side(check, wakeset, limit):
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def clean_up_at_sigterm():
+    """Ends this program by an exception, as timeout(1) ends it, so that its servers end too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 def main(program, needs, checks, limit=CHECK_LIMIT, required=True):
     """Runs `checks` ({name: function}) of one program; exits 1 if any failed.
 
     `needs` are the programs it uses, or those of each check by its name. Names given on the command
     line choose among the checks.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    clean_up_at_sigterm()
     chosen = [name for name in checks if not sys.argv[1:] or name in sys.argv[1:]]
     must = required and os.environ.get("WAKESET_REQUIRE_ALL") == "1"
     failed = False
