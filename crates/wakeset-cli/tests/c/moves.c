@@ -15,13 +15,9 @@
  *                                   while it is made
  *   oneshot watches during moves    a move that disarms a watch on the way, or loses what it was to
  *                                   report
- *   O_NONBLOCK during a read        a read that slept before it was set, and says EAGAIN after the
- *                                   move, or does not say it to one that a handler restarts
  */
 #include "show.h"
 #include <sched.h>
-#include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 enum way { POLL, DUP, WAYS };
@@ -231,63 +227,6 @@ static void show_write(enum way way, uint32_t more, int rounds)
 	number(names[way], 0, lost);
 }
 
-static void *read_one(void *argument)
-{
-	int *fd = argument;
-	char byte;
-	long long got = fd[1] ? (long long)read(fd[0], &byte, 1) : take(fd[0]);
-	fd[2] = got < 0 ? -errno : (int)got;
-	return NULL;
-}
-
-static void handle(int number_)
-{
-	(void)number_;
-}
-
-/* What the read of an eventfd or pipe returns, after a signal if one is sent. */
-static int read_not_blocking(int is_pipe, int sends, int flags)
-{
-	struct thread reader;
-	struct sigaction action = {.sa_handler = handle, .sa_flags = flags};
-	int ends[2] = {-1, -1}, one = 1;
-	if (is_pipe)
-		must(pipe2(ends, O_CLOEXEC));
-	else
-		ends[0] = ends[1] = must(eventfd(0, EFD_CLOEXEC));
-	int fd[3] = {ends[0], is_pipe, 0};
-	must(sigaction(SIGUSR1, &action, NULL));
-	start(&reader, read_one, fd);
-	until_asleep(reader.id);
-	if (is_pipe)
-		must(ioctl(ends[0], FIONBIO, &one));
-	else
-		must(fcntl(ends[0], F_SETFL, O_NONBLOCK));
-	/* Refused, but for this it is the kernel's. */
-	if (splice(ends[0], NULL, ends[0], NULL, 1, 0) >= 0)
-		abort();
-	until_asleep(reader.id);
-	if (sends)
-		must_be_zero(pthread_kill(reader.handle, SIGUSR1));
-	until_asleep(reader.id);
-	must(write(ends[1], (uint64_t[]){1}, 8));
-	finish(&reader);
-	must(close(ends[0]));
-	if (is_pipe)
-		must(close(ends[1]));
-	return fd[2];
-}
-
-static void show_nonblocking(void)
-{
-	for (int is_pipe = 0; is_pipe < 2; is_pipe++) {
-		puts(is_pipe ? "a pipe" : "an eventfd");
-		number("no signal", 1, read_not_blocking(is_pipe, 0, 0));
-		number("a handler", -EINTR, read_not_blocking(is_pipe, 1, 0));
-		number("a restarting handler", -EAGAIN, read_not_blocking(is_pipe, 1, SA_RESTART));
-	}
-}
-
 int main(void)
 {
 	heading("edges before a second move");
@@ -307,7 +246,5 @@ int main(void)
 	heading("oneshot watches during moves: events lost");
 	for (enum way way = POLL; way < WAYS; way++)
 		show_write(way, EPOLLONESHOT, 5000);
-	heading("O_NONBLOCK during a read");
-	show_nonblocking();
 	return verdict();
 }

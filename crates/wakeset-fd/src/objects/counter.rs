@@ -230,7 +230,7 @@ pub(crate) unsafe fn write(
         .may_block()
         .then_some(|again: &dyn Fn() -> Result<(), Error>| slot.counter.block_writer(again));
     Some(match carry_out(fd, slot, attempt, block) {
-        Err(kept) => Done(kept.call(libc::POLLOUT, |number| sys::write(number, buffer, len))),
+        Err(kept) => Done(kept.call(|number| sys::write(number, buffer, len))),
         Ok(Attempt::Done(())) => {
             count(Stat::Signals, 1);
             Done(Ok(8))
@@ -256,7 +256,7 @@ pub(crate) unsafe fn read(
         .may_block()
         .then_some(|again: &dyn Fn() -> Result<u64, Error>| slot.counter.block_reader(again));
     Some(match carry_out(fd, slot, attempt, block) {
-        Err(kept) => Done(kept.call(libc::POLLIN, |number| sys::read(number, buffer, 8))),
+        Err(kept) => Done(kept.call(|number| sys::read(number, buffer, 8))),
         // SAFETY: the caller gives the memory.
         Ok(Attempt::Done(value)) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
         Ok(Attempt::Done(_)) => Done(Err(Errno::EFAULT)),

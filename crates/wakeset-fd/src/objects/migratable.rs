@@ -5,15 +5,16 @@
 //! A kind of object brings its state and the operations on it ([`Migratable`]); the rest is here.
 
 use crate::migrate;
-use crate::objects::kept_call::{self, Kept};
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::count::count_avoided;
+use crate::sys::cancel;
 use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::sys::{self, Errno};
 use crate::table::kept::KeptFile;
 use crate::table::object::Object;
+use crate::table::slot::end_use;
 use crate::table::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use wakeset::{DetachedWatch, Error, Events, mutated};
@@ -248,8 +249,8 @@ pub(crate) fn carry_out_once<M: Migratable, T>(
 /// Tries an operation, and lets `block` repeat it until it no longer would block, if that is given.
 ///
 /// # Errors
-/// The call goes on with the file that it began with: its number has been closed, or is another
-/// file's, or a call by it would no longer block.
+/// The number has been closed, or is another file's, while the call slept: the call goes on with
+/// the file that it began with.
 pub(crate) fn carry_out<M: Migratable, T>(
     fd: c_int,
     object: &'static M,
@@ -279,13 +280,39 @@ pub(crate) fn carry_out<M: Migratable, T>(
             let head = object.slot_head();
             let has_handle = head.has_several() && !mutated!("sleeper_goes_on_by_its_number");
             let has_file = has_handle || object.kept_file().and_then(KeptFile::number).is_some();
-            let is_closed = object.is_closed() && object.is_kept_when_closed();
-            if has_file || is_closed || kept_call::keep_if_nonblocking(fd, object) {
-                return Err(Kept::new(using, before));
+            if has_file || object.is_closed() && object.is_kept_when_closed() {
+                return Err(Kept(using.leave_counted()));
             }
         }
     }
     Ok(conclude(object, result))
+}
+
+/// A call that slept in an object when its number was closed, or became another file's. It is still
+/// counted as a user of the object.
+#[must_use]
+pub(crate) struct Kept(&'static SlotHead);
+
+impl Kept {
+    /// Makes the system call on the file. Where it could not be kept, or nothing could come of it,
+    /// this sleeps until a signal comes, as the call would in Linux.
+    ///
+    /// It can be cancelled in there; the object and the file then stay as they are.
+    pub(crate) fn call<T>(self, call: impl FnOnce(c_int) -> Result<T, Errno>) -> Result<T, Errno> {
+        let object = self.0.object();
+        let handle = || self.0.has_several().then(|| self.0.fd());
+        let kept = || object.kept().and_then(KeptFile::number);
+        let result = cancel::point(|| match kept().or_else(handle) {
+            Some(number) => call(number),
+            None => loop {
+                if let Err(errno) = sys::pause() {
+                    break Err(errno);
+                }
+            },
+        });
+        end_use(object);
+        result
+    }
 }
 
 /// What the result of an operation means. One that has found the words sealed waits until the state

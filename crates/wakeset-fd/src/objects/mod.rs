@@ -4,7 +4,6 @@
 //! leaves for the kernel object of the same number, and how an operation waits and finds out.
 
 pub mod counter;
-mod kept_call;
 pub(crate) mod migratable;
 pub mod pipe;
 mod residence;

@@ -34,7 +34,6 @@ on_both!(
     a_signal_interrupts_a_read,
     a_signal_interrupts_a_write,
     a_restarting_signal_does_not,
-    nonblocking_does_not_reach_a_call_that_sleeps,
     nothing_is_lost_between_many_threads,
     a_semaphore_gives_each_unit_once,
 );
@@ -309,43 +308,6 @@ fn a_restarting_signal_does_not<B: Backend>() {
     let (read, handled) = task.join();
     assert_eq!(read, Ok(1));
     assert!(handled > 0);
-}
-
-/// Neither where the counter stays, nor where it migrates then, by one number or another.
-fn nonblocking_does_not_reach_a_call_that_sleeps<B: Backend>() {
-    signals::install();
-    for (several, moves) in [(false, false), (false, true), (true, false), (true, true)] {
-        let asleep = |initial: u64, call: fn(&Counter<B>) -> Result<u64, i32>| {
-            let counter = Counter::<B>::blocking(0);
-            counter.write(initial);
-            let twin = several.then(|| counter.dup());
-            let task = Task::asleep({
-                let counter = counter.clone();
-                move || call(&counter)
-            });
-            B::set_nonblocking(counter.as_raw_fd(), true).unwrap();
-            if moves {
-                B::migrate(twin.as_ref().unwrap_or(&counter).as_raw_fd());
-            }
-            task.until_asleep();
-            assert!(!task.has_ended());
-            (counter, task)
-        };
-        let (counter, reader) = asleep(0, Counter::try_read);
-        counter.write(5);
-        assert_eq!(reader.join(), Ok(5));
-        assert_eq!(counter.try_read(), Err(EAGAIN));
-        // There is room, but not for so much.
-        let (counter, writer) = asleep(LARGEST - 1, |counter| counter.try_write(3).map(|()| 3));
-        assert_eq!(counter.try_write(2), Err(EAGAIN));
-        assert_eq!(counter.read(), LARGEST - 1);
-        assert_eq!(writer.join(), Ok(3));
-        assert_eq!(counter.read(), 3);
-        let (counter, reader) = asleep(0, Counter::try_read);
-        assert_eq!(reader.interrupt(signals::PLAIN), Err(EINTR));
-        counter.write(1);
-        assert_eq!(counter.read(), 1);
-    }
 }
 
 fn nothing_is_lost_between_many_threads<B: Backend>() {

@@ -68,7 +68,6 @@ on_both!(
     a_signal_interrupts_a_read,
     a_restarting_signal_does_not,
     nonblocking_can_be_turned_on_and_off,
-    nonblocking_does_not_reach_a_call_that_sleeps,
     nothing_to_read_or_write_is_nothing,
     bad_addresses_are_efault,
     what_cannot_be_stored_stays,

@@ -102,19 +102,13 @@ impl<'a> Buffers<'a> {
         })
     }
 
-    /// read(2) or readv(2) of another number.
+    /// readv(2) of another number.
     pub(super) fn read(self, number: c_int) -> Result<usize, Errno> {
-        if let [one] = self.vectors {
-            return sys::read(number, one.iov_base.cast(), one.iov_len);
-        }
         sys::raw!(readv, number, self.vectors.as_ptr(), self.vectors.len())
     }
 
-    /// write(2) or writev(2) to another number.
+    /// writev(2) to another number.
     pub(super) fn write(self, number: c_int) -> Result<usize, Errno> {
-        if let [one] = self.vectors {
-            return sys::write(number, one.iov_base.cast_const().cast(), one.iov_len);
-        }
         sys::raw!(writev, number, self.vectors.as_ptr(), self.vectors.len())
     }
 }

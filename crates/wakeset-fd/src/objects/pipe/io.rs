@@ -113,7 +113,7 @@ pub(super) unsafe fn write_from(
         .filter(|_| !bound.is_socket())
         .map(|pipe| move |again: &dyn Fn() -> Result<(), Error>| pipe.block_writer(again));
     Some(match carry_out(fd, end, attempt, block) {
-        Err(kept) => Done(kept.call(libc::POLLOUT, |number| match buffers {
+        Err(kept) => Done(kept.call(|number| match buffers {
             Some(buffers) => buffers.write(number),
             None => Err(Errno::EFAULT),
         })),
@@ -198,7 +198,7 @@ pub(super) unsafe fn read_into(
     end: &'static FdPipe,
     buffers: Buffers<'_>,
     wait: bool,
-    kept: impl Fn(c_int) -> Result<usize, Errno>,
+    kept: impl FnOnce(c_int) -> Result<usize, Errno>,
 ) -> Option<Verdict<usize>> {
     let Some(bound) = end.bound() else { return Some(Kernel) };
     let Some(pipe) = bound.inward().filter(|_| buffers.len() != 0) else { return Some(Kernel) };
@@ -209,7 +209,7 @@ pub(super) unsafe fn read_into(
     let block = (wait && bound.may_block())
         .then_some(|again: &dyn Fn() -> Result<usize, Error>| pipe.block_reader(again));
     Some(match carry_out(fd, end, attempt, block) {
-        Err(file) => Done(file.call(libc::POLLIN, kept)),
+        Err(file) => Done(file.call(kept)),
         Ok(Attempt::Done(n)) => Done(Ok(n)),
         Ok(Attempt::InKernel) => Kernel,
         Ok(Attempt::Again) => return None,
