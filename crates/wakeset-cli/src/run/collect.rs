@@ -81,6 +81,7 @@ fn collect_ended(area: &Area<'_>, report: &mut Report) {
     // The latest image of each process. A claim without a number may be the latest.
     let latest: HashMap<u32, u64> =
         held.iter().map(|(_, holder, claim)| (holder.pid, *claim)).collect();
+    let mut have_ended = Vec::new();
     for (slot, holder, claim) in held {
         let replaced = claim != 0 && latest.get(&holder.pid).is_some_and(|last| *last > claim);
         let ended = !replaced && has_ended(holder.pid);
@@ -89,9 +90,11 @@ fn collect_ended(area: &Area<'_>, report: &mut Report) {
             area.recycle(slot);
         }
         if ended {
-            report.end_process(holder.pid);
+            have_ended.push(holder.pid);
         }
     }
+    // Once all images of them are there.
+    have_ended.into_iter().for_each(|pid| report.end_process(pid));
 }
 
 /// Whether there is no process of this number. One that its parent has not waited for yet is there.

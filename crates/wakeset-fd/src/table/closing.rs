@@ -16,9 +16,11 @@
 //! | says that it is over | looks whether it is being closed, waits for that, and looks at the entry again |
 //!
 //! There is one such close at a time, under the migrations lock. Nothing is waited for while it
-//! lasts, so that a lookup may wait for it whatever locks its thread has.
+//! lasts, so that a lookup may wait for it whatever locks its thread has. A forked child does not
+//! wait for a thread of its parent.
 
 use crate::sys;
+use crate::sys::process::{Memory, memory};
 use crate::sys::steps::{step_lock, step_waited};
 use crate::table::{self, SlotHead, duplicates};
 use core::ffi::c_int;
@@ -75,6 +77,10 @@ fn is_closing(fd: c_int) -> bool {
 #[cold]
 fn wait_for_close(fd: c_int) {
     while is_closing(fd) {
+        if memory() == Memory::Copied {
+            // A fork that nobody told us of.
+            return begin_anew();
+        }
         step_lock!(Waiting, &CLOSING);
         let (now, awaited) = (word_of(fd), word_of(fd) | AWAITED);
         let _ = CLOSING.compare_exchange(now, awaited, Ordering::SeqCst, Ordering::SeqCst);
@@ -84,8 +90,11 @@ fn wait_for_close(fd: c_int) {
 }
 
 /// In a forked child: the closing thread may be the parent's.
-pub(super) fn begin_anew() {
-    CLOSING.store(0, Ordering::SeqCst);
+pub(crate) fn begin_anew() {
+    // A page that is not written to is not copied.
+    if CLOSING.load(Ordering::SeqCst) != 0 {
+        CLOSING.store(0, Ordering::SeqCst);
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +109,25 @@ mod tests {
     extern crate std;
     use std::thread;
     use std::time::{Duration, Instant};
+
+    fn make() {
+        let _ = crate::eventfd(0, 0);
+    }
+
+    /// Whether a child ends that calls this after a fork of which we are not told.
+    fn ends_in_child(call: impl Fn()) -> bool {
+        // SAFETY: the child calls what one may call after such a fork, and ends.
+        unsafe {
+            let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t;
+            if child == 0 {
+                libc::alarm(10);
+                call();
+                libc::_exit(0);
+            }
+            let mut status = -1;
+            libc::waitpid(child, &raw mut status, 0) == child && status == 0
+        }
+    }
 
     /// The next file was added to a set as the object that had its number before, and the set
     /// never heard of it.
@@ -130,6 +158,10 @@ mod tests {
                     while !adding.is_finished() && Instant::now() < end {
                         thread::sleep(Duration::from_millis(1));
                     }
+                    // By another thread than that which closes.
+                    let fork =
+                        move || [ends_in_child(|| _ = crate::close(number)), ends_in_child(make)];
+                    assert_eq!(thread::spawn(fork).join().unwrap(), [true; 2]);
                     true
                 });
                 assert_eq!(loss, Loss::GoesOn);

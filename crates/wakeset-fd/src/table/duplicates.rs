@@ -368,7 +368,6 @@ static DUPLICATES: Participant = Participant {
         // SAFETY: the forked child has one thread. It comes from a fork that it called itself, not
         // within this lock, or from one by hand, which does not go on with anything it had begun.
         unsafe { LINKS.free_in_child() };
-        closing::begin_anew();
     },
     renumber: Some(renumber),
     before_close: None,

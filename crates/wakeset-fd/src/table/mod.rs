@@ -262,6 +262,8 @@ fn retag(fd: c_int, from: &[usize], to: usize) -> Option<usize> {
 }
 
 pub(crate) fn put_doorbell(fd: c_int) {
+    // The kernel has given the number out before the table has forgotten what it was.
+    closing::wait(fd);
     put(fd, vacant_slot(fd) | DOORBELL);
 }
 

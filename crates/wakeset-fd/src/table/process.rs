@@ -6,7 +6,7 @@ use crate::sys::handler::Handler;
 use crate::sys::process::{self, Memory};
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::{essential, notice};
-use crate::table::{self, engine, gate, hidden, lifecycle};
+use crate::table::{self, closing, engine, gate, hidden, lifecycle};
 use core::sync::atomic::{AtomicBool, Ordering};
 use wakeset::{ScanGuard, mutated};
 
@@ -123,6 +123,8 @@ pub(crate) fn begin_anew() {
 /// `end`.
 pub(crate) fn begin_anew_with(end: Option<ChildsEnd>) {
     forked::begin(end);
+    // Before any number is looked up.
+    closing::begin_anew();
     // They close their hidden numbers, which they find in the table.
     lifecycle::begin_anew();
     table::forget_all(end.is_some());
