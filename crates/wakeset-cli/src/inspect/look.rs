@@ -83,7 +83,8 @@ impl Look {
             let has_sockets =
                 process.descriptors.values().any(|it| matches!(it.kind, Kind::Socket(_)));
             let pid = process.pid;
-            let space = fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+            // One that has ended since is in none.
+            let Ok(space) = fs::read_link(format!("/proc/{pid}/ns/net")) else { continue };
             if !has_sockets || seen.contains(&space) {
                 continue;
             }
@@ -97,7 +98,7 @@ impl Look {
             if let Some(text) = bounds::read(&format!("/proc/{pid}/net/unix"), notes) {
                 sockets::add_unix(&mut self.sockets, &text);
             }
-            if space == own {
+            if Some(&space) == own.as_ref() {
                 backlog::fill(&mut self.sockets);
             } else {
                 notes.insert(format!(
@@ -157,11 +158,12 @@ impl Look {
     }
 }
 
-/// Whether kcmp(2) may be used on this process: a number that is not open is then refused as such.
+/// Whether kcmp(2) may be used on this process, as far as can be told: a number that is not open is
+/// then refused as such, and so is a process that has ended.
 fn can_compare(pid: i32) -> bool {
     let never = |fd| Number { pid, fd };
     compare(never(i32::MAX), never(i32::MAX - 1)).is_some()
-        || std::io::Error::last_os_error().raw_os_error() == Some(libc::EBADF)
+        || matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EBADF | libc::ESRCH))
 }
 
 /// The threads that sleep in epoll_wait(2) on a set. Where only the function of the kernel is
@@ -250,5 +252,28 @@ fn inode(kind: &Kind) -> u64 {
     match kind {
         Kind::Socket(inode) | Kind::Pipe(inode) => *inode,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::processes::Descriptor;
+
+    /// It was taken for one in another network name space, and kcmp(2) for not permitted.
+    #[test]
+    fn a_process_that_ends_during_the_look_leaves_no_note() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("it starts");
+        let pid = i32::try_from(child.id()).expect("a process id");
+        let mut notes = Notes::new();
+        let mut look = Look::at(&[pid], &mut notes);
+        let [process] = &mut look.processes[..] else { panic!("{notes:?}") };
+        for (number, kind) in [(3, Kind::Socket(1)), (4, Kind::Set), (5, Kind::Set)] {
+            process.descriptors.insert(number, Descriptor { kind, level: None, watches: vec![] });
+        }
+        child.kill().and_then(|()| child.wait()).expect("it ends");
+        look.read_sockets(&mut notes);
+        look.group_sets(&mut notes);
+        assert!(notes.is_empty(), "{notes:?}");
     }
 }
