@@ -98,7 +98,7 @@ fn runtimes(files: &[(PathBuf, File)]) -> Vec<Check> {
     let defined = |symbol: &str| files.iter().any(|(_, file)| file.exports.contains(symbol));
     if imported("__asan_init") || defined("__asan_init") {
         checks.push(
-            Check::new(Level::Note, "sanitizer", "it is built with AddressSanitizer").means(
+            Check::new(Level::Bad, "sanitizer", "it is built with AddressSanitizer").means(
                 "It refuses to start under plain `wakeset run`. Preload its runtime first, by \
                  hand: LD_PRELOAD=\"$(gcc -print-file-name=libasan.so) \
                  …/libwakeset_preload.so\". With a runtime linked statically it cannot be run \
