@@ -24,6 +24,8 @@ pub struct Forking {
     section: SignalGuard,
     migrations: ManuallyDrop<wakeset::ScanGuard<'static, ()>>,
     keeping: Option<Keeping>,
+    /// No thread waits for this fork ([`gate::begin_fork`]).
+    waits_alone: bool,
 }
 
 /// Whether this process has never had anything of ours. A fork of its only thread then has nothing
@@ -48,8 +50,7 @@ pub fn begin_anew_unprepared() {
 pub fn prepare() -> Forking {
     let section = SignalGuard::enter();
     migrate::everything(Stat::MigratedFork);
-    let migrations = ManuallyDrop::new(gate::hold_migrations());
-    Forking { section, migrations, keeping: None }
+    Forking::begin(section, gate::hold_migrations(), None)
 }
 
 /// [`prepare`] for a fork whose child's calls are all seen, in a process whose end is seen: leaves
@@ -64,15 +65,25 @@ pub fn prepare_to_keep(server: Server) -> Forking {
     // What this process has from its own parent.
     inherited::settle();
     gate::close();
-    let migrations = ManuallyDrop::new(gate::hold_migrations());
+    let migrations = gate::hold_migrations();
     let keeping = deputy::forked::begin(server);
     if keeping.is_none() {
         migrate::several_held(&mut table::numbers(), Stat::MigratedFork);
     }
-    Forking { section, migrations, keeping }
+    Forking::begin(section, migrations, keeping)
 }
 
 impl Forking {
+    fn begin(
+        section: SignalGuard,
+        migrations: wakeset::ScanGuard<'static, ()>,
+        keeping: Option<Keeping>,
+    ) -> Self {
+        let waits_alone = keeping.is_none() && deputy::forked::are_refused();
+        let migrations = if waits_alone { gate::begin_fork(migrations) } else { migrations };
+        Self { section, migrations: ManuallyDrop::new(migrations), keeping, waits_alone }
+    }
+
     /// After a fork, in the parent.
     pub fn in_parent(self) {
         let _ = self.with_child();
@@ -83,6 +94,9 @@ impl Forking {
     pub fn with_child(self) -> Option<Child> {
         let child = self.keeping.map(Keeping::in_parent);
         drop(ManuallyDrop::into_inner(self.migrations));
+        if self.waits_alone {
+            gate::end_fork();
+        }
         migrate::open_gate();
         if let Some(child) = child {
             child.serve();

@@ -40,6 +40,11 @@ pub fn refuse_forks() {
     FUTILE.store(true, Ordering::Relaxed);
 }
 
+/// Whether a fork may wait for another thread.
+pub(in super::super) fn are_refused() -> bool {
+    FUTILE.load(Ordering::Relaxed)
+}
+
 /// What is known of a child.
 #[derive(Debug)]
 struct Slot {
