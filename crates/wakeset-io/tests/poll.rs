@@ -257,9 +257,13 @@ fn a_look_that_spins_finds_what_comes_meanwhile() {
     let _notifier = set.register(&notifier, Token(0), Interest::READABLE.edge()).unwrap();
     let set = set.into_nested().unwrap();
     let (begin, begun) = std::sync::mpsc::channel();
+    // Nothing spins on its waker's processor, where both may stay if others are busy.
+    let all = allowed();
+    let (one, others) = split(&all);
     wakeset::set_spin_limit(Some(wakeset::LONGEST_SPIN));
     thread::scope(|scope| {
         scope.spawn(move || {
+            allow(&one);
             for round in begun {
                 thread::sleep(Duration::from_millis(2));
                 match round {
@@ -272,6 +276,9 @@ fn a_look_that_spins_finds_what_comes_meanwhile() {
         let mut found_late = [0; 2];
         let end = Instant::now() + LIMIT;
         for round in [0, 1].into_iter().cycle() {
+            assert!(Instant::now() < end, "{found_late:?}");
+            allow(&others);
+            allow(&all);
             begin.send(round).unwrap();
             let mut looked = Instant::now();
             while {
@@ -290,6 +297,34 @@ fn a_look_that_spins_finds_what_comes_meanwhile() {
         drop(begin);
     });
     wakeset::set_spin_limit(None);
+}
+
+/// The processors that the calling thread may use.
+fn allowed() -> libc::cpu_set_t {
+    // SAFETY: it is all integers, and the kernel writes a set of that size.
+    unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&all), &raw mut all), 0);
+        all
+    }
+}
+
+fn allow(processors: &libc::cpu_set_t) {
+    // SAFETY: the kernel reads a set of that size.
+    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(processors), processors) }, 0);
+}
+
+/// One of these processors, and the others.
+fn split(all: &libc::cpu_set_t) -> (libc::cpu_set_t, libc::cpu_set_t) {
+    // SAFETY: these are integers, and each number is one of a processor.
+    unsafe {
+        let (mut one, mut others): (libc::cpu_set_t, _) = (std::mem::zeroed(), *all);
+        let first = (0..libc::CPU_SETSIZE as usize).find(|&number| libc::CPU_ISSET(number, all));
+        let first = first.expect("a processor");
+        libc::CPU_SET(first, &mut one);
+        libc::CPU_CLR(first, &mut others);
+        (one, others)
+    }
 }
 
 #[test]
