@@ -46,6 +46,8 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     let mut courses = 0;
     for scenario in scenarios() {
         let began = Instant::now();
+        trap::prepare();
+        wakeset::set_spin_limit(Some(scenario.spin));
         let kinds: &[u32] = if scenario.wakes { &[IN, IN | ET, IN | ONESHOT] } else { &[IN | ET] };
         for &kind in kinds {
             for (step, n) in record(&scenario, kind) {
@@ -62,8 +64,8 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
                             Ok(true) => _ = waiting.entry(operation.name).or_default().insert(step),
                             Err(error) => {
                                 let at = format!(
-                                    "{}, {kind:#x}, stopped at {step} ({arrival})",
-                                    scenario.name
+                                    "{}, spin {}, {kind:#x}, stopped at {step} ({arrival})",
+                                    scenario.name, scenario.spin
                                 );
                                 failures.push(format!("{at}: {}: {error}", operation.name));
                                 println!("{}", failures.last().unwrap());
@@ -78,8 +80,14 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
                 }
             }
         }
-        println!("{}: {courses} courses so far, {:.1?}", scenario.name, began.elapsed());
+        println!(
+            "{}, spin {}: {courses} courses so far, {:.1?}",
+            scenario.name,
+            scenario.spin,
+            began.elapsed()
+        );
     }
+    wakeset::set_spin_limit(Some(0));
     println!("{courses} courses, stopped at {} steps", stopped_at.len());
     for (operation, steps) in &waiting {
         println!("{operation} waits at {} steps", steps.len());

@@ -22,10 +22,12 @@ pub struct Scenario {
     pub wakes: bool,
     /// It moves the counters of the world.
     pub moves: bool,
+    /// How long its thread, and each beside it, spins before it sleeps (µs).
+    pub spin: u32,
 }
 
 const fn scenario(name: &'static str, prepare: Do, act: Do) -> Scenario {
-    Scenario { name, prepare, act, nudge: None, wakes: false, moves: false }
+    Scenario { name, prepare, act, nudge: None, wakes: false, moves: false, spin: 0 }
 }
 
 const fn wake(name: &'static str, prepare: Do, act: Do) -> Scenario {
@@ -44,7 +46,14 @@ fn stop_a_move(world: &World, number: libc::c_int, step: &'static str) {
     world.extras.lock().unwrap().push(releaser);
 }
 
+/// All of them, and once more those that sleep, with a spin before it.
 pub fn scenarios() -> Vec<Scenario> {
+    let sleeping = once().into_iter().filter(|scenario| scenario.nudge.is_some());
+    let spinning = sleeping.map(|scenario| Scenario { spin: 200, ..scenario });
+    once().into_iter().chain(spinning).collect()
+}
+
+fn once() -> Vec<Scenario> {
     vec![
         wake("a write", |_| {}, |world| world.write_a(write_fast)),
         wake("a write, and a waiter sleeps", World::start_worker, |world| {

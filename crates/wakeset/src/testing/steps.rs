@@ -111,6 +111,7 @@ mod hook {
         // wake/waiters.rs
         kick_before_look kick_looked kick_before_turn kick_turned kick_futex_woken
         sleep_before_count sleep_counted sleep_before_futex sleep_before_leave sleep_left
+        spin_before_count spin_counted spin_before_leave spin_left
         elsewhere_before elsewhere_counted elsewhere_before_leave elsewhere_left ring_before_look
         ring_before ring_done
         // memory/pool.rs

@@ -152,7 +152,8 @@ impl Waiters {
         step!(kick_before_look);
         let counts = self.counts.load(Ordering::SeqCst);
         step!(kick_looked);
-        if counts & TO_WAKE != 0 {
+        let is_spinners = mutant!("spinner_takes_all") && counts & (REMOTE - SPINNING) != 0;
+        if counts & TO_WAKE != 0 && !is_spinners {
             self.kick_sleeping(counts);
         }
     }
@@ -279,12 +280,16 @@ impl Waiters {
         struct Leave<'a>(&'a AtomicU64);
         impl Drop for Leave<'_> {
             fn drop(&mut self) {
+                step!(spin_before_leave);
                 self.0.fetch_sub(SPINNING, Ordering::SeqCst);
                 // Before the look at the list, and at what has been left.
                 after_publishing(false);
+                step!(spin_left);
             }
         }
+        step!(spin_before_count);
         self.counts.fetch_add(SPINNING, Ordering::SeqCst);
+        step!(spin_counted);
         let _leave = Leave(&self.counts);
         spin()
     }

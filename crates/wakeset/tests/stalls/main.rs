@@ -23,7 +23,7 @@ mod trap;
 mod world;
 
 use operations::{Operation, operations};
-use scenarios::{Scenario, changes, locks, takes, wakes};
+use scenarios::{Scenario, changes, locks, spins, takes, wakes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -45,6 +45,9 @@ const ARRIVALS: usize = 3;
 
 /// Scenarios at a time.
 const SIDE_BY_SIDE: usize = 4;
+
+/// How long waiters spin that are to (µs).
+const SPIN: u32 = 200;
 
 /// A scenario under way: its thread has been started.
 struct Course {
@@ -223,6 +226,10 @@ fn explore_all(scenarios: &[Scenario], kinds: &[Events]) -> Findings {
 
 #[test]
 fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
+    trap::prepare();
+    wakeset::set_spin_limit(Some(SPIN));
+    let spins = explore_all(&spins(), &KINDS);
+    wakeset::set_spin_limit(Some(0));
     let wakes = explore_all(&wakes(), &KINDS);
     assert!(
         wakes.waiting.is_empty(),
@@ -236,7 +243,7 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     let in_kernel = explore_all(&locks(), &[EDGE, LEVEL]);
     wakeset::set_real_time(false);
     let mut stopped_at = pipes::explore();
-    for found in [wakes, changes, takes, turnstile, in_kernel] {
+    for found in [wakes, changes, takes, turnstile, in_kernel, spins] {
         stopped_at.extend(found.stopped_at);
     }
     let unreached: Vec<_> = wakeset::steps::ALL

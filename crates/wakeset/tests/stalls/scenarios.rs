@@ -355,6 +355,28 @@ pub fn takes() -> Vec<Scenario> {
     ]
 }
 
+/// Waiters and readers that spin before they sleep, where they have been told to.
+pub fn spins() -> Vec<Scenario> {
+    let all = changes();
+    let spinning = ["a wait that sleeps", "a wait that sleeps elsewhere", "a read that blocks"];
+    let mut spins: Vec<_> =
+        all.into_iter().filter(|scenario| spinning.contains(&scenario.name)).collect();
+    assert_eq!(spins.len(), spinning.len());
+    spins.push(Scenario {
+        nudge: Some(nudge_by_c),
+        waits: true,
+        ..scenario(
+            "a wait in a set around it that sleeps",
+            |world| {
+                add(&world.set(), C, &world.c, Events::IN, C_DATA);
+                nest(world, Events::IN);
+            },
+            |world| world.work_around_until_c(),
+        )
+    });
+    spins
+}
+
 /// A source that is looked at under a set's scan lock, and meanwhile brings another thread to that
 /// lock.
 struct Popular {

@@ -178,15 +178,20 @@ pub struct Thread {
     thread: JoinHandle<Result<(), String>>,
 }
 
+/// Has steps reach the traps, and waiters sleep without a spin.
+pub fn prepare() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        // Which steps a waiter comes to must not depend on the clock.
+        wakeset::set_spin_limit(Some(0));
+        steps::set_hook(reach);
+    });
+}
+
 impl Thread {
     /// Runs `f`, stopping at `place`.
     pub fn start(place: Option<Place>, f: impl FnOnce() + Send + 'static) -> Self {
-        static HOOK: Once = Once::new();
-        HOOK.call_once(|| {
-            // Which steps a waiter comes to must not depend on the clock.
-            wakeset::set_spin_limit(Some(0));
-            steps::set_hook(reach);
-        });
+        prepare();
         let trap = Arc::new(Trap {
             place,
             stat: OnceLock::new(),

@@ -341,6 +341,12 @@ impl World {
         self.work(&self.set(), None, C_DATA);
     }
 
+    /// The same in the set around this one.
+    pub fn work_around_until_c(&self) {
+        let outer = self.outer.lock().unwrap().clone().unwrap();
+        self.work(&outer, Some(&self.set()), C_DATA);
+    }
+
     pub fn stop_workers(&self) -> Result<(), String> {
         let workers = std::mem::take(&mut *self.workers.lock().unwrap());
         if workers.is_empty() {
