@@ -93,7 +93,8 @@ impl<S: KernelEpoll> Ctl<'_, S> {
     }
 
     fn add(&self, members: &mut [Member; MOST]) -> Result<(), Errno> {
-        let inode = listeners::inode(self.fd);
+        // A connection of an event loop's, most often, which is known to be none.
+        let inode = listeners::is_listener(self.fd).then(|| listeners::inode(self.fd)).flatten();
         self.separate_twins(members, inode);
         let known = members.iter().position(|member| member.fd == self.fd);
         let slot = known
