@@ -87,6 +87,14 @@ pub(crate) fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<c_int,
     raw!(fcntl, fd, command, argument).map(|result| result as c_int)
 }
 
+/// How many processors the calling thread may use; `None` where that cannot be asked.
+pub(crate) fn processors() -> Option<u32> {
+    let mut allowed = [0_u64; 128];
+    let asked =
+        refusable::refusable!(sched_getaffinity, 0, size_of_val(&allowed), allowed.as_mut_ptr());
+    asked.ok().map(|_| allowed.iter().map(|word| word.count_ones()).sum())
+}
+
 /// A duplicate under a number that is not below `lowest`, closed by an exec. It may be refused.
 pub(crate) fn duplicate_above(fd: c_int, lowest: usize) -> Option<c_int> {
     refusable!(fcntl, fd, libc::F_DUPFD_CLOEXEC, lowest).ok().map(|fd| fd as c_int)

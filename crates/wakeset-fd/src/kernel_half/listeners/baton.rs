@@ -29,7 +29,7 @@
 //! a wake and the pass that follows it, the pass is lost, and the rescue finds the connection.
 
 use super::family::{self, INHERITED};
-use super::shared_hint;
+use super::{shared_hint, shares};
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno};
@@ -69,6 +69,7 @@ pub fn share(listener: c_int) {
 /// The caller holds the migrations lock.
 #[cold]
 fn find_or_make(listener: c_int) {
+    shares::count_processors();
     let may_find = !shared_hint::is_shared() && !family::is_apart() && !mutated!("executed_alone");
     let (hints, baton) = match may_find.then(|| family::find(listener)).flatten() {
         Some(found) => (Some(found.hints), Some(found.baton)),

@@ -114,9 +114,10 @@ fn is_closed(fd: c_int) -> bool {
     sys::fcntl(fd, libc::F_GETFD, 0) == Err(Errno::EBADF)
 }
 
-/// Returns whether a holder still has a connection that it has accepted.
-pub(super) fn holds(holder: u8) -> bool {
-    number_held(holder) > 0
+/// Returns whether a holder still has more than a few of the connections that it has accepted.
+pub(super) fn holds_many(holder: u8) -> bool {
+    // The first look costs nothing.
+    !shares::is_few(count_of(holder)) && !shares::is_few(number_held(holder))
 }
 
 /// [`count_of`], after a look at what may have been closed unseen.
@@ -174,6 +175,10 @@ fn count_again() {
 mod tests {
     use super::*;
     use crate::table::alone::alone;
+
+    fn holds(holder: u8) -> bool {
+        number_held(holder) > 0
+    }
 
     fn open() -> c_int {
         sys::eventfd(0, libc::EFD_CLOEXEC).expect("a number")

@@ -67,7 +67,7 @@ pub enum Choice {
     Kernels,
     /// In this order.
     Ordered(Order),
-    /// One that holds nothing keeps its place for a while, and others go to the end; one that holds
+    /// One that holds little keeps its place for a while, and others go to the end; one that holds
     /// more than another steps back, as often as what it holds pays for.
     Automatic,
     /// The waiter that holds least; of several, the one that has been idle longest.
@@ -110,11 +110,11 @@ pub fn order() -> Option<Order> {
 }
 
 /// The [`order`] of a waiter that is about to sleep, which is a thread or the process
-/// ([`held`]). The automatic order is [`Order::Turns`] while the waiter holds no connection that it
-/// has accepted, so that its caches stay warm, and otherwise [`Order::Fifo`]: the next connection
-/// goes to a worker that has been idle for longer.
+/// ([`held`]). The automatic order is [`Order::Turns`] while the waiter holds few connections that
+/// it has accepted, or none, so that its caches stay warm, and otherwise [`Order::Fifo`]: the next
+/// connection goes to a worker that has been idle for longer.
 pub fn order_of(holder: u8) -> Option<Order> {
     let order = order()?;
     let is_automatic = ORDER.load(Ordering::Relaxed) == AUTO;
-    Some(if is_automatic && held::holds(holder) { Order::Fifo } else { order })
+    Some(if is_automatic && held::holds_many(holder) { Order::Fifo } else { order })
 }

@@ -21,7 +21,8 @@
 //! stepped back is still free: another may step back for it. Listeners are named by a bit of their
 //! inode ([`note_of`](baton::note_of)); two may have the same, which costs evenness.
 //!
-//! In the automatic order a waiter steps back as often as its [`Credit`] allows.
+//! In the automatic order a waiter steps back as often as its [`Credit`] allows, and not at all
+//! while it holds few and others keep the processors busy ([`rule`]).
 //!
 //! So no wake is lost, whatever the page says: the waiter that was woken answers for the connection
 //! itself. If its wait ends for something else, it declines the connection, and what was declined
@@ -43,8 +44,9 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use core::time::Duration;
 use credit::Credit;
 pub(super) use rule::{Least, set_rule};
+pub(super) use rule::{count_processors, is_few};
 pub use rule::{counts_held, may_step_back_in_accept};
-use rule::{is_better, is_least_first, is_on_credit};
+use rule::{is_better, is_least_first, is_on_credit, minds};
 use slots::{SLOT_OF, Slot, taken};
 pub(super) use slots::{Slots, note_taken, publish};
 use wakeset::{Deadline, mutated, process_id};
@@ -86,12 +88,10 @@ pub fn another_holds_less(holder: u8, note: u64) -> bool {
     }
     let is_alone = WAITERS.load(Relaxed) as u32 <= 1;
     let (mine, now) = (held::count_of(if is_alone { PROCESS } else { holder }), now());
+    let is_better = |slot: &Slot| is_better(slot.held.load(Relaxed), mine, true);
     // It does not sleep itself, because it has accepted.
-    slots::used().iter().any(|slot| slot.may_take(note, now) && is_better_slot(slot, mine))
-}
-
-fn is_better_slot(slot: &Slot, mine: u32) -> bool {
-    is_better(slot.held.load(Relaxed), mine, true)
+    minds(mine, || slots::holding(now))
+        && slots::used().iter().any(|slot| slot.may_take(note, now) && is_better(slot))
 }
 
 impl Slot {
@@ -273,6 +273,7 @@ impl Share {
         }
         let (own, now, distrusts) = (self.id(), now(), self.distrusts.load(Relaxed));
         let mine = held::number_held(self.counted_as());
+        let may_step = may_step && minds(mine, || slots::holding(now));
         mine > 0
             && slots::used().iter().any(|slot| {
                 slot.owner.load(Relaxed) != own

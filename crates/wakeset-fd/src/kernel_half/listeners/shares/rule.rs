@@ -1,5 +1,6 @@
 //! Which of two waiters a connection belongs to, and which waiters step back at all.
 
+use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -13,6 +14,14 @@ static ON_CREDIT: AtomicBool = AtomicBool::new(false);
 static STEPS: AtomicBool = AtomicBool::new(false);
 /// Whether those that block in accept(2) do.
 static STEPS_IN_ACCEPT: AtomicBool = AtomicBool::new(false);
+
+/// A waiter of the automatic order that holds less than this goes on taking what it is woken for,
+/// once as many waiters hold some as there are processors, but for one, which is for the rest: the
+/// network, the clients. Spread over more processes, little work costs a switch for each request,
+/// and an event loop that could have answered two of them at a time answers one.
+const FEW: u32 = 4;
+/// The processors of the process that made the listener; the most where that is not known.
+static PROCESSORS: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Whether the waiter that holds least has a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +63,30 @@ pub fn counts_held() -> bool {
 pub(super) fn is_better(its: u32, mine: u32, may_step: bool) -> bool {
     let most = MOST.load(Relaxed);
     LEAST_FIRST.load(Relaxed) && may_step && its < mine || mine >= most && its < most
+}
+
+/// Whether a waiter that holds so many minds that another holds less. `holding`: how many waiters
+/// hold some.
+pub(super) fn minds(mine: u32, holding: impl FnOnce() -> u32) -> bool {
+    !is_on_credit() || !is_few(mine) || holding() < PROCESSORS.load(Relaxed).saturating_sub(1)
+}
+
+/// Whether a waiter of the automatic order holds so little that it keeps its place.
+pub(in super::super) fn is_few(held: u32) -> bool {
+    held < FEW
+}
+
+/// Asks how many processors the process may use, before its workers are given some of them.
+#[cold]
+pub(in super::super) fn count_processors() {
+    if let Some(count) = sys::processors() {
+        set_processors(count);
+    }
+}
+
+/// As if the process had so many processors.
+pub(super) fn set_processors(count: u32) {
+    PROCESSORS.store(count, Relaxed);
 }
 
 /// Whether connections go to the waiter that holds least.

@@ -2,6 +2,7 @@
 //! no other writes, but for one that takes it over.
 
 use super::super::{held, shared_hint};
+use super::{FRESH, is_within};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 use wakeset::process_id;
@@ -42,6 +43,16 @@ pub(super) fn all() -> &'static [Slot] {
 pub(super) fn used() -> &'static [Slot] {
     let Some(Slots { used, all }) = shared_hint::slots() else { return &[] };
     all.get(..used.load(Relaxed) as usize).unwrap_or(all)
+}
+
+/// How many waiters hold connections.
+pub(super) fn holding(now: u64) -> u32 {
+    let holds = |slot: &&Slot| {
+        slot.owner.load(Relaxed) != 0
+            && slot.held.load(Relaxed) > 0
+            && is_within(slot.since.load(Relaxed), now, FRESH)
+    };
+    used().iter().filter(holds).count() as u32
 }
 
 /// The slot with this index is taken. Another process may have written that it is not.

@@ -21,6 +21,8 @@ fn other(held: u32, sleeps_for: u64, since: u64) -> &'static Slot {
 fn holding_two(most: Option<u32>, choice: Choice) -> Share {
     choose(choice, most);
     super::super::baton::make(-1);
+    // More than there are waiters.
+    rule::set_processors(8);
     // Of other tests.
     shared_hint::declined().urgent.store(0, Relaxed);
     slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
@@ -171,6 +173,38 @@ fn in_the_automatic_order_a_waiter_steps_back_on_credit() {
             taken += 1;
         }
         assert!(steps.contains(&taken), "{taken}: {choice:?}, {most:?}");
+        drop_both(&share);
+    }
+}
+
+/// Eight kept connections were spread over eight workers of an event loop, where there were two
+/// processors and plain two or three workers had them all: each request then cost a switch.
+#[test]
+fn as_many_waiters_as_processors_hold_few_each() {
+    let _alone = alone();
+    for (processors, mine, its, leaves) in [
+        // The third waiter holds one.
+        (2, 2, 0, false),
+        (2, 3, 0, false),
+        (2, 4, 0, true),
+        (2, 5, 4, true),
+        (2, 5, 5, false),
+        (1, 2, 0, false),
+        (3, 2, 0, false),
+        (4, 2, 0, true),
+        (4, 2, 1, true),
+    ] {
+        let share = holding_two(None, Choice::Automatic);
+        (2..mine).for_each(|_| held::raise(share.holder()));
+        let third = other(its, NOTE, now());
+        let second = &slots::all()[slots::all().len() - 2];
+        second.owner.store(u64::MAX - 1, Relaxed);
+        second.since.store(now(), Relaxed);
+        second.held.store(u32::from(its == 0), Relaxed);
+        rule::set_processors(processors);
+        assert_eq!(share.leaves(NOTE), leaves, "{processors} processors, {mine} and {its}");
+        (2..mine).for_each(|_| held::lower(share.holder()));
+        [second, third].iter().for_each(|slot| slot.owner.store(0, Relaxed));
         drop_both(&share);
     }
 }
