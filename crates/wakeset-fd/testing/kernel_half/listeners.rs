@@ -9,6 +9,7 @@ pub(crate) mod rotation {
     use core::ffi::c_int;
     use core::time::Duration;
     use libc::epoll_event;
+    use wakeset::Deadline;
 
     /// No listeners.
     #[derive(Debug)]
@@ -20,6 +21,10 @@ pub(crate) mod rotation {
     pub(crate) struct RescueClock;
 
     impl RescueClock {
+        pub(crate) fn next(&self) -> Deadline {
+            Deadline::now()
+        }
+
         pub(crate) fn until_next(&self) -> Duration {
             Duration::MAX
         }

@@ -75,7 +75,8 @@ impl Deadline {
     }
 
     /// So many nanoseconds after the clock's start.
-    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+    #[doc(hidden)]
+    pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 

@@ -24,6 +24,12 @@ impl RescueClock {
         RESCUE.saturating_sub(since)
     }
 
+    /// When the next check is due.
+    pub(crate) fn next(&self) -> Deadline {
+        let next = u128::from(self.0.load(Ordering::Relaxed)) + RESCUE.as_nanos();
+        Deadline::from_nanos(next as u64)
+    }
+
     /// As [`never`](Self::never).
     pub(super) fn forget(&self) {
         self.0.store(0, Ordering::Relaxed);

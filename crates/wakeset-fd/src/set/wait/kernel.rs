@@ -136,7 +136,9 @@ impl Wait<'_> {
         // Rounded up so as not to end early.
         let up = |left: Option<Duration>| {
             left.map_or(-1, |left| {
-                c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+                let part = u64::from(left.subsec_nanos().div_ceil(1_000_000));
+                let whole = left.as_secs().saturating_mul(1000).saturating_add(part);
+                c_int::try_from(whole).unwrap_or(c_int::MAX)
             })
         };
         // A program that gave milliseconds may run where epoll_pwait2(2) is not allowed.

@@ -44,6 +44,13 @@ impl Until {
         Self { deadline: Some(Deadline::of(Timeout::After(left))), ..self }
     }
 
+    /// The same, or then if that is earlier. Unlike [`at_most`](Self::at_most) it mostly reads no
+    /// clock.
+    pub(super) fn no_later_than(self, end: Deadline) -> Self {
+        let own = self.deadline.unwrap_or_else(|| Deadline::of(self.timeout));
+        Self { deadline: Some(Some(own.map_or(end, |own| own.min(end)))), ..self }
+    }
+
     /// How much time is left; `None` for no limit.
     pub(super) fn left(self) -> Option<Duration> {
         match (self.deadline, self.timeout) {

@@ -209,7 +209,7 @@ impl Wait<'_> {
         let result = (!no_sleep).then(|| {
             let mut end = until;
             if has_listeners {
-                end = end.at_most(set.rotation.rescue_clock.until_next());
+                end = end.no_later_than(set.rotation.rescue_clock.next());
             }
             if bounds.no_doorbell {
                 end = end.at_most(WITHOUT_DOORBELL);
@@ -223,7 +223,8 @@ impl Wait<'_> {
             }
             let exact = led.is_some() || bounds.listener_look.is_some();
             cancel::point(|| {
-                if set.set.is_empty() && !set.polls.are_active() {
+                // Waits in a set with listeners do not spin, so they have nothing to learn.
+                if has_listeners || set.set.is_empty() && !set.polls.are_active() {
                     return self.sleep_in_kernel(end, exact);
                 }
                 set.set.asleep(|| self.sleep_in_kernel(end, exact))
@@ -232,11 +233,13 @@ impl Wait<'_> {
         step!(elsewhere_slept);
         set.set.stop_leading(led);
         set.set.leave_remote();
-        let is_over = until.left() == Some(Duration::ZERO);
-        let result = result.map(|r| if is_over { r } else { self.pass_last_stretch(r, &stretch) });
+        // A sleep that has found something reads no clock.
+        let is_over = |result| result == Ok(0) && until.left() == Some(Duration::ZERO);
+        let result =
+            result.map(|r| if is_over(r) { r } else { self.pass_last_stretch(r, &stretch) });
         // Nothing but the limit of the wait itself bounded the sleep.
         let unbounded = !bounds.no_doorbell && !has_listeners && led.is_none();
-        let to_the_end = unbounded || until.left() == Some(Duration::ZERO);
+        let to_the_end = unbounded || result.is_some_and(is_over);
         result.map(|result| Slept { result, to_the_end, knew_listeners: has_listeners })
     }
 }

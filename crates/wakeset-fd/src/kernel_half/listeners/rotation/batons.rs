@@ -4,8 +4,8 @@
 use super::super::is_ready;
 use super::super::told::telling;
 use super::super::{baton, ending};
+use super::Rotation;
 use super::member::Member;
-use super::{MOST, Rotation};
 use crate::kernel_half::KernelEpoll;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ fn can_take(member: &Member) -> bool {
 
 impl Rotation {
     /// Before a sleep: has the set watch the baton.
-    pub(super) fn place_baton(&self, set: &impl KernelEpoll, members: &[Member; MOST]) {
+    pub(super) fn place_baton(&self, set: &impl KernelEpoll, members: &[Member]) {
         let wanted = if members.iter().any(Member::is_some) { baton::number() } else { -1 };
         if wanted == self.baton.load(Ordering::Relaxed) && !(wanted >= 0 && self.rounds.is_due()) {
             return;
@@ -73,7 +73,7 @@ impl Rotation {
     }
 
     fn visit(&self, set: &impl KernelEpoll) -> bool {
-        self.with(|members| {
+        self.with_known(|members| {
             let is_usable = set.is_usable();
             let can_take = |member: &Member| is_usable && can_take(member);
             let leaves = |member: &Member| self.share.leaves(baton::note_of(member.inode));
@@ -106,7 +106,7 @@ impl Rotation {
     /// Such a look has found nothing.
     pub(crate) fn note_nothing(&self) {
         let Some(telling) = telling() else { return };
-        self.with(|members| {
+        self.with_known(|members| {
             let members = members.iter().filter(|member| member.is_some());
             members.for_each(|member| (telling.saw_none)(member.fd));
         });

@@ -40,7 +40,7 @@ use crate::sys::signal_guard::SignalSafeLock;
 use crate::sys::{self, user};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 pub(crate) use ctl::can_join;
 use libc::epoll_event;
@@ -60,6 +60,10 @@ pub(crate) struct Rotation {
     /// Taken below the migrations lock; nothing is taken below it.
     lock: SignalSafeLock,
     members: UnsafeCell<[Member; MOST]>,
+    /// One above the index of the last member. Changed with the lock held.
+    end: AtomicUsize,
+    /// Whether a member has no watch for lack of memory. Changed with the lock held.
+    lacks_any: AtomicBool,
     /// One listener is, or was, watched under two numbers: no more join. Changed with the lock
     /// held.
     has_twins: AtomicBool,
@@ -86,6 +90,8 @@ impl Rotation {
             any: AtomicBool::new(false),
             lock: SignalSafeLock::new(),
             members: UnsafeCell::new([Member::NONE; MOST]),
+            end: AtomicUsize::new(0),
+            lacks_any: AtomicBool::new(false),
             has_twins: AtomicBool::new(false),
             rescue_clock: RescueClock::never(),
             baton: AtomicI32::new(-1),
@@ -107,9 +113,32 @@ impl Rotation {
         // SAFETY: this thread holds the lock.
         let members = unsafe { &mut *self.members.get() };
         let result = f(members);
-        self.any.store(members.iter().any(Member::is_some), Ordering::Relaxed);
+        self.note_members(members);
         self.lock.unlock();
         result
+    }
+
+    /// [`with`](Self::with) for waits, which add no member: those after the last one are left out,
+    /// because each takes a line of a cache that the program has just used for something else.
+    fn with_known<T>(&self, f: impl FnOnce(&mut [Member]) -> T) -> T {
+        self.lock.lock();
+        let end = self.end.load(Ordering::Relaxed);
+        // SAFETY: this thread holds the lock.
+        let members = unsafe { &mut *self.members.get() };
+        let members = members.get_mut(..end).unwrap_or_default();
+        let result = f(members);
+        self.note_members(members);
+        self.lock.unlock();
+        result
+    }
+
+    /// Notes which members there are, all of which are among these.
+    fn note_members(&self, members: &[Member]) {
+        let end = members.iter().rposition(Member::is_some).map_or(0, |last| last + 1);
+        self.end.store(end, Ordering::Relaxed);
+        self.any.store(end > 0, Ordering::Relaxed);
+        let lacks = |member: &Member| member.missing && !member.is_stepped;
+        self.lacks_any.store(members.iter().any(lacks), Ordering::Relaxed);
     }
 
     /// Forgets all, for a new set in this slot.
@@ -129,7 +158,7 @@ impl Rotation {
         if !self.any() || found <= 0 {
             return;
         }
-        self.with(|members| {
+        self.with_known(|members| {
             for i in 0..found as usize {
                 // SAFETY: the kernel has just written `found` events there.
                 let data = unsafe { events.add(i).read_unaligned() }.u64;
@@ -157,7 +186,7 @@ impl Rotation {
         if !self.any() {
             return None;
         }
-        self.with(|members| {
+        self.with_known(|members| {
             if !set.is_usable() {
                 return None;
             }
@@ -195,10 +224,10 @@ impl Rotation {
     /// `maxevents`, and returns how many. An edge is reported like a level: whether a connection is
     /// a new one cannot be found out.
     pub(crate) fn report_missing(&self, events: *mut epoll_event, maxevents: c_int) -> c_int {
-        if !self.any() {
+        if !self.lacks_any.load(Ordering::Relaxed) {
             return 0;
         }
-        self.with(|members| {
+        self.with_known(|members| {
             let mut written = 0;
             for member in members.iter_mut().filter(|member| member.missing && !member.is_stepped) {
                 let has_connection = || sys::poll_now(member.fd, libc::POLLIN) & libc::POLLIN != 0;
@@ -223,7 +252,7 @@ impl Rotation {
             return;
         }
         self.rescue_clock.note();
-        self.with(|members| {
+        self.with_known(|members| {
             if !set.is_usable() {
                 return;
             }

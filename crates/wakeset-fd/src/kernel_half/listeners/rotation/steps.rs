@@ -155,7 +155,7 @@ impl Rotation {
             return (found, false);
         }
         let mut left = found;
-        self.with(|members| {
+        self.with_known(|members| {
             // One at a time, so that what is remembered of it is of one listener.
             if !set.is_usable() || members.iter().any(|member| member.is_stepped) {
                 return;
@@ -205,7 +205,7 @@ impl Rotation {
             return;
         }
         self.has_stepped.store(false, Ordering::Relaxed);
-        let left = self.with(|members| {
+        let left = self.with_known(|members| {
             let mut left = 0;
             for member in members.iter_mut().filter(|member| member.is_stepped) {
                 left |= if is_ready(member.fd) { note_of(member.inode) } else { 0 };
