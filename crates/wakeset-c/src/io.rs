@@ -5,7 +5,7 @@ use crate::outcome::{answered, fail, whole};
 use core::ffi::{c_int, c_void};
 use libc::{iovec, msghdr, size_t, ssize_t};
 use wakeset_fd::interpose::vectored;
-use wakeset_fd::{counter, descriptor};
+use wakeset_fd::{counter, descriptor, pipe};
 
 mod real {
     use super::*;
@@ -59,18 +59,30 @@ unsafe fn write_slow(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     })
 }
 
-/// readv(2). One buffer is a read; with several an in-process object migrates.
+/// readv(2). One buffer is a read; with several an in-process object other than a pipe migrates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ws_readv(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
+    if n > 1 && pipe::is_end(fd) {
+        // SAFETY: the caller's contract is readv's.
+        return whole(|| unsafe {
+            answered(pipe::readv(fd, vectors, n), || real::readv(fd, vectors, n))
+        });
+    }
     // SAFETY: the caller's contract is readv's, here and below.
     let single = |buffer, len| unsafe { ws_read(fd, buffer, len) };
     // SAFETY: as above.
     whole(|| vectored(fd, vectors, n, single, || unsafe { real::readv(fd, vectors, n) }))
 }
 
-/// writev(2). One buffer is a write; with several an in-process object migrates.
+/// writev(2). One buffer is a write; with several an in-process object other than a pipe migrates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ws_writev(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
+    if n > 1 && pipe::is_end(fd) {
+        // SAFETY: the caller's contract is writev's.
+        return whole(|| unsafe {
+            answered(pipe::writev(fd, vectors, n), || real::writev(fd, vectors, n))
+        });
+    }
     // SAFETY: the caller's contract is writev's, here and below.
     let single = |buffer: *mut c_void, len| unsafe { ws_write(fd, buffer, len) };
     // SAFETY: as above.
@@ -87,6 +99,9 @@ pub unsafe extern "C-unwind" fn ws_sendmsg(
     // SAFETY: the caller's contract.
     whole(|| unsafe {
         descriptor::before_sendmsg(message);
-        real::sendmsg(fd, message, flags)
+        if !pipe::is_end(fd) {
+            return real::sendmsg(fd, message, flags);
+        }
+        answered(pipe::sendmsg(fd, message, flags), || real::sendmsg(fd, message, flags))
     })
 }

@@ -32,7 +32,9 @@ impl<W: World> Interpreter<W> {
         use Sysno as S;
         let number_at = |at: usize| arguments[at] as c_int;
         match number {
-            S::read | S::write | S::timerfd_settime => self.model.migrate(number_at(0)),
+            S::read | S::write | S::readv | S::writev | S::timerfd_settime => {
+                self.model.migrate(number_at(0))
+            }
             S::dup => self.model.migrate(number_at(0)),
             S::fcntl if number_at(1) != libc::F_SETFL => self.model.migrate(number_at(0)),
             S::epoll_wait | S::epoll_pwait | S::epoll_pwait2 => self.model.migrate(number_at(0)),

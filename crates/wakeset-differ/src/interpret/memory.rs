@@ -43,6 +43,11 @@ impl Memory {
         }
     }
 
+    /// The address of the first byte.
+    pub fn first(&self) -> usize {
+        self.base
+    }
+
     /// The address of a buffer. [`At::Before`] counts in units of `unit` bytes.
     pub fn place(&self, at: At, unit: usize) -> usize {
         match at {

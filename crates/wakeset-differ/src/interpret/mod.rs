@@ -10,6 +10,7 @@ mod memory;
 mod migrate;
 mod near;
 mod objects;
+mod pieces;
 mod reuse;
 mod sets;
 mod sink;
@@ -266,6 +267,12 @@ impl<W: World> Interpreter<W> {
             Op::Read { slot, len, at } => self.read(slot, len, at, sink)?,
             Op::WriteVector { slot, value } => self.write_vector(slot, value, sink)?.into(),
             Op::ReadVector { slot } => self.read_vector(slot, sink)?,
+            Op::WritePieces { slot, value, lens, message } => {
+                self.write_pieces(slot, value, lens, message, sink)?.into()
+            }
+            Op::ReadPieces { slot, lens, message } => {
+                self.read_pieces(slot, lens, message, sink)?
+            }
             Op::ReadAt { slot } => self.read_at(slot, sink)?,
             Op::Ctl { set, op, target, events, data, at } => {
                 self.ctl(set, Command { op, target, events, data }, at, sink)?

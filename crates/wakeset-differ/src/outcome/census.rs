@@ -7,7 +7,7 @@ use crate::model::Order;
 use crate::program::Op;
 
 /// The calls that are counted apart, by the place that [`kind`] gives them.
-const CALLS: [&str; 29] = [
+const CALLS: [&str; 33] = [
     "eventfd",
     "epoll_create1",
     "pipe2",
@@ -37,6 +37,10 @@ const CALLS: [&str; 29] = [
     "an event ring",
     "an expiry",
     "a number again",
+    "writev of several",
+    "sendmsg",
+    "readv into several",
+    "recvmsg",
 ];
 
 /// The place of a call in [`CALLS`].
@@ -71,6 +75,8 @@ fn kind(op: &Op) -> usize {
         Op::Ring { .. } => 26,
         Op::Expiry { .. } => 27,
         Op::Reuse { .. } => 28,
+        Op::WritePieces { message, .. } => 29 + usize::from(*message),
+        Op::ReadPieces { message, .. } => 31 + usize::from(*message),
     }
 }
 

@@ -13,7 +13,7 @@ mod op;
 
 pub use crate::world::Road;
 pub use arguments::{At, Duplication, Mask, Time, Timeout, WaitCall};
-pub use op::{BATCH, Command, Op};
+pub use op::{BATCH, Command, Lens, Op};
 use serde::{Deserialize, Serialize};
 
 /// Slots of a program.

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// Commands of a batch.
 pub const BATCH: usize = 4;
 
+/// How long each of several buffers is.
+pub type Lens = [u8; 4];
+
 /// One command of a batch.
 #[allow(missing_docs, reason = "the fields are the call's arguments")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +54,11 @@ pub enum Op {
     WriteVector { slot: u8, value: u64 },
     /// readv(2) of eight bytes in one piece.
     ReadVector { slot: u8 },
+    /// writev(2) of several buffers of so many bytes, which begin with `value`; as a message:
+    /// sendmsg(2).
+    WritePieces { slot: u8, value: u64, lens: Lens, message: bool },
+    /// readv(2) into several buffers of so many bytes; as a message: recvmsg(2).
+    ReadPieces { slot: u8, lens: Lens, message: bool },
     /// pread(2) of eight bytes, which none of the objects supports.
     ReadAt { slot: u8 },
     /// epoll_ctl(2).
@@ -105,6 +113,8 @@ impl Op {
             | Op::Read { slot, .. }
             | Op::WriteVector { slot, .. }
             | Op::ReadVector { slot }
+            | Op::WritePieces { slot, .. }
+            | Op::ReadPieces { slot, .. }
             | Op::ReadAt { slot }
             | Op::Nonblocking { slot, .. }
             | Op::Select { slot }

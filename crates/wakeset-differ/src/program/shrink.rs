@@ -95,6 +95,17 @@ fn plainer(op: Op) -> Vec<Op> {
         Op::Read { slot, len, .. } => {
             vec![Op::Read { slot, len: 8, at: good }, Op::Read { slot, len, at: good }]
         }
+        Op::WritePieces { slot, value, lens, message } => [false, message]
+            .into_iter()
+            .flat_map(|message| [[0, 0, 0, 8], [4, 0, 0, 4], lens].map(|lens| (lens, message)))
+            .flat_map(|(lens, message)| {
+                [1, value].map(|value| Op::WritePieces { slot, value, lens, message })
+            })
+            .collect(),
+        Op::ReadPieces { slot, lens, message } => [[0, 0, 0, 8], lens]
+            .into_iter()
+            .flat_map(|lens| [false, message].map(|message| Op::ReadPieces { slot, lens, message }))
+            .collect(),
         Op::Ctl { set, op, target, events, data, .. } => {
             vec![
                 Op::Ctl { set, op, target, events, data: 0, at: good },

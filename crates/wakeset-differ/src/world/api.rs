@@ -8,7 +8,7 @@ use super::{Command, Sysno, World};
 use core::ptr;
 use libc::{c_int, epoll_event, timespec};
 use wakeset_fd::stats::Stat;
-use wakeset_fd::{Errno, counter, descriptor, duplicate, migrate, set};
+use wakeset_fd::{Errno, counter, descriptor, duplicate, migrate, pipe, set};
 
 /// Wakeset, in this process.
 #[derive(Debug)]
@@ -76,6 +76,10 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
         of(verdict.or_kernel(|| kernel(number, arguments)))
     };
     // SAFETY: as above.
+    let complete_size = |verdict: wakeset_fd::Verdict<usize>| unsafe {
+        of(verdict.or_kernel(|| kernel(number, arguments).map(|size| size as usize)))
+    };
+    // SAFETY: as above.
     Some(unsafe {
         match number {
             Sysno::eventfd2 => of(wakeset_fd::eventfd(a as u32, b as c_int)),
@@ -103,6 +107,19 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
             }
             Sysno::read => of(wakeset_fd::read(fd, b as *mut u8, c)),
             Sysno::write => of(wakeset_fd::write(fd, b as *const u8, c)),
+            Sysno::readv if pipe::is_end(fd) => {
+                complete_size(pipe::readv(fd, b as *const _, c as c_int))
+            }
+            Sysno::writev if pipe::is_end(fd) => {
+                complete_size(pipe::writev(fd, b as *const _, c as c_int))
+            }
+            Sysno::sendmsg if pipe::is_end(fd) => {
+                descriptor::before_sendmsg(b as *const _);
+                complete_size(pipe::sendmsg(fd, b as *const _, c as c_int))
+            }
+            Sysno::recvmsg if pipe::is_end(fd) => {
+                complete_size(pipe::recvmsg(fd, b as *mut _, c as c_int))
+            }
             Sysno::shutdown => unit(wakeset_fd::shutdown(fd, b as c_int)),
             Sysno::poll | Sysno::select => poll_or_select(number, arguments),
             Sysno::close => unit(wakeset_fd::close(fd)),

@@ -6,6 +6,7 @@ use super::libc_call::{fork_and_reap, int, size};
 use super::{Sysno, World};
 use libc::{c_int, c_long, c_void, epoll_event};
 use wakeset_c::{descriptor, epoll, eventfd, io, poll, timer};
+use wakeset_fd::{Verdict, pipe};
 
 /// The C library, in this process.
 #[derive(Debug)]
@@ -20,8 +21,12 @@ impl Library {
     }
 }
 
+fn error(errno: wakeset_fd::Errno) -> isize {
+    -(errno.into_raw() as isize)
+}
+
 fn of(result: Result<(), wakeset_fd::Errno>) -> isize {
-    result.map_or_else(|errno| -(errno.into_raw() as isize), |()| 0)
+    result.map_or_else(error, |()| 0)
 }
 
 /// Releases the objects of a call that the library does not offer, as a program has to before it.
@@ -82,6 +87,12 @@ impl World for Library {
                 Sysno::pipe2 => of(wakeset_fd::pipe2(a as *mut c_int, b as c_int)),
                 Sysno::socketpair => {
                     of(wakeset_fd::socketpair(fd, b as c_int, room, d as *mut c_int))
+                }
+                Sysno::recvmsg if pipe::is_end(fd) => {
+                    match pipe::recvmsg(fd, b as *mut _, c as c_int) {
+                        Verdict::Done(result) => result.map_or_else(error, |size| size as isize),
+                        Verdict::Kernel => raw(number, arguments),
+                    }
                 }
                 Sysno::shutdown => of(wakeset_fd::shutdown(fd, b as c_int)),
                 _ => {

@@ -88,6 +88,7 @@ impl<C: Choices> Generator<'_, C> {
             Call::Nonblocking => ops.push(self.nonblocking()),
             Call::Poll => ops.push(self.poll()),
             Call::Vector => ops.push(self.vector()),
+            Call::Pieces => ops.push(self.pieces()),
             Call::Splice => ops.push(self.splice()),
             Call::Shutdown => ops.push(self.shutdown()),
             Call::Fork => ops.push(Op::Fork),
@@ -139,6 +140,16 @@ impl<C: Choices> Generator<'_, C> {
             0 => Op::WriteVector { slot, value: self.value() },
             1 => Op::ReadVector { slot },
             _ => Op::ReadAt { slot },
+        }
+    }
+
+    fn pieces(&mut self) -> Op {
+        let slot = self.of_kind(&[Slot::Other]);
+        let lens = [(); 4].map(|()| self.choices.one_of(&[0, 0, 1, 7, 8, 16, 48]));
+        let message = self.choices.once_in(2);
+        match self.choices.once_in(2) {
+            true => Op::WritePieces { slot, value: self.value(), lens, message },
+            false => Op::ReadPieces { slot, lens, message },
         }
     }
 

@@ -18,6 +18,7 @@ pub(super) enum Call {
     Nonblocking,
     Poll,
     Vector,
+    Pieces,
     Splice,
     Shutdown,
     Fork,
@@ -27,7 +28,7 @@ pub(super) enum Call {
     Reuse,
 }
 
-const CALLS: [Call; 17] = [
+const CALLS: [Call; 18] = [
     Call::Write,
     Call::Read,
     Call::Wait,
@@ -38,6 +39,7 @@ const CALLS: [Call; 17] = [
     Call::Nonblocking,
     Call::Poll,
     Call::Vector,
+    Call::Pieces,
     Call::Splice,
     Call::Shutdown,
     Call::Fork,
@@ -126,7 +128,7 @@ fn weights(everything: bool, swarm: u64) -> Weights {
     let has = |bit: u32| swarm & 1 << bit != 0;
     // Calls that make objects migrate.
     let migrations = everything && has(0) && has(1);
-    let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut set = |used: bool, call: Call, weight: u32| {
         if used {
             weights[call as usize] = weight;
@@ -141,6 +143,7 @@ fn weights(everything: bool, swarm: u64) -> Weights {
     set(has(6), Call::Nonblocking, 2);
     set(migrations && has(7), Call::Poll, 2);
     set(migrations && has(8), Call::Vector, 2);
+    set(everything && has(2) && has(16), Call::Pieces, 6);
     set(migrations && has(9), Call::Splice, 1);
     set(everything && has(2), Call::Shutdown, 1);
     set(migrations && swarm >> 32 & 0x1f == 0, Call::Fork, 1);
