@@ -49,7 +49,7 @@ const DISABLE_VARIABLE: &str = "WAKESET_DISABLE";
 /// The variable that asks the preload library for notices.
 const VERBOSE_VARIABLE: &str = "WAKESET_VERBOSE";
 
-pub use directory::{Directory, own_user};
+pub use directory::{Directory, own_user, runtime_directory_of};
 pub use filter::deadly_call;
 pub use inspect::{binary_of, look_up, obstacle, own_loader};
 pub use limited::End;

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use super::trouble;
 use crate::failure::Failure;
-use crate::run::{Directory, Snapshot, own_user, printable};
+use crate::run::{Directory, Snapshot, own_user, printable, runtime_directory_of};
 
 /// The run that a process id or a name means; without either, the only one there is. Of a process
 /// that is not the run's first it is that process with its descendants.
@@ -13,15 +14,14 @@ pub fn find(target: Option<&str>) -> Result<Snapshot, Failure> {
     let pid = target.and_then(|text| text.parse::<u32>().ok());
     // Only root can look into the directory of another user.
     let user = pid.and_then(|pid| Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid()));
-    let mut users = vec![own_user()];
-    users.extend(user.filter(|user| *user != own_user()));
+    let user = user.filter(|user| *user != own_user());
+    let named = pid.and_then(runtime_directory_of);
 
     let mut refused = Vec::new();
-    let mut found: Vec<_> = users
-        .into_iter()
-        .flat_map(|user| runs(user, &mut refused))
-        .filter(|run| is_meant(run, target, pid))
-        .collect();
+    let own = if user.is_none() { named.clone() } else { None };
+    let mut found = runs(own_user(), own, &mut refused);
+    found.extend(user.into_iter().flat_map(|user| runs(user, named.clone(), &mut refused)));
+    found.retain(|run| is_meant(run, target, pid));
     refused.iter().for_each(|why| eprintln!("wakeset: {why}"));
     // A run within a run: the inner one is where the process counts.
     if let Some(pid) = pid
@@ -39,7 +39,8 @@ pub fn find(target: Option<&str>) -> Result<Snapshot, Failure> {
             Err(trouble("no program shares its counts: start one by `wakeset run --share`"))
         }
         (0, Some(target)) => Err(trouble(format!(
-            "{target} shares no counts: it must be started by `wakeset run --share`"
+            "{target} shares no counts: it must be started by `wakeset run --share`, or with \
+             WAKESET_STATS=shared"
         ))),
         (_, _) => Err(trouble(format!("several runs, say which: {}", which()))),
     }
@@ -47,13 +48,13 @@ pub fn find(target: Option<&str>) -> Result<Snapshot, Failure> {
 
 /// The runs of this user that go on.
 pub fn own_runs() -> Vec<Snapshot> {
-    runs(own_user(), &mut Vec::new())
+    runs(own_user(), None, &mut Vec::new())
 }
 
 /// The runs of a user that go on.
-fn runs(user: u32, refused: &mut Vec<String>) -> Vec<Snapshot> {
+fn runs(user: u32, named: Option<PathBuf>, refused: &mut Vec<String>) -> Vec<Snapshot> {
     let mut found = Vec::new();
-    for directory in Directory::of(user) {
+    for directory in Directory::of(user, named) {
         let directory = match directory {
             Ok(directory) => directory,
             Err(why) => {

@@ -26,8 +26,17 @@ pub fn own_user() -> u32 {
 }
 
 /// What to do where there is no runtime directory.
-const REMEDY: &str = "set XDG_RUNTIME_DIR to a directory of your own on a tmpfs, with mode \
-                      700, here and for `wakeset top`";
+const REMEDY: &str = "set XDG_RUNTIME_DIR to a directory of your own on a tmpfs, that others \
+                      cannot write to, here and for `wakeset top`";
+
+/// The runtime directory that a process was started with. A service of systemd whose unit names a
+/// user has one of its own or none.
+pub fn runtime_directory_of(pid: u32) -> Option<PathBuf> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let value = variables.find_map(|variable| variable.strip_prefix(b"XDG_RUNTIME_DIR="))?;
+    Some(OsStr::from_bytes(value).into())
+}
 
 /// The runtime directories of a user, the likeliest first.
 fn runtime_directories(user: u32) -> Vec<PathBuf> {
@@ -49,9 +58,12 @@ fn no_directory(why: &[String]) -> String {
 }
 
 impl Directory {
-    /// The directories of a user that exist. One that others can look into or replace is an error.
-    pub fn of(user: u32) -> Vec<Result<Self, String>> {
-        let paths = runtime_directories(user).into_iter().map(|path| path.join("wakeset"));
+    /// The directories of a user that exist, in a runtime directory that is `named` too. One that
+    /// others can look into or replace is an error.
+    pub fn of(user: u32, named: Option<PathBuf>) -> Vec<Result<Self, String>> {
+        let mut parents = runtime_directories(user);
+        parents.extend(named.filter(|path| path.is_absolute() && !parents.contains(path)));
+        let paths = parents.into_iter().map(|path| path.join("wakeset"));
         let opened = paths.map(|path| Self::open(path, user));
         opened.filter_map(Result::transpose).collect()
     }

@@ -260,6 +260,16 @@ fn nobody_else_can_read_or_replace_the_counts() {
     drop(running);
 }
 
+/// As one is that a service of systemd makes in a runtime directory of its own.
+#[test]
+fn a_run_is_found_in_its_own_runtime_directory() {
+    let (runtime, elsewhere) = (Runtime::new("own"), Runtime::new("elsewhere"));
+    let running = runtime.start(r#": >"$1"; read line"#, &[]);
+    assert_eq!(count(&elsewhere.counts(&running), "/total/made"), 0);
+    let output = elsewhere.output(&["stats"]);
+    assert!(!output.status.success(), "by process id alone: {}", text(&output.stdout));
+}
+
 /// A run that has ended leaves its file to the next one, which removes it.
 #[test]
 fn old_files_are_removed() {
