@@ -5,12 +5,14 @@
 
 PACKAGES is a directory that `packaging/packages` has made. A clean tree gets the Debian package and
 is booted by systemd-nspawn(1), without a network. There `inside` (below) installs drop-ins
-for three services and looks at what they do:
+for three services, and one is started by `wakeset run`:
 
 - gunicorn, `Type=notify`, started by the first connection to its socket unit, with a filter of
   system calls (`@system-service`), another user, no home directories;
 - nginx, as Debian has it (`Type=forking`);
-- a program that has a watchdog (`WatchdogSec=`) and tells systemd of itself.
+- a program that has a watchdog (`WatchdogSec=`) and tells systemd of itself;
+- the same under `wakeset run --stats-file`, which is the main process then, with the default
+  `NotifyAccess=`.
 
 Each has Wakeset's library in all its processes and does its work; the first two are reloaded; and
 each is without it when the drop-in has been removed as the guide says. By hand: needs root,
@@ -20,6 +22,7 @@ bookworm has `systemd-sysv` and `nginx-light` as well.
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,13 +51,19 @@ Type=notify
 WatchdogSec=1
 ExecStart=/usr/bin/python3 /usr/local/lib/check/watched.py
 """
+COUNTED = """[Service]
+Type=notify
+WatchdogSec=1
+ExecStart=/usr/bin/wakeset run --stats-file /run/counts -- /usr/bin/python3 \
+/usr/local/lib/check/watched.py
+"""
 # asyncio has a set and a self-pipe, so there is something for Wakeset to do.
 WATCHED_PROGRAM = """import asyncio, os, socket
 def tell(text):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as there:
         there.sendto(text, os.environ["NOTIFY_SOCKET"])
 async def main():
-    tell(b"READY=1")
+    tell(b"READY=1\\nMAINPID=%d" % os.getpid())
     while True:
         await asyncio.get_running_loop().run_in_executor(None, lambda: None)
         await asyncio.sleep(0.3)
@@ -154,6 +163,23 @@ def check_watched():
                    and shown("watched", "NRestarts") == "0", "a watchdog is satisfied")
 
 
+def check_counted():
+    # It returns when the service has said that it is ready, or fails.
+    call("systemctl", "start", "counted")
+    main = int(shown("counted", "MainPID"))
+    name = pathlib.Path(f"/proc/{main}/comm").read_text().strip()
+    good = require(name == "wakeset", "wakeset run is the main process of a service")
+    time.sleep(4)
+    good &= require(int(shown("counted", "MainPID")) == main, "its watchdog is satisfied")
+    children = pathlib.Path(f"/proc/{main}/task/{main}/children").read_text().split()
+    # The program tells of itself no more, so systemd ends what it knows: the main process.
+    os.kill(int(children[0]), signal.SIGSTOP)
+    time.sleep(5)
+    good &= require(shown("counted", "Result") == "watchdog", "a watchdog that is not ends it")
+    counts = pathlib.Path("/run/counts").read_text()
+    return good & require("python3" in counts, "what it counted is there")
+
+
 def inside():
     good = True
     drop_in = "/etc/systemd/system/{}.service.d/50-wakeset.conf"
@@ -167,6 +193,7 @@ def inside():
     good &= check_gunicorn()
     good &= check_nginx()
     good &= check_watched()
+    good &= check_counted()
     for name in names:
         pathlib.Path(drop_in.format(name)).unlink()
     call("systemctl", "daemon-reload")
@@ -197,7 +224,8 @@ def prepare(root, packages):
     call("cp", package, f"{root}/tmp/wakeset.deb")
     call("chroot", root, "dpkg", "--install", "/tmp/wakeset.deb", limit=None)
     for name, text in (("gunicorn.service", GUNICORN), ("gunicorn.socket", SOCKET),
-                       ("watched.service", WATCHED), ("check.service", CHECK)):
+                       ("watched.service", WATCHED), ("counted.service", COUNTED),
+                       ("check.service", CHECK)):
         write(root, f"/etc/systemd/system/{name}", text)
     call("chroot", root, "systemctl", "enable", "check.service", "nginx.service")
 

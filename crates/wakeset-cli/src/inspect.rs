@@ -42,8 +42,9 @@ const AFTER_HELP: &str = "\
 Exit status: 0 if nothing was found, 1 if there are findings, 2 if the process does not exist or \
 may not be looked at.
 
-The process must be the same user's, or this must run as root. Reading the calls that threads \
-sleep in wants the right to trace them; without it, what poll and select wait for is not seen.
+The process must be the same user's, or this must run as root with CAP_SYS_PTRACE, which \
+containers take away. Reading the calls that threads sleep in wants the right to trace them; \
+without it, what poll and select wait for is not seen.
 
 Examples:
   wakeset inspect 1234
@@ -146,7 +147,8 @@ fn look_several_times(options: &Options) -> Result<Report, String> {
     {
         notes.insert(
             "The calls that threads sleep in may not be read in full: who waits for a listener by \
-             poll(2) or select(2) is not known. Run this as root to see it."
+             poll(2) or select(2) is not known. It takes the right to trace them, as root has it \
+             (CAP_SYS_PTRACE)."
                 .to_string(),
         );
     }

@@ -17,6 +17,7 @@ mod inspect;
 mod library;
 mod limited;
 mod listeners;
+mod notify;
 mod report;
 mod share;
 mod snapshot;

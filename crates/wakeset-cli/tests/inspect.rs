@@ -9,6 +9,7 @@ mod compile;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
@@ -155,6 +156,32 @@ fn text_and_trouble() {
 }
 
 // ---- servers ----
+
+/// Root in a container may list the descriptors of another user's process, and not read them: that
+/// is not a process without descriptors.
+#[test]
+fn what_may_not_be_read_is_said() {
+    // SAFETY: it cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped: only root may list them");
+    }
+    let mut other = Command::new("sleep").arg("600").uid(65534).gid(65534).spawn().expect("sleep");
+    let pid = other.id().to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_ptrace", env!("CARGO_BIN_EXE_wakeset"), "inspect"]);
+    let refused = command.arg(&pid).env_remove("LD_PRELOAD").output();
+    let (status, text) = inspect(other.id(), &[]);
+    other.kill().and_then(|()| other.wait()).expect("its end");
+    assert!(status == 0 && text.contains("sleep"), "{status}: {text}");
+    match refused {
+        Err(_) => _ = missing("setpriv"),
+        Ok(refused) => {
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{said}");
+            assert!(said.contains("its descriptors may not be read"), "{said}");
+        }
+    }
+}
 
 /// The path of an installed program.
 fn installed(name: &str) -> Option<PathBuf> {

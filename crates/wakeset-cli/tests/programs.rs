@@ -54,6 +54,8 @@ mod keeping;
 mod memory;
 #[path = "programs/metrics.rs"]
 mod metrics;
+#[path = "programs/notified.rs"]
+mod notified;
 #[path = "programs/of_signals.rs"]
 mod of_signals;
 #[path = "programs/run.rs"]

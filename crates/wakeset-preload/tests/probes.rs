@@ -107,8 +107,8 @@ fn each_probe_is_a_nop_with_the_documented_arguments() {
         let sizes: Vec<_> = arguments
             .iter()
             .map(|argument| {
-                let (size, register) = argument.split_once('@').expect("SIZE@REGISTER");
-                assert!(register.starts_with('%'), "{name}: {argument} takes memory");
+                let (size, place) = argument.split_once('@').expect("SIZE@PLACE");
+                assert!(place.starts_with(['%', '$']), "{name}: {argument} takes memory");
                 size.to_string()
             })
             .collect();

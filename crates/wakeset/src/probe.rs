@@ -17,15 +17,16 @@
 //!              file, that was prelinked, and the address above is corrected by the difference
 //!    8 bytes   0: there is no counter of those who look
 //!    "wakeset", the probe's name, and its arguments: for each the size (negative: signed), @ and
-//!              the register
+//!              the register, or $ and the number
 //! ```
 
-/// A probe: `probe!(name, KIND value, …)`, with the kind `u64`, `u32` or `i32` of each argument. A
-/// value that is in a register anyway costs nothing.
+/// A probe: `probe!(name, KIND value, …)`, with the kind `u64`, `u32` or `i32` of each argument.
+/// A value that is in a register anyway costs nothing, and neither does a number after a `;`, which
+/// is the last argument and stands in the note itself.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! probe {
-    ($name:ident, $first:ident $value:expr $(, $kind:ident $more:expr)*) => {
+    ($name:ident, $first:ident $value:expr $(, $kind:ident $more:expr)* $(; $number:literal)?) => {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
         // SAFETY: a nop; the rest is in sections that the program does not load.
         unsafe {
@@ -57,6 +58,7 @@ macro_rules! probe {
                     ".asciz \"",
                     $crate::probe_argument!($first),
                     $(" ", $crate::probe_argument!($kind),)*
+                    $(" 4@$", stringify!($number),)?
                     "\""
                 ),
                 "994: .balign 4",

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 
 use procfs::process::{self, LimitValue};
 
@@ -142,8 +143,13 @@ fn descriptors(
         if !budget.take(notes) {
             break;
         }
-        // The number may have been closed since.
-        let Ok(link) = fs::read_link(entry.path()) else { continue };
+        let link = match fs::read_link(entry.path()) {
+            Ok(link) => link,
+            // Root without CAP_SYS_PTRACE may list the numbers of another user's process only.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(error),
+            // The number has been closed since.
+            Err(_) => continue,
+        };
         let kind = kind(&link.to_string_lossy());
         let info = match has_info(&kind) {
             true => bounds::read(&format!("/proc/{pid}/fdinfo/{number}"), notes),

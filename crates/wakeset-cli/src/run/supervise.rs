@@ -9,18 +9,20 @@ use std::mem::MaybeUninit;
 use std::time::Instant;
 
 use super::command::Command;
+use super::notify::Relay;
 use crate::failure::Failure;
 
 /// Signals that are about this process and not meant for the program. Signals that a fault causes
-/// cannot be blocked, and the job-control stops apply to the whole group in any case.
-const OUR_OWN: [libc::c_int; 10] = [
+/// cannot be blocked, and the job-control stops apply to the whole group in any case. SIGABRT is
+/// the program's, because systemd's watchdog sends it to the process that it has started; abort(3)
+/// unblocks it.
+const OUR_OWN: [libc::c_int; 9] = [
     libc::SIGSEGV,
     libc::SIGBUS,
     libc::SIGFPE,
     libc::SIGILL,
     libc::SIGTRAP,
     libc::SIGSYS,
-    libc::SIGABRT,
     libc::SIGTTIN,
     libc::SIGTTOU,
     libc::SIGPIPE,
@@ -30,9 +32,15 @@ const OUR_OWN: [libc::c_int; 10] = [
 /// signal N killed it.
 pub fn run_to_end(command: &Command, started: impl FnOnce()) -> Result<i32, Failure> {
     let signals = Signals::block()?;
-    let child = spawn(command, &signals, || {})?;
+    let relay = Relay::open();
+    let child = spawn(command, &signals, || relay.iter().for_each(Relay::announce))?;
     started();
-    signals.pass_on_until_exit(child)
+    let relaying = relay.map(|relay| relay.start(child));
+    let status = signals.pass_on_until_exit(child);
+    if let Some(relaying) = relaying {
+        relaying.end();
+    }
+    status
 }
 
 /// The signals that are blocked here, to be taken with sigwaitinfo(2).

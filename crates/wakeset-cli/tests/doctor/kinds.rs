@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-use super::{SOURCE, compile, compile_text, has, report, report_of};
+use super::{
+    SOURCE, compile, compile_by, compile_text, has, installed, report, report_of, wakeset,
+};
 
 /// Makes a system call past libc in a function with a name. The bytes of the instruction occur as
 /// a number too.
@@ -36,22 +38,68 @@ fn calls_by_instruction_are_found_with_their_functions() {
     assert!(has(&bare, "note", "by instruction", ": 1 in "), "{bare:#}");
 }
 
-/// As Alpine's programs are: with another loader, which need not be here for this.
+/// What Alpine's programs are linked with.
+const MUSL: &str = "/lib/ld-musl-x86_64.so.1";
+
+/// Says whether it was preloaded to.
+const PRELOADED: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+int main(void) {
+    const char *list = getenv("LD_PRELOAD");
+    puts(list && *list ? "preloaded" : "alone");
+    return eventfd(0, 0) < 0;
+}
+"#;
+
+/// That the program of another C library is not served, and why.
+fn check_not_served(program: &str) {
+    let (report, is_served) = report(program);
+    assert!(!is_served, "{report:#}");
+    assert!(has(&report, "bad", "program", &format!("its loader is {MUSL}")), "{report:#}");
+    let verdict = report["verdict"].as_str().expect("a verdict");
+    assert!(verdict.starts_with("cannot be served: "), "{verdict}");
+    assert!(verdict.contains("another C library"), "{verdict}");
+}
+
+/// The program as musl's compiler makes it, which `wakeset run` then leaves alone.
 #[test]
-fn a_program_of_another_c_library_is_not_served() {
-    let Some(program) = compile("musl", &[]) else { return };
+fn a_program_of_musl_is_not_served() {
+    let Some(program) = compile_by("musl-gcc", "musl", PRELOADED, &[]) else { return };
+    let program = program.to_str().expect("a path");
+    check_not_served(program);
+    let script = Path::new(env!("CARGO_TARGET_TMPDIR")).join("musl.script");
+    fs::write(&script, format!("#!{program}\n")).expect("a file");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("our own file");
+    check_not_served(script.to_str().expect("a path"));
+    for flags in [&["run", "--"][..], &["run", "--stats", "--"], &["run", "--share", "--"]] {
+        let output = wakeset(&[flags, &[program]].concat());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "alone\n", "{flags:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr.contains("another C library"), "{stderr}");
+    }
+    let output = wakeset(&["doctor", "--try", "10", "--", program]);
+    assert_eq!(output.status.code(), Some(1), "it is not tried");
+    // As docs/limits.md says: what a served program starts has the library in its environment.
+    let output = wakeset(&["run", "--", "sh", "-c", "\"$0\"; LD_PRELOAD= \"$0\"", program]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "alone\n", "the second alone starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("Error loading shared library"), "{stderr}");
+}
+
+/// The loader that the file names need not be on this machine.
+#[test]
+fn a_program_whose_loader_is_not_here_is_not_served() {
+    let Some(program) = compile("foreign", &[]) else { return };
     let ours = b"/lib64/ld-linux-x86-64.so.2";
-    let mut theirs = b"/lib/ld-musl-x86_64.so.1".to_vec();
+    let mut theirs = MUSL.as_bytes().to_vec();
     theirs.resize(ours.len(), 0);
     let mut bytes = fs::read(&program).expect("the program");
     let at = bytes.windows(ours.len()).position(|part| part == ours).expect("its loader");
     bytes[at..at + ours.len()].copy_from_slice(&theirs);
     fs::write(&program, bytes).expect("our own file");
-    let (report, is_served) = report(program.to_str().expect("a path"));
-    assert!(!is_served, "{report:#}");
-    assert!(has(&report, "bad", "program", "its loader is /lib/ld-musl-x86_64.so.1"), "{report:#}");
-    let verdict = report["verdict"].as_str().expect("a verdict");
-    assert!(verdict.contains("another C library"), "{verdict}");
+    check_not_served(program.to_str().expect("a path"));
 }
 
 #[test]
@@ -81,15 +129,14 @@ fn a_program_that_gains_privileges_is_not_served() {
     assert!(!is_served && has(&report, "bad", "program", "is set-user-ID"), "{report:#}");
 }
 
-/// The path of a program that may be there.
-fn installed(name: &str) -> Option<String> {
-    let folders = ["/usr/bin", "/usr/sbin", "/usr/local/bin"];
-    let places = folders.iter().map(|folder| format!("{folder}/{name}"));
-    let found = places.into_iter().find(|place| Path::new(place).exists());
-    if found.is_none() {
-        eprintln!("skipped: {name} is missing");
-    }
-    found
+/// Go's runtime makes its calls itself, in a program that is linked with libc as well.
+#[test]
+fn a_go_program_is_not_served() {
+    let Some(promtool) = installed("promtool") else { return };
+    let (report, is_served) = report(&promtool);
+    assert!(!is_served && has(&report, "bad", "runtime", "its Go runtime"), "{report:#}");
+    assert!(has(&report, "ok", "program", " is dynamic"), "{report:#}");
+    assert!(!has(&report, "note", "by instruction", ""), "it is said once: {report:#}");
 }
 
 /// The launcher loads the machine itself only when it runs.

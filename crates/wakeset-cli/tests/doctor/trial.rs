@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{compile_text, has, report_of};
+use super::{compile_text, has, installed, report_of};
 
 /// The report about a trial of a program, and whether it is served.
 fn attempt(seconds: &str, program: &Path, arguments: &[&str]) -> (Value, bool) {
@@ -197,12 +197,7 @@ fn ask(port: u16, times: usize) {
 
 #[test]
 fn gunicorn_is_told_its_order() {
-    let places = ["/usr/bin/gunicorn", "/usr/local/bin/gunicorn"];
-    let Some(gunicorn) = places.into_iter().find(|place| Path::new(place).exists()) else {
-        assert!(std::env::var_os("WAKESET_REQUIRE_ALL").is_none(), "no gunicorn");
-        eprintln!("skipped: gunicorn is missing");
-        return;
-    };
+    let Some(gunicorn) = installed("gunicorn") else { return };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doctor_gunicorn");
     fs::create_dir_all(&folder).expect("a folder");
     let application = "def run(environ, start):\n    start('200 OK', [])\n    return [b'ok']\n";
@@ -212,7 +207,7 @@ fn gunicorn_is_told_its_order() {
     drop(listener);
     let address = format!("127.0.0.1:{port}");
     let child = Command::new(env!("CARGO_BIN_EXE_wakeset"))
-        .args(["doctor", "--json", "--try", "120", "--", gunicorn, "--workers", "3"])
+        .args(["doctor", "--json", "--try", "120", "--", &gunicorn, "--workers", "3"])
         .args(["--bind", &address, "application:run"])
         .current_dir(&folder)
         .env_remove("LD_PRELOAD")

@@ -197,7 +197,7 @@ impl Waiters {
     /// Wakes a waiter of the futex, or rings the doorbell; whether it was one of the futex.
     #[cold]
     fn kick_sleeping(&self, counts: u64) -> bool {
-        probe!(kick, u64 self.addr(), u32 1);
+        probe!(kick, u64 self.addr(); 1);
         let mut woken = 0;
         self.adaptive_spin.waking(|| {
             woken = self.wake_sleeping(counts);

@@ -17,9 +17,15 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-/// What wakers know of a set.
+/// What wakers know of a set. The waiters are at its address, and so at that of the `SetCore`: it
+/// is the number that probes know the set by, which then is in a register anyway.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct WakeSide {
+    // Written by wakers.
+    pub(crate) waiters: Line<Waiters>,
+    pub(crate) incoming: Line<Incoming>,
+
     // Read by every waker, written rarely.
     /// A [`ReadyList`].
     #[cfg(feature = "bench-ready-lists")]
@@ -34,23 +40,19 @@ pub(crate) struct WakeSide {
     /// Not 0: the timer of a watch on the ready list has been set, and the watch not planned
     /// since.
     set_again: AtomicU32,
-
-    // Written by wakers.
-    pub(crate) incoming: Line<Incoming>,
-    pub(crate) waiters: Line<Waiters>,
 }
 
 impl WakeSide {
     pub(crate) fn new() -> Self {
         Self {
+            waiters: Line(Waiters::new()),
+            incoming: Line(Incoming::new()),
             #[cfg(feature = "bench-ready-lists")]
             ready_list: AtomicU32::new(0),
             slow_wakes: AtomicU32::new(0),
             queue: WaitQueue::new(),
             timed: AtomicU32::new(0),
             set_again: AtomicU32::new(0),
-            incoming: Line(Incoming::new()),
-            waiters: Line(Waiters::new()),
         }
     }
 
