@@ -26,8 +26,11 @@ FROM =
 BUILT = $(or $(FROM),$(or $(CARGO_TARGET_DIR),target)/release)
 
 # No path of the machine that builds gets into the binaries, so that two machines build the same.
+# Where cargo's folder is a link, it is named in both ways.
+CARGOS = $(or $(CARGO_HOME),$(HOME)/.cargo)
 REMAP = --remap-path-prefix=$(CURDIR)=/usr/src/wakeset \
-	--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/usr/src/cargo
+	--remap-path-prefix=$(CARGOS)=/usr/src/cargo \
+	--remap-path-prefix=$(realpath $(CARGOS))=/usr/src/cargo
 
 PACKAGES = -p wakeset-cli -p wakeset-preload -p wakeset-c
 DIRECTORIES = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' \

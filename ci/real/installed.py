@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """gunicorn in a clean Debian where nothing but a package of Wakeset is installed: each request
-wakes one worker, not all; after removal nothing is left but, of the wheel, empty folders in
-`share`, which pip leaves and this deletes.
+wakes one worker, not all; after removal nothing is left.
 
     ci/real/installed.py PACKAGES [SUITE-KIND…]
 
 PACKAGES is a directory that `packaging/packages` has made. A suite is one of Debian's, a kind
-`deb`, `wheel` or `tarball`. Without any: bookworm with each, and bullseye, whose glibc (2.31) is
-older than that of the machine that builds, too. Prints medians of alternating rounds, plain and
-under `wakeset run`.
+`deb`, `rpm`, `wheel` or `tarball`. Without any: bookworm with each, and bullseye, whose glibc
+(2.31) is older than that of the machine that builds, too. The RPM is installed and removed by this
+machine's rpm(8), which Debian's libc is no package for: without what it depends on. Prints medians
+of alternating rounds, plain and under `wakeset run`.
 
-By hand: needs root, debootstrap(8), a network, and some minutes for each suite. Environment: ROOTS,
-a directory with a tree of each suite (`debootstrap --variant=minbase
+By hand: needs root, debootstrap(8), rpm(8), a network, and some minutes for each suite.
+Environment: ROOTS, a directory with a tree of each suite (`debootstrap --variant=minbase
 --include=gunicorn,python3-pip,python3-venv SUITE`), which is copied instead of made.
 """
 
@@ -33,8 +33,9 @@ def run(environ, start):
     return [str(os.getpid()).encode()]
 """
 KINDS = [f"{suite}-{kind}" for suite in ("bookworm", "bullseye")
-         for kind in ("deb", "wheel", "tarball")]
-FILES = {"deb": "wakeset_*.deb", "wheel": "*.whl", "tarball": "*.tar.gz"}
+         for kind in ("deb", "rpm", "wheel", "tarball")]
+FILES = {"deb": "wakeset_*.deb", "rpm": "wakeset-[0-9]*.rpm", "wheel": "*.whl",
+         "tarball": "*.tar.gz"}
 # Debian's own environment takes no wheels since bookworm.
 VENV = "/opt/venv"
 WORKERS, REQUESTS, ROUNDS = 8, 1500, 5
@@ -46,7 +47,8 @@ def inside(root, *command):
 
 def trace(root):
     """Every file but what package managers and Python write down for themselves."""
-    own = ("proc", "dev", "var/lib/dpkg", "var/cache", "var/log", "root/.cache", "etc/ld.so.cache")
+    own = ("proc", "dev", "var/lib/dpkg", "var/lib/rpm", "var/cache", "var/log",
+           "root/.cache", "etc/ld.so.cache")
     found = set()
     for folder, folders, files in os.walk(root):
         base = os.path.relpath(folder, root)
@@ -58,30 +60,32 @@ def trace(root):
 
 
 def install(root, packages, kind):
-    """Returns the path of `wakeset` there, and what removes it."""
+    """Returns the path of `wakeset` there, and the command that removes it."""
     package = next(pathlib.Path(packages).glob(FILES[kind]))
     there = pathlib.Path(root) / "tmp" / package.name
     there.write_bytes(package.read_bytes())
     path = f"/tmp/{package.name}"
     if kind == "wheel":
         inside(root, f"{VENV}/bin/pip", "install", "--no-index", path)
-        # pip leaves the folders of what lay in `share`.
-        remove = ["sh", "-c", f"{VENV}/bin/pip uninstall -y wakeset && "
-                  f"find {VENV}/share -type d -empty -delete"]
         wakeset = f"{VENV}/bin/wakeset"
+        remove = ["chroot", root, f"{VENV}/bin/pip", "uninstall", "-y", "wakeset"]
     elif kind == "deb":
         inside(root, "dpkg", "--install", path)
-        wakeset, remove = "/usr/bin/wakeset", ["dpkg", "--purge", "wakeset"]
+        wakeset, remove = "/usr/bin/wakeset", ["chroot", root, "dpkg", "--purge", "wakeset"]
+    elif kind == "rpm":
+        rpm = ["rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--nodeps"]
+        subprocess.run([*rpm, "--install", str(there)], check=True, capture_output=True)
+        wakeset, remove = "/usr/bin/wakeset", [*rpm, "--erase", "wakeset"]
     else:
         inside(root, "tar", "--extract", "--no-same-owner", f"--file={path}", "--directory=/opt")
         folder = f"/opt/{package.name.removesuffix('.tar.gz')}"
-        wakeset, remove = f"{folder}/bin/wakeset", ["rm", "-r", folder]
+        wakeset, remove = f"{folder}/bin/wakeset", ["chroot", root, "rm", "-r", folder]
     there.unlink()
     return wakeset, remove
 
 
 def ask(port):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", "/")
     reply = connection.getresponse().read()
     connection.close()
@@ -154,6 +158,12 @@ def check_in(root, packages, name, kind):
     (pathlib.Path(root) / "tmp/application.py").write_text(APPLICATION)
     if kind == "wheel":
         inside(root, "python3", "-m", "venv", "--system-site-packages", VENV)
+    if kind == "rpm":
+        # Of `filesystem` on systems of rpm; Debian has them where something is in them.
+        for folder in ("licenses", "man/man1", "man/man7", "bash-completion/completions",
+                       "zsh/site-functions", "fish/vendor_completions.d"):
+            os.makedirs(f"{root}/usr/share/{folder}", exist_ok=True)
+        os.makedirs(f"{root}/var/lib/rpm", exist_ok=True)
     before = trace(root)
     wakeset, remove = install(root, packages, kind)
     sides = {"plain": "", "wakeset run": f"{wakeset} run --"}
@@ -165,7 +175,7 @@ def check_in(root, packages, name, kind):
     for side, (rate, per_request, spread) in medians.items():
         print(f"{name}, {side}: {rate:.0f} requests/s, {per_request:.2f} switches each, "
               f"busiest worker {spread:.2f} of the least busy", flush=True)
-    inside(root, *remove)
+    subprocess.run(remove, check=True, capture_output=True)
     left = trace(root) ^ before
     if left:
         print(f"{name}: left or taken away: {sorted(left)[:10]}")

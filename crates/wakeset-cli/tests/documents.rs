@@ -7,13 +7,18 @@
 //! - `links`: local links of every page lead to a file and a heading; paths in backquotes exist.
 //! - `names`: what pages about the code call by a name is called so there.
 //! - `commands`: commands shown name subcommands, flags, packages and scripts that exist.
+//! - `blocks`: each block of a page has a language that says what runs it.
 //! - `runs`: what a page shows to be typed runs, but for a list of exceptions.
 //! - `book`: the book has every page.
 //! - `published`: what a crate's package holds; one Rust version everywhere.
 //! - `containers`: the image's recipe and the pod's manifest say what the program says.
 
+#[path = "documents/blocks.rs"]
+mod blocks;
 #[path = "documents/book.rs"]
 mod book;
+#[path = "support/built.rs"]
+mod built;
 #[path = "documents/commands.rs"]
 mod commands;
 #[path = "documents/containers.rs"]

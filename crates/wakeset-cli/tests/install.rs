@@ -3,6 +3,8 @@
 //!
 //! Where a program is missing the test says so and passes; with `WAKESET_REQUIRE_ALL=1` it fails.
 
+#[path = "support/built.rs"]
+mod built;
 mod support;
 
 use std::collections::BTreeMap;
@@ -11,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use support::{WAKESET, have, output, scratch};
+use built::artefacts;
+use support::{have, output, scratch};
 
 const PREFIX: &str = "/opt/wakeset";
 
@@ -19,31 +22,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The newest file in cargo's folders whose name begins and ends like this.
-fn built(begin: &str, end: &str) -> PathBuf {
-    let beside = Path::new(WAKESET).parent().expect("a folder");
-    let files = [beside.to_path_buf(), beside.join("deps")];
-    let files = files.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder"));
-    files
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-            name.starts_with(begin) && name.ends_with(end)
-        })
-        .max_by_key(|path| path.metadata().and_then(|it| it.modified()).expect("a time"))
-        .unwrap_or_else(|| panic!("no {begin}{end}"))
-}
-
 /// A folder with what `make` would have built.
 fn from() -> &'static Path {
     static FROM: OnceLock<PathBuf> = OnceLock::new();
     FROM.get_or_init(|| {
         let folder = scratch("install-from");
-        for (file, name) in [
-            (PathBuf::from(WAKESET), "wakeset"),
-            (built("libwakeset_preload", ".so"), "libwakeset_preload.so"),
-            (built("libwakeset_c", ".a"), "libwakeset_c.a"),
-        ] {
+        for (file, name) in artefacts() {
             fs::copy(file, folder.join(name)).expect("a copy");
         }
         folder

@@ -35,7 +35,11 @@ fn os_error(error: Errno) -> std::io::Error {
     std::io::Error::from_raw_os_error(error.into_raw())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// Serves, and prints what each worker had.
+///
+/// # Errors
+/// Those of the sockets.
+pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
     let group = Group::new(listener.as_raw_fd(), Order::Fifo).map_err(os_error)?;

@@ -7,6 +7,7 @@
 //! One thread runs the tasks. Each task has a notifier in the set, and its waker notifies it: so a
 //! wake-up from any thread, and also from a signal handler, is an event like that of a socket. A
 //! future that waits for a socket or a channel has a one-shot registration with a token of its own.
+//! All above the three tasks at the end is the executor, in fewer than 150 lines.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

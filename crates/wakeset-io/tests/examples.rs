@@ -29,6 +29,15 @@ fn an_executor() {
     ends(executor::main);
 }
 
+/// The executor alone, above the tasks that show it.
+#[test]
+fn the_executor_has_150_lines_at_most() {
+    let source = include_str!("../examples/executor.rs");
+    let (executor, tasks) = source.split_once("\n/// Three tasks: ").expect("what shows it");
+    assert!(executor.contains("\nfn run(") && tasks.contains("pub fn main("));
+    assert!(executor.lines().count() <= 150, "{} lines", executor.lines().count());
+}
+
 #[test]
 fn an_echo_server() {
     ends(echo::main);

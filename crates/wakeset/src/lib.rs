@@ -106,3 +106,8 @@ pub use wake::wait_queue::WaitQueue;
 pub use wake::waiters::DoorbellFn;
 #[doc(hidden)]
 pub use wake::wake_side::SetRef;
+
+/// The code that the page shows is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,5 @@
-//! docs/environment.md and wakeset(7) have every `WAKESET_` variable that is read, and no other.
+//! docs/environment.md, wakeset(7) and SECURITY.md have every `WAKESET_` variable that is read, and
+//! no other.
 
 use super::markdown::quoted;
 use super::{root, text};
@@ -52,6 +53,18 @@ fn of_table(part: &str) -> BTreeSet<String> {
     first.flat_map(|cell| quoted(cell).map(str::to_string).collect::<Vec<_>>()).collect()
 }
 
+/// What SECURITY.md says that the library reads: in every build, and in debug builds too.
+fn of_security() -> (BTreeSet<String>, BTreeSet<String>) {
+    let page = text("SECURITY.md");
+    let (_, list) = page.split_once("\n- The library reads ").expect("a list");
+    let list = list.split("\n- ").next().expect("its end");
+    let (all, debug) = list.split_once("Debug builds read ").expect("those of debug builds");
+    let names = |part: &str| {
+        quoted(part).filter(|name| name.starts_with(PREFIX)).map(str::to_string).collect()
+    };
+    (names(all), names(debug))
+}
+
 #[test]
 fn every_variable_is_documented() {
     let page = text("docs/environment.md");
@@ -62,8 +75,10 @@ fn every_variable_is_documented() {
     assert_eq!(programs.union(&tests).cloned().collect::<BTreeSet<_>>(), all);
 
     let mut library = read_in("crates/wakeset-preload/src");
-    assert!(library.remove(&format!("{PREFIX}ALLOCATIONS")), "in debug builds only");
+    let of_debug_builds = format!("{PREFIX}ALLOCATIONS");
+    assert!(library.remove(&of_debug_builds), "in debug builds only");
     assert_eq!(programs, library);
+    assert_eq!(of_security(), (library, [of_debug_builds].into()));
 
     let manual = text("crates/wakeset-cli/man/wakeset.7.in");
     let entries = manual.lines().filter_map(|line| line.strip_prefix(".B ")?.strip_prefix(PREFIX));

@@ -30,11 +30,18 @@ pub fn pages(root: &Path) -> Vec<PathBuf> {
 /// The lines of a page with their numbers, and whether each is code: in a fence, or indented by
 /// four columns after a blank line or more code.
 pub fn lines(text: &str) -> Vec<(usize, &str, bool)> {
+    let is_fence = |line: &str| line.trim_start().starts_with("```");
+    fences(text).into_iter().filter(|(_, line, _)| !is_fence(line)).collect()
+}
+
+/// The same with the fences themselves.
+fn fences(text: &str) -> Vec<(usize, &str, bool)> {
     let (mut fenced, mut indented, mut blank) = (false, false, true);
     let mut lines = Vec::new();
     for (i, line) in text.lines().enumerate() {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
+            lines.push((i + 1, line, true));
             continue;
         }
         let is_blank = line.trim().is_empty();
@@ -43,6 +50,40 @@ pub fn lines(text: &str) -> Vec<(usize, &str, bool)> {
         lines.push((i + 1, line, fenced || indented));
     }
     lines
+}
+
+/// A block of code: the line it begins in, the language of its fence, and what it holds. One that
+/// is indented has no language.
+#[derive(Debug, PartialEq)]
+pub struct Block<'a> {
+    pub line: usize,
+    pub language: &'a str,
+    pub text: String,
+}
+
+/// The blocks of a page. What is before a fence, a list's indentation, is no part of its lines.
+pub fn blocks(page: &str) -> Vec<Block<'_>> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut open: Option<&str> = None;
+    for (line, text, is_code) in fences(page) {
+        match (text.trim_start().strip_prefix("```"), open) {
+            (Some(language), None) => {
+                open = Some(&text[..text.len() - text.trim_start().len()]);
+                blocks.push(Block { line, language: language.trim(), text: String::new() });
+            }
+            (Some(_), Some(_)) => open = None,
+            (None, Some(before)) => {
+                let block = blocks.last_mut().expect("a block is open");
+                block.text.push_str(text.strip_prefix(before).unwrap_or(text));
+                block.text.push('\n');
+            }
+            (None, None) if is_code => {
+                blocks.push(Block { line, language: "", text: format!("{text}\n") });
+            }
+            (None, None) => {}
+        }
+    }
+    blocks
 }
 
 /// What stands between backquotes in a line of prose.

@@ -1,11 +1,13 @@
-//! What is published: each crate's package has its licences and its page, and nothing that a user
-//! of the crate has no use for; every file that names a version of Rust names the same; and what
-//! the crates depend on may be linked into them, and asks for no newer Rust.
+//! What is published: each crate is packed without a warning, with its licences and its page, and
+//! with nothing that a user of the crate has no use for; every file that names a version of Rust
+//! names the same; and what the crates depend on may be linked into them, and asks for no newer
+//! Rust.
 
 use std::process::Command;
 
 use serde_json::Value;
 
+use super::support::scratch;
 use super::{root, text};
 
 const CRATES: [&str; 7] = [
@@ -56,6 +58,20 @@ fn a_package_has_what_it_needs() {
             assert!(manifest.contains(field), "{name} has no {field}");
         }
     }
+}
+
+/// All of them are packed, with the versions that they ask of each other. What is packed is not
+/// built here: crates.io does not have those that others depend on, and all of them take minutes.
+#[test]
+fn every_crate_is_packed_without_a_warning() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["package", "--workspace", "--exclude", "wakeset-differ", "--no-verify"]);
+    cargo.args(["--offline", "--allow-dirty", "--target-dir"]).arg(scratch("documents-package"));
+    let output = cargo.current_dir(root()).output().expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("warning"), "{said}");
+    let packed = said.lines().filter(|line| line.trim_start().starts_with("Packaged ")).count();
+    assert_eq!(packed, CRATES.len(), "{said}");
 }
 
 #[test]

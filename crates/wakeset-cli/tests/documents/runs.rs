@@ -1,38 +1,36 @@
-//! What a page shows to be typed, in a block of `console` or `sh`, is typed here: page by page, in
-//! order, in one shell, in a folder that looks like the repository after a release build. Each
-//! command has to succeed.
+//! What a page shows to be typed, in a block of `console`, is typed here: page by page, in order,
+//! in one shell, in a folder that looks like the repository after `make`. Each command has to
+//! succeed. The second table of "What the documents show" in docs/testing.md names what is not
+//! typed here, and what runs it instead.
+//!
+//! The page's blocks of C and C++ are `program.c` and `program.cpp`; what is compiled of them runs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::markdown::pages;
+use super::blocks::{all, shown};
+use super::built::artefacts;
+use super::markdown::Block;
 use super::root;
-use super::support::{WAKESET, have, output, scratch};
+use super::support::{have, output, scratch};
 
-/// What is not run: a page, how the command begins, and why.
-const EXCEPTIONS: [(&str, &str, &str); 9] = [
-    ("README.md", "make", "a release build takes minutes; the test `install` runs make"),
-    ("README.md", "sudo", "it installs into the system; the test `install` runs make"),
-    ("README.md", "cargo run", "a release build; .ci/run runs the demo"),
-    ("CONTRIBUTING.md", "cargo build", "a release build, which .ci/run makes"),
-    ("docs/doctor.md", "wakeset doctor -- nginx", "nginx may be missing; see the test `doctor`"),
-    ("docs/inspect.md", "gunicorn", "gunicorn may be missing, and the port taken"),
-    ("docs/inspect.md", "wakeset inspect", "a process id of that moment; see the test `inspect`"),
-    ("docs/live.md", "wakeset", "a server of the reader's; see the test `programs`"),
-    ("docs/measurements.md", "cargo run", "a release build, and minutes of measuring"),
-];
+/// A page, and how a command on it begins that is not typed.
+type Exception = (String, String);
 
-/// The commands of a page. A line that begins with `>` goes on with the one before it.
-fn commands(page: &str) -> Vec<String> {
+fn exceptions() -> Vec<Exception> {
+    let unquoted = |cell: &str| cell.trim_matches('`').to_string();
+    let rows = shown("page");
+    assert!(rows.iter().all(|row| row.len() == 3 && row[2].len() > 5), "{rows:?}");
+    rows.iter().map(|row| (unquoted(&row[0]), unquoted(&row[1]))).collect()
+}
+
+/// The commands of a block. A line that begins with `>` goes on with the one before it.
+fn commands(block: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let mut inside = false;
-    for line in page.lines().map(str::trim) {
-        if let Some(language) = line.strip_prefix("```") {
-            inside = !inside && ["console", "sh"].contains(&language);
-        } else if !inside {
-        } else if let Some(command) = line.strip_prefix("$ ") {
+    for line in block.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
             found.push(command.to_string());
         } else if let (Some(more), Some(last)) = (line.strip_prefix("> "), found.last_mut()) {
             *last = format!("{last}\n{more}");
@@ -41,65 +39,113 @@ fn commands(page: &str) -> Vec<String> {
     found
 }
 
-/// A folder with what the commands name: the sources, and what a release build leaves.
+/// A folder with what the commands name: the sources, and what `make` leaves.
 fn folder() -> PathBuf {
     let folder = scratch("documents-runs");
     let release = folder.join("target/release");
     fs::create_dir_all(&release).expect("a folder");
-    symlink(root().join("crates"), folder.join("crates")).expect("a link");
-    let program = Path::new(WAKESET);
-    symlink(program, release.join("wakeset")).expect("a link");
-    // The newer of cargo's two copies.
-    let file = "libwakeset_preload.so";
-    let built = [program.with_file_name(file), program.with_file_name("deps").join(file)];
-    let age = |path: &&PathBuf| path.metadata().and_then(|it| it.modified()).ok();
-    let library = built.iter().filter(|path| path.exists()).max_by_key(age).expect("a library");
-    symlink(library, release.join(file)).expect("a link");
+    fs::create_dir(folder.join("home")).expect("a folder");
+    for name in ["crates", "packaging", "Makefile", "LICENSE-MIT", "LICENSE-APACHE"] {
+        symlink(root().join(name), folder.join(name)).expect("a link");
+    }
+    for (file, name) in artefacts() {
+        symlink(file, release.join(name)).expect("a link");
+    }
     folder
+}
+
+/// `program.c` and `program.cpp` of a page. What is no whole program is the body of `main`.
+fn write_programs(folder: &Path, blocks: &[Block]) {
+    let of_page = |language| blocks.iter().find(|block| block.language == language);
+    let program = match of_page("c") {
+        Some(block) if block.text.contains("int main(") => block.text.clone(),
+        Some(block) => {
+            let is_include = |line: &&str| line.starts_with("#include");
+            let (includes, body): (Vec<_>, Vec<_>) = block.text.lines().partition(is_include);
+            format!("{}\nint main(void)\n{{\n{}\n}}\n", includes.join("\n"), body.join("\n"))
+        }
+        None => fs::read_to_string(root().join("crates/wakeset-c/examples/c/echo.c")).expect("C"),
+    };
+    fs::write(folder.join("program.c"), program).expect("a file");
+    if let Some(block) = of_page("cpp") {
+        fs::write(folder.join("program.cpp"), &block.text).expect("a file");
+    }
+}
+
+/// A command with what the reader puts in, and installed in his own folder instead of the system's.
+fn filled_in(command: &str) -> String {
+    let mut command = command.replace("PROGRAM", "true").replace(" ARGS…", "");
+    for (word, with) in [("NAME", "epoll_wait"), ("PID", "$pid"), ("/usr/local", "\"$HOME\"/local")]
+    {
+        command = command.replace(word, with);
+    }
+    if command.starts_with("crates/wakeset-c/install ") {
+        command.push_str(" --from=target/release");
+    }
+    if command.contains(" program.c") {
+        command.push_str("\n./a.out");
+    }
+    command
+}
+
+/// Before the page's own: a process for its `PID`.
+const FIRST: &str = "set -eo pipefail
+sudo() { \"$@\"; }
+export XDG_RUNTIME_DIR=$(mktemp -d -p /dev/shm)
+wakeset run --share -- sleep 60 & pid=$!
+trap 'kill $pid; wait; rm -r $XDG_RUNTIME_DIR' EXIT
+until grep -q libwakeset_preload /proc/$pid/maps; do sleep 0.02; done
+";
+
+/// Types the commands of a page.
+fn type_in(folder: &Path, page: &str, typed: &[String]) {
+    let home = folder.join("home");
+    let installed = home.join("local");
+    let mut path = std::env::var("PATH").unwrap_or_default();
+    for bin in [folder.join("target/release"), installed.join("bin")] {
+        path = format!("{}:{path}", bin.display());
+    }
+    let mut shell = Command::new("timeout");
+    shell.args(["60", "bash", "--norc", "-c", &format!("# {page}\n{FIRST}{}", typed.join("\n"))]);
+    shell.current_dir(folder).env("HOME", &home).env("PATH", path);
+    shell.env("LD_LIBRARY_PATH", installed.join("lib")).env_remove("LD_PRELOAD");
+    shell.env("PKG_CONFIG_PATH", installed.join("lib/pkgconfig"));
+    output(&mut shell);
 }
 
 #[test]
 fn what_is_shown_runs() {
-    if !["bash", "gcc", "nm"].iter().all(|program| have(program)) {
+    let needed = ["bash", "cc", "c++", "gcc", "make", "nm", "objcopy", "pkg-config", "gzip"];
+    if !needed.iter().all(|program| have(program)) {
         return;
     }
     let folder = folder();
-    let path = format!(
-        "{}:{}",
-        folder.join("target/release").display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
-    let mut needed: Vec<_> = EXCEPTIONS.iter().collect();
+    let exceptions = exceptions();
+    let mut unused = exceptions.clone();
     let mut run = 0;
-    for page in pages(&root()) {
-        let name =
-            page.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
-        let text = fs::read_to_string(&page).expect("a page");
-        let mut script = String::from("set -eo pipefail\n");
-        for command in commands(&text) {
-            let is_meant = |exception: &(&str, &str, &str)| {
-                exception.0 == name && command.starts_with(exception.1)
-            };
-            if EXCEPTIONS.iter().any(is_meant) {
-                needed.retain(|exception| !is_meant(exception));
-                continue;
+    for (page, blocks) in all() {
+        let consoles = blocks.iter().filter(|block| block.language == "console");
+        let mut typed = Vec::new();
+        for command in consoles.flat_map(|block| commands(&block.text)) {
+            let is_meant =
+                |exception: &Exception| exception.0 == page && command.starts_with(&exception.1);
+            match exceptions.iter().any(is_meant) {
+                true => unused.retain(|exception| !is_meant(exception)),
+                false => typed.push(filled_in(&command)),
             }
-            // What is for the reader to fill in.
-            let command = command.replace("PROGRAM", "true").replace(" ARGS…", "");
-            script.push_str(&command.replace("NAME", "epoll_wait"));
-            script.push('\n');
-            run += 1;
         }
-        let mut shell = Command::new("timeout");
-        shell.args(["60", "bash", "--norc", "-c", &script]).current_dir(&folder);
-        output(shell.env("PATH", &path).env_remove("LD_PRELOAD"));
+        if !typed.is_empty() {
+            write_programs(&folder, &blocks);
+            type_in(&folder, &page, &typed);
+        }
+        run += typed.len();
     }
-    assert!(needed.is_empty(), "not needed any more: {needed:?}");
-    assert!(run >= 6, "only {run} commands");
+    assert!(unused.is_empty(), "not needed any more: {unused:?}");
+    assert!(run >= 20, "only {run} commands");
 }
 
 #[test]
 fn commands_are_found() {
-    let page = "```console\n$ one |\n>     two\nwhat it prints\n```\n\n    $ not this\n";
-    assert_eq!(commands(page), ["one |\n    two"]);
+    let block = "$ one |\n>     two\nwhat it prints\n$ three\n";
+    assert_eq!(commands(block), ["one |\n    two", "three"]);
 }
