@@ -267,12 +267,7 @@ impl<W: World> Interpreter<W> {
             Op::Read { slot, len, at } => self.read(slot, len, at, sink)?,
             Op::WriteVector { slot, value } => self.write_vector(slot, value, sink)?.into(),
             Op::ReadVector { slot } => self.read_vector(slot, sink)?,
-            Op::WritePieces { slot, value, lens, message } => {
-                self.write_pieces(slot, value, lens, message, sink)?.into()
-            }
-            Op::ReadPieces { slot, lens, message } => {
-                self.read_pieces(slot, lens, message, sink)?
-            }
+            Op::WritePieces { .. } | Op::ReadPieces { .. } => self.pieces(op, sink)?,
             Op::ReadAt { slot } => self.read_at(slot, sink)?,
             Op::Ctl { set, op, target, events, data, at } => {
                 self.ctl(set, Command { op, target, events, data }, at, sink)?

@@ -4,7 +4,7 @@ use super::Interpreter;
 use super::memory::{ARGUMENT, ARGUMENT_2};
 use super::sink::{Outcome, Sink};
 use crate::model::Kind;
-use crate::program::Lens;
+use crate::program::{Lens, Op};
 use crate::world::{Sysno, World};
 use libc::{c_int, iovec, msghdr};
 use std::mem;
@@ -13,6 +13,17 @@ use std::mem;
 const APART: usize = 64;
 
 impl<W: World> Interpreter<W> {
+    /// A call of several buffers.
+    pub(super) fn pieces(&mut self, op: &Op, sink: &mut impl Sink) -> Option<Outcome> {
+        match *op {
+            Op::WritePieces { slot, value, lens, message } => {
+                Some(self.write_pieces(slot, value, lens, message, sink)?.into())
+            }
+            Op::ReadPieces { slot, lens, message } => self.read_pieces(slot, lens, message, sink),
+            _ => None,
+        }
+    }
+
     /// The number of a stream whose calls with these buffers are made. Of other objects they are
     /// not: what a call of several buffers does with a counter is for [`Interpreter::settle`].
     fn stream(&mut self, slot: u8, lens: Lens, sink: &mut impl Sink) -> Option<c_int> {
@@ -60,7 +71,7 @@ impl<W: World> Interpreter<W> {
         }
     }
 
-    pub(super) fn write_pieces(
+    fn write_pieces(
         &mut self,
         slot: u8,
         value: u64,
@@ -83,7 +94,7 @@ impl<W: World> Interpreter<W> {
     }
 
     /// The outcome has a checksum of the bytes, and of what is said of a message.
-    pub(super) fn read_pieces(
+    fn read_pieces(
         &mut self,
         slot: u8,
         lens: Lens,

@@ -1,6 +1,8 @@
 //! Makes a program on which the sides differ smaller, as long as they still differ.
 
-use crate::program::{At, BATCH, Command, Duplication, Op, Program, Road, Time, Timeout, WaitCall};
+use crate::program::{
+    At, BATCH, Command, Duplication, Lens, Op, Program, Road, Time, Timeout, WaitCall,
+};
 
 /// The smallest variant of `program` that `differs`: operations are removed, and the rest is made
 /// plainer, until no single step makes it smaller.
@@ -95,17 +97,7 @@ fn plainer(op: Op) -> Vec<Op> {
         Op::Read { slot, len, .. } => {
             vec![Op::Read { slot, len: 8, at: good }, Op::Read { slot, len, at: good }]
         }
-        Op::WritePieces { slot, value, lens, message } => [false, message]
-            .into_iter()
-            .flat_map(|message| [[0, 0, 0, 8], [4, 0, 0, 4], lens].map(|lens| (lens, message)))
-            .flat_map(|(lens, message)| {
-                [1, value].map(|value| Op::WritePieces { slot, value, lens, message })
-            })
-            .collect(),
-        Op::ReadPieces { slot, lens, message } => [[0, 0, 0, 8], lens]
-            .into_iter()
-            .flat_map(|lens| [false, message].map(|message| Op::ReadPieces { slot, lens, message }))
-            .collect(),
+        Op::WritePieces { .. } | Op::ReadPieces { .. } => plainer_pieces(op),
         Op::Ctl { set, op, target, events, data, .. } => {
             vec![
                 Op::Ctl { set, op, target, events, data: 0, at: good },
@@ -136,6 +128,30 @@ fn plainer(op: Op) -> Vec<Op> {
         Op::Nonblocking { slot, on, .. } => vec![Op::Nonblocking { slot, on, ioctl: false }],
         _ => Vec::new(),
     }
+}
+
+/// Fewer and shorter buffers, and no message.
+fn plainer_pieces(op: Op) -> Vec<Op> {
+    let (is_message, all) = match op {
+        Op::WritePieces { lens, message, .. } | Op::ReadPieces { lens, message, .. } => {
+            (message, lens)
+        }
+        _ => return Vec::new(),
+    };
+    let forms = [false, is_message]
+        .into_iter()
+        .flat_map(|message| [[0, 0, 0, 8], [4, 0, 0, 4], all].map(|lens: Lens| (lens, message)));
+    let with = |(lens, message)| match op {
+        Op::WritePieces { slot, value, .. } => {
+            vec![
+                Op::WritePieces { slot, value: 1, lens, message },
+                Op::WritePieces { slot, value, lens, message },
+            ]
+        }
+        Op::ReadPieces { slot, .. } => vec![Op::ReadPieces { slot, lens, message }],
+        _ => Vec::new(),
+    };
+    forms.flat_map(with).collect()
 }
 
 /// One command without a batch; the batch without its stop; fewer different commands in it.

@@ -63,6 +63,28 @@ unsafe fn poll_or_select(number: Sysno, [a, b, c, d, ..]: [usize; 6]) -> isize {
     }
 }
 
+/// Calls of several buffers on an end of a pipe or pair.
+///
+/// # Safety
+/// As [`World::call`].
+unsafe fn of_pieces(number: Sysno, arguments: [usize; 6]) -> isize {
+    let [a, b, c, ..] = arguments;
+    let (fd, n) = (a as c_int, c as c_int);
+    // SAFETY: the caller's contract.
+    unsafe {
+        let verdict = match number {
+            Sysno::readv => pipe::readv(fd, b as *const _, n),
+            Sysno::writev => pipe::writev(fd, b as *const _, n),
+            Sysno::recvmsg => pipe::recvmsg(fd, b as *mut _, n),
+            _ => {
+                descriptor::before_sendmsg(b as *const _);
+                pipe::sendmsg(fd, b as *const _, n)
+            }
+        };
+        of(verdict.or_kernel(|| kernel(number, arguments).map(|size| size as usize)))
+    }
+}
+
 /// The calls that the crate offers. `None` for others.
 ///
 /// # Safety
@@ -74,10 +96,6 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
     // SAFETY: the caller's contract, here and below.
     let complete = |verdict: wakeset_fd::Verdict<c_int>| unsafe {
         of(verdict.or_kernel(|| kernel(number, arguments)))
-    };
-    // SAFETY: as above.
-    let complete_size = |verdict: wakeset_fd::Verdict<usize>| unsafe {
-        of(verdict.or_kernel(|| kernel(number, arguments).map(|size| size as usize)))
     };
     // SAFETY: as above.
     Some(unsafe {
@@ -107,18 +125,8 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
             }
             Sysno::read => of(wakeset_fd::read(fd, b as *mut u8, c)),
             Sysno::write => of(wakeset_fd::write(fd, b as *const u8, c)),
-            Sysno::readv if pipe::is_end(fd) => {
-                complete_size(pipe::readv(fd, b as *const _, c as c_int))
-            }
-            Sysno::writev if pipe::is_end(fd) => {
-                complete_size(pipe::writev(fd, b as *const _, c as c_int))
-            }
-            Sysno::sendmsg if pipe::is_end(fd) => {
-                descriptor::before_sendmsg(b as *const _);
-                complete_size(pipe::sendmsg(fd, b as *const _, c as c_int))
-            }
-            Sysno::recvmsg if pipe::is_end(fd) => {
-                complete_size(pipe::recvmsg(fd, b as *mut _, c as c_int))
+            Sysno::readv | Sysno::writev | Sysno::sendmsg | Sysno::recvmsg if pipe::is_end(fd) => {
+                of_pieces(number, arguments)
             }
             Sysno::shutdown => unit(wakeset_fd::shutdown(fd, b as c_int)),
             Sysno::poll | Sysno::select => poll_or_select(number, arguments),
