@@ -125,9 +125,6 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
             }
             Sysno::read => of(wakeset_fd::read(fd, b as *mut u8, c)),
             Sysno::write => of(wakeset_fd::write(fd, b as *const u8, c)),
-            Sysno::readv | Sysno::writev | Sysno::sendmsg | Sysno::recvmsg if pipe::is_end(fd) => {
-                of_pieces(number, arguments)
-            }
             Sysno::shutdown => unit(wakeset_fd::shutdown(fd, b as c_int)),
             Sysno::poll | Sysno::select => poll_or_select(number, arguments),
             Sysno::close => unit(wakeset_fd::close(fd)),
@@ -175,8 +172,13 @@ unsafe fn migrate_for(number: Sysno, [a, b, c, ..]: [usize; 6]) {
 
 impl World for Api {
     unsafe fn call(&mut self, number: Sysno, arguments: [usize; 6]) -> isize {
+        use Sysno as S;
+        let is_of_pieces = matches!(number, S::readv | S::writev | S::sendmsg | S::recvmsg);
         // SAFETY: the caller's contract.
         unsafe {
+            if is_of_pieces && pipe::is_end(arguments[0] as c_int) {
+                return of_pieces(number, arguments);
+            }
             offered(number, arguments).unwrap_or_else(|| {
                 migrate_for(number, arguments);
                 raw(number, arguments)
