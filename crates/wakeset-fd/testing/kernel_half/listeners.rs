@@ -53,10 +53,6 @@ pub(crate) mod rotation {
             false
         }
 
-        pub(crate) fn answer_baton(&self, _: &FdSet) -> bool {
-            false
-        }
-
         pub(crate) fn step_back(
             &self,
             _: &FdSet,

@@ -160,11 +160,6 @@ pub(super) fn has_passed() -> bool {
     TOLD.with(|told| told.known().any(|entry| entry.get().has_passed))
 }
 
-/// Whether this thread has declined what is on this listener.
-fn has_declined(fd: c_int) -> bool {
-    TOLD.with(|told| told.find(fd).is_some_and(|entry| entry.get().has_passed))
-}
-
 /// A wait that watches this listener has looked without time, and found no connection.
 pub(super) fn saw_none(fd: c_int) {
     TOLD.with(|told| told.remove(fd));
@@ -172,7 +167,7 @@ pub(super) fn saw_none(fd: c_int) {
 
 /// The same for what sets tell it of.
 pub(super) static TELLING: Telling =
-    Telling { tell: note, hold_as, looks_first: has_passed, has_declined, saw_none };
+    Telling { tell: note, hold_as, looks_first: has_passed, saw_none };
 
 /// What this thread accepts from now on is a set's.
 fn hold_as(holder: u8) {

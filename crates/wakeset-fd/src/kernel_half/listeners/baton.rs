@@ -196,18 +196,8 @@ pub(super) fn begin_round(note: u64) {
 /// Whether something was declined whose waiters have not been asked yet. A waiter that ends passes
 /// that on: it may have been woken for it.
 pub fn has_notes() -> bool {
-    is_noted() && !mutated!("baton_ends_with_its_waiter")
-}
-
-/// Whether there are notes. Where there are none, whoever has taken them checks those listeners.
-pub(super) fn is_noted() -> bool {
     shared_hint::declined().listeners.load(Ordering::SeqCst) != 0
-}
-
-/// Whether a waiter that the baton has woken answers for a listener. Not if its thread has declined
-/// what is there, of which it is told by level again and again: it leaves the note to others.
-pub(super) fn answers(has_declined: bool) -> bool {
-    !has_declined || mutated!("decliner_answers")
+        && !mutated!("baton_ends_with_its_waiter")
 }
 
 /// Wakes the next waiter in a round.
@@ -283,18 +273,12 @@ pub struct Rounds {
     visited: AtomicU32,
     /// The same, when its watch was last put at the end of the queue.
     placed: AtomicU32,
-    /// It was woken in a round and has not checked its listeners yet.
-    asked: AtomicBool,
 }
 
 impl Rounds {
     /// None so far.
     pub const fn none() -> Self {
-        Self {
-            visited: AtomicU32::new(0),
-            placed: AtomicU32::new(0),
-            asked: AtomicBool::new(false),
-        }
+        Self { visited: AtomicU32::new(0), placed: AtomicU32::new(0) }
     }
 
     /// Notes that the baton has woken this waiter, which checks the listeners with these notes
@@ -309,27 +293,6 @@ impl Rounds {
             return false;
         }
         first || mutated!("baton_goes_round")
-    }
-
-    /// Notes that the baton has woken this waiter, which does something else first, and checks its
-    /// listeners when it waits again, unless there are no notes. Returns whether it passes the
-    /// baton on, which is the first time in a round: a write comes back to each set that is busy,
-    /// so workers that always have something to do would pass for ever.
-    pub(super) fn visit_busy(&self) -> bool {
-        if !is_noted() || mutated!("busy_waiter_keeps_baton") {
-            return false;
-        }
-        self.asked.store(!mutated!("busy_waiter_never_checks"), Ordering::Relaxed);
-        let round = shared_hint::declined().round.load(Ordering::SeqCst);
-        let first = self.visited.swap(round, Ordering::Relaxed) != round;
-        first || mutated!("busy_waiters_pass_for_ever")
-    }
-
-    /// Whether the waiter is to [`visit`](Self::visit) its listeners, which it was too busy for.
-    pub(super) fn take_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
-            && self.asked.swap(false, Ordering::Relaxed)
-            && is_noted()
     }
 
     /// Whether the watch is to go to the end of the queue, before the next sleep.

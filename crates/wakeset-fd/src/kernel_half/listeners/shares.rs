@@ -88,10 +88,10 @@ pub fn another_holds_less(holder: u8, note: u64) -> bool {
     }
     let is_alone = WAITERS.load(Relaxed) as u32 <= 1;
     let (mine, now) = (held::count_of(if is_alone { PROCESS } else { holder }), now());
-    let is_better = |slot: &Slot| is_better(slot.held.load(Relaxed), mine, true);
+    let may_step = minds(mine, || slots::holding(now));
+    let is_better = |slot: &Slot| is_better(slot.held.load(Relaxed), mine, may_step);
     // It does not sleep itself, because it has accepted.
-    minds(mine, || slots::holding(now))
-        && slots::used().iter().any(|slot| slot.may_take(note, now) && is_better(slot))
+    slots::used().iter().any(|slot| slot.may_take(note, now) && is_better(slot))
 }
 
 impl Slot {

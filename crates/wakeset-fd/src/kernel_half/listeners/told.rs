@@ -14,8 +14,6 @@ pub struct Telling {
     pub looks_first: fn() -> bool,
     /// What it accepts from now on is held as this holder's ([`held`](super::held)).
     pub hold_as: fn(u8),
-    /// Whether it has declined what is there on this listener, as far as it knows.
-    pub has_declined: fn(c_int) -> bool,
     /// Such a look has found nothing on this listener.
     pub saw_none: fn(c_int),
 }

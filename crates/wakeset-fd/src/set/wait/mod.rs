@@ -164,11 +164,8 @@ impl Wait<'_> {
 
     /// One round of a wait. `None`: another is needed.
     fn step(&self, deadline: &mut Option<Option<Deadline>>) -> Option<Result<c_int, Errno>> {
-        let set = self.set;
-        if set.rotation.answer_baton(set) {
-            self.passes_on.set(true);
-        }
         self.pass_on();
+        let set = self.set;
         let until = Until { deadline: *deadline, timeout: self.timeout };
         let closed = set.state.is_closed();
         if closed && (!self.mask.set.is_null() || set.state.is_in_kernel()) {

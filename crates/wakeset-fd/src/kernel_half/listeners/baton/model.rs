@@ -6,16 +6,12 @@
 //!
 //! A waiter may end at any step, as a thread does in a signal handler.
 //!
-//! A set whose thread is awake is passed over, and has what has come at its next wait. A waiter may
-//! have something else to report whenever the baton ends its wait.
-//!
 //! Left out: a waiter of several threads (`declining.c` has one), a decline whose parts are steps
 //! of their own, and adds of the baton, which report at once.
 
-use super::{Rounds, answers, begin_round, has_notes, is_noted};
+use super::{Rounds, begin_round, has_notes};
 use crate::table::alone::alone;
 extern crate std;
-use core::mem;
 use std::vec::Vec;
 
 const LISTENERS: usize = 2;
@@ -29,8 +25,8 @@ enum Next {
     Check { passed: bool },
     /// It has declined something of this listener, and wakes another.
     Decline(usize),
-    /// It wakes another, and checks its listeners then, or reports something else.
-    Pass { checks: bool },
+    /// It reports nothing, or something else, and wakes another.
+    Pass,
     /// It checks its listeners.
     Look,
     /// It goes to sleep, unless there is something.
@@ -43,12 +39,6 @@ struct Waiter {
     accepts: bool,
     /// It stays in the baton's queue when it has declined, as a set does by edges.
     stays: bool,
-    /// Its set has been passed over for a connection, or has reported one, and looks again.
-    looks: [bool; LISTENERS],
-    /// It has declined a connection, and its set is told of it again and again.
-    declined: [bool; LISTENERS],
-    /// Its set has been passed over for the baton.
-    has_baton: bool,
     rounds: Rounds,
 }
 
@@ -87,16 +77,7 @@ impl World {
             let accepts = world.lot(3) == 0;
             let stays = world.lot(2) == 0;
             let (next, rounds) = (Next::Nothing, Rounds::none());
-            world.waiters.push(Waiter {
-                next,
-                watches,
-                accepts,
-                stays,
-                looks: [false; LISTENERS],
-                declined: [false; LISTENERS],
-                has_baton: false,
-                rounds,
-            });
+            world.waiters.push(Waiter { next, watches, accepts, stays, rounds });
             for listener in (0..LISTENERS).filter(|listener| watches[*listener]) {
                 world.queues[listener].push(waiter);
             }
@@ -105,15 +86,10 @@ impl World {
         world
     }
 
-    /// Wakes the first of a queue that sleeps; it and those before it `note` what has come.
-    fn wake(&mut self, queue: &[usize], next: Next, note: impl Fn(&mut Waiter)) {
-        for waiter in queue {
-            let waiter = &mut self.waiters[*waiter];
-            note(waiter);
-            if waiter.next == Next::Nothing {
-                waiter.next = next;
-                return;
-            }
+    fn wake(&mut self, queue: &[usize], next: Next) {
+        if let Some(first) = queue.iter().find(|first| self.waiters[**first].next == Next::Nothing)
+        {
+            self.waiters[*first].next = next;
         }
     }
 
@@ -121,8 +97,7 @@ impl World {
         let listener = self.lot(LISTENERS);
         self.pending[listener] += 1;
         let queue = self.queues[listener].clone();
-        let note = |waiter: &mut Waiter| waiter.looks[listener] = true;
-        self.wake(&queue, Next::Check { passed: false }, note);
+        self.wake(&queue, Next::Check { passed: false });
     }
 
     /// The listener of this waiter that has a connection.
@@ -131,49 +106,28 @@ impl World {
         (0..LISTENERS).find(|listener| watches[*listener] && self.pending[*listener] > 0)
     }
 
-    /// Asked by the baton: whether it is passed on, as the real one does. The set looks at all of
-    /// its listeners.
-    fn visit(&mut self, waiter: usize) -> Next {
-        let mine = &mut self.waiters[waiter];
-        let own = (0..LISTENERS).filter(|listener| {
-            mine.watches[*listener] || mine.declined[*listener] && answers(true)
-        });
-        mine.looks = mine.watches;
-        match mine.rounds.visit(own.map(|listener| 1 << listener).sum()) {
-            true => Next::Pass { checks: true },
-            false => Next::Look,
-        }
-    }
-
-    /// Of the baton's wake: first whether it is passed on.
+    /// Of the baton's wake: first whether it is passed on, as the real one does.
     fn check(&mut self, waiter: usize, passed: bool) {
-        if !passed {
+        if passed {
+            let listeners = 0..LISTENERS;
+            let own = listeners.filter(|listener| self.waiters[waiter].watches[*listener]);
+            let own = own.map(|listener| 1 << listener).sum();
+            let passes = self.waiters[waiter].rounds.visit(own);
+            self.waiters[waiter].next = if passes { Next::Pass } else { Next::Look };
+        } else {
             self.look(waiter);
-            return;
         }
-        let is_busy = self.lot(2) == 0;
-        let mine = &mut self.waiters[waiter];
-        let next = match is_busy.then(|| mine.rounds.visit_busy()) {
-            Some(true) => Next::Pass { checks: false },
-            Some(false) => Next::Sleep,
-            None if !is_noted() => Next::Sleep,
-            None => self.visit(waiter),
-        };
-        self.waiters[waiter].next = next;
     }
 
     fn look(&mut self, waiter: usize) {
         self.waiters[waiter].next = Next::Sleep;
         let Some(listener) = self.found(waiter) else { return };
-        self.waiters[waiter].looks[listener] = true;
         if self.waiters[waiter].accepts {
             self.pending[listener] -= 1;
         } else {
-            let mine = &mut self.waiters[waiter];
-            mine.watches[listener] = false;
-            mine.declined[listener] = mine.stays;
-            mine.next = Next::Decline(listener);
+            self.waiters[waiter].watches[listener] = false;
             self.queues[listener].retain(|queued| *queued != waiter);
+            self.waiters[waiter].next = Next::Decline(listener);
         }
     }
 
@@ -187,9 +141,7 @@ impl World {
         self.passes += 1;
         self.waiters[waiter].next = next;
         let queue = self.batons.clone();
-        self.wake(&queue, Next::Check { passed: true }, |waiter| {
-            waiter.has_baton = waiter.next != Next::Nothing;
-        });
+        self.wake(&queue, Next::Check { passed: true });
     }
 
     fn sleep(&mut self, waiter: usize) {
@@ -201,19 +153,9 @@ impl World {
             self.batons.retain(|queued| *queued != waiter);
             self.batons.push(waiter);
         }
-        if self.waiters[waiter].rounds.take_asked() {
-            self.waiters[waiter].next = self.visit(waiter);
-            return;
-        }
-        let pending = self.pending;
-        let mine = &mut self.waiters[waiter];
-        let looks = &mut mine.looks;
-        looks.iter_mut().zip(pending).for_each(|(looks, pending)| *looks &= pending > 0);
-        let finds = mine.looks.iter().zip(mine.watches).any(|(looks, watches)| *looks && watches);
-        let next = match mem::take(&mut mine.has_baton) {
-            true => Next::Check { passed: true },
-            false if finds => Next::Check { passed: false },
-            false => Next::Nothing,
+        let next = match self.found(waiter) {
+            Some(_) => Next::Check { passed: false },
+            None => Next::Nothing,
         };
         self.waiters[waiter].next = next;
     }
@@ -254,9 +196,7 @@ impl World {
             Next::Check { passed } => self.check(waiter, passed),
             Next::Look => self.look(waiter),
             Next::Decline(listener) => self.decline(waiter, listener),
-            Next::Pass { checks } => {
-                self.pass(waiter, if checks { Next::Look } else { Next::Sleep });
-            }
+            Next::Pass => self.pass(waiter, Next::Look),
             Next::Sleep => self.sleep(waiter),
             Next::Nothing => {}
         }

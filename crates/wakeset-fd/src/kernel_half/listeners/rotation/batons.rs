@@ -11,10 +11,9 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
 /// Whether a set could tell its program of a connection that is passed on to it: not by edges, if
-/// it has told it of what is there, and not if its thread has declined that.
+/// it has told it of what is there.
 fn can_take(member: &Member) -> bool {
-    let has_declined = || telling().is_some_and(|telling| (telling.has_declined)(member.fd));
-    member.is_some() && !(member.is_edge() && member.due) && baton::answers(has_declined())
+    member.is_some() && !(member.is_edge() && member.due)
 }
 
 impl Rotation {
@@ -60,20 +59,9 @@ impl Rotation {
     pub(crate) fn take_baton(&self, set: &impl KernelEpoll, filled: c_int) -> bool {
         if filled > 0 {
             // The thread may be busy with that for long.
-            return self.rounds.visit_busy();
+            return true;
         }
-        baton::is_noted() && self.visit(set)
-    }
-
-    /// Before a check of a set that the baton has woken while it had something else to report:
-    /// does what [`take_baton`](Self::take_baton) left to do. Returns whether the wait is to pass
-    /// the baton on.
-    pub(crate) fn answer_baton(&self, set: &impl KernelEpoll) -> bool {
-        self.rounds.take_asked() && self.visit(set)
-    }
-
-    fn visit(&self, set: &impl KernelEpoll) -> bool {
-        self.with_known(|members| {
+        self.with(|members| {
             let is_usable = set.is_usable();
             let can_take = |member: &Member| is_usable && can_take(member);
             let leaves = |member: &Member| self.share.leaves(baton::note_of(member.inode));
