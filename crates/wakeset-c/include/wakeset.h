@@ -120,6 +120,7 @@ int ws_epoll_pollfd(int epfd);
 /* ---- Eventfds ---- */
 
 /* Makes an eventfd with a counter at `initval`. `flags`: EFD_CLOEXEC, EFD_NONBLOCK, EFD_SEMAPHORE.
+ * Use ws_read(), ws_write() and ws_close() on it: write(2) on it succeeds and wakes nobody.
  * Returns: the descriptor. Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM. Threads: any. Signals:
  * unsafe. See eventfd(2). */
 int ws_eventfd(unsigned int initval, int flags);
@@ -136,7 +137,7 @@ int ws_eventfd_write(int fd, eventfd_t value);
 
 /* Makes a timer that is not set. `flags`: TFD_CLOEXEC, TFD_NONBLOCK. It is in user space on
  * CLOCK_MONOTONIC, and on CLOCK_REALTIME while it is set once and relative to now; otherwise, and
- * from the first ws_epoll_pollfd() on, it is the kernel's.
+ * from the first ws_epoll_pollfd() on, it is the kernel's. Use ws_read() and ws_close() on it.
  * Returns: the descriptor. Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM, EPERM. Threads: any.
  * Signals: unsafe. See timerfd_create(2). */
 int ws_timerfd_create(int clockid, int flags);

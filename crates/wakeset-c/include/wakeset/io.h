@@ -5,7 +5,8 @@
  * Part of <wakeset/epoll.h>, <wakeset/eventfd.h> and <wakeset/timerfd.h>. The names are macros
  * without arguments, so a function's address is right too, and a member of that name (ops->read) is
  * renamed with its declaration if the declaration comes later. Where it comes earlier the compiler
- * says so, and never is the wrong function called in silence: then define WAKESET_NO_IO_NAMES
+ * says so; where it comes later, of a class that was compiled without this header (std::fstream),
+ * the linker does. Never is the wrong function called in silence. Then define WAKESET_NO_IO_NAMES
  * before the include, and use ws_read, ws_write, ws_close and the others by name.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
