@@ -119,10 +119,9 @@ int ws_epoll_pollfd(int epfd);
 
 /* ---- Eventfds ---- */
 
-/* Makes an eventfd with a counter at `initval`. `flags`: EFD_CLOEXEC, EFD_NONBLOCK, EFD_SEMAPHORE.
- * Use ws_read(), ws_write() and ws_close() on it: write(2) on it succeeds and wakes nobody.
- * Returns: the descriptor. Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM. Threads: any. Signals:
- * unsafe. See eventfd(2). */
+/* Makes an eventfd at `initval`. `flags`: EFD_CLOEXEC, EFD_NONBLOCK, EFD_SEMAPHORE. Use ws_read(),
+ * ws_write() and ws_close() on it: write(2) succeeds and wakes nobody. Returns: the descriptor.
+ * Errors: EINVAL, EMFILE, ENFILE, ENODEV, ENOMEM. Threads: any. Signals: unsafe. See eventfd(2). */
 int ws_eventfd(unsigned int initval, int flags);
 
 /* Takes the value (1 with EFD_SEMAPHORE) out of an eventfd. Returns: 0. Errors: EAGAIN, EBADF,
