@@ -43,6 +43,20 @@ fn a_worker_that_declines_in_the_automatic_order() {
     in_order("auto");
 }
 
+/// A note of what was declined stands for any number of connections, and whoever hears of it may be
+/// busy.
+#[test]
+fn what_is_declined_finds_a_free_worker() {
+    let Some(program) = compile("declined", Build::Plain, "declined") else { return };
+    run(&program, &[], Runner::Kernel, TIME_LIMIT).expect_success("plain");
+    for order in ["auto", "fifo", "turns", "lifo"] {
+        let file = scratch(&format!("declined_{order}.json"));
+        let outcome = run(&program, &[], Runner::Ordered(order, &file), TIME_LIMIT);
+        println!("{order}:\n{}", outcome.stdout);
+        outcome.expect_success(order);
+    }
+}
+
 /// The longest that a connection waited in one run (ms), or what was not as it should be.
 fn longest_wait(program: &Path, part: &str, runner: Runner) -> Result<f64, String> {
     let outcome = run(program, &[part], runner, TIME_LIMIT);
