@@ -152,7 +152,7 @@ impl Waiters {
         step!(kick_before_look);
         let counts = self.counts.load(Ordering::SeqCst);
         step!(kick_looked);
-        let is_spinners = mutant!("spinner_takes_all") && counts & (REMOTE - SPINNING) != 0;
+        let is_spinners = mutated!("spinner_takes_all") && counts & (REMOTE - SPINNING) != 0;
         if counts & TO_WAKE != 0 && !is_spinners {
             self.kick_sleeping(counts);
         }
