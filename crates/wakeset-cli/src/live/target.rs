@@ -13,14 +13,12 @@ use crate::run::{Directory, Snapshot, own_user, printable, runtime_directory_of}
 pub fn find(target: Option<&str>) -> Result<Snapshot, Failure> {
     let pid = target.and_then(|text| text.parse::<u32>().ok());
     // Only root can look into the directory of another user.
-    let user = pid.and_then(|pid| Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid()));
-    let user = user.filter(|user| *user != own_user());
-    let named = pid.and_then(runtime_directory_of);
+    let owner = pid.and_then(|pid| Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid()));
+    let (own, owner) = (own_user(), owner.unwrap_or(own_user()));
 
     let mut refused = Vec::new();
-    let own = if user.is_none() { named.clone() } else { None };
-    let mut found = runs(own_user(), own, &mut refused);
-    found.extend(user.into_iter().flat_map(|user| runs(user, named.clone(), &mut refused)));
+    let mut found = if owner == own { Vec::new() } else { runs(own, None, &mut refused) };
+    found.extend(runs(owner, pid.and_then(runtime_directory_of), &mut refused));
     found.retain(|run| is_meant(run, target, pid));
     refused.iter().for_each(|why| eprintln!("wakeset: {why}"));
     // A run within a run: the inner one is where the process counts.

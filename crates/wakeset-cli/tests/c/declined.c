@@ -116,15 +116,22 @@ static int64_t waited(const struct course *course, int connections, int64_t bega
 	return longest;
 }
 
-/* Adds the listener, waits for a connection, and removes the listener instead of accepting. */
-static void decline(struct course *course, int go)
+/* Waits for a connection when told to. Returns the set. */
+static int await_connection(struct course *course, int go)
 {
-	keep_to_one(0);
 	int set = must(epoll_create1(EPOLL_CLOEXEC));
 	hear(go);
 	watch_new(set, course->listener, EPOLLIN, 'l');
 	tell(course->done[1]);
 	wait_in(set, LIMIT_MS);
+	return set;
+}
+
+/* Adds the listener, waits for a connection, and removes the listener instead of accepting. */
+static void decline(struct course *course, int go)
+{
+	keep_to_one(0);
+	int set = await_connection(course, go);
 	tell(course->done[1]);
 	hear(go);
 	must(epoll_ctl(set, EPOLL_CTL_DEL, course->listener, NULL));
@@ -144,11 +151,7 @@ static void accept_one(struct course *course, int set)
 static void serve(struct course *course, int go)
 {
 	keep_to_one(1);
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	hear(go);
-	watch_new(set, course->listener, EPOLLIN, 'l');
-	tell(course->done[1]);
-	wait_in(set, LIMIT_MS);
+	int set = await_connection(course, go);
 	accept_one(course, set);
 }
 
@@ -211,22 +214,14 @@ static void handle_in_threads(struct course *course, int go)
 static void decline_beside_data(struct course *course, int go)
 {
 	keep_to_one(0);
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	hear(go);
-	watch_new(set, course->listener, EPOLLIN, 'l');
-	tell(course->done[1]);
-	wait_in(set, LIMIT_MS);
+	int set = await_connection(course, go);
 	tell(course->data[1]);
 	must(epoll_ctl(set, EPOLL_CTL_DEL, course->listener, NULL));
 }
 
 static void serve_anywhere(struct course *course, int go)
 {
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	hear(go);
-	watch_new(set, course->listener, EPOLLIN, 'l');
-	tell(course->done[1]);
-	wait_in(set, LIMIT_MS);
+	int set = await_connection(course, go);
 	accept_one(course, set);
 }
 

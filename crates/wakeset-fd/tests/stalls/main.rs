@@ -44,9 +44,9 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     let mut failures = Vec::new();
     let mut waiting = BTreeMap::<_, BTreeSet<_>>::new();
     let mut courses = 0;
+    trap::prepare();
     for scenario in scenarios() {
         let began = Instant::now();
-        trap::prepare();
         wakeset::set_spin_limit(Some(scenario.spin));
         let kinds: &[u32] = if scenario.wakes { &[IN, IN | ET, IN | ONESHOT] } else { &[IN | ET] };
         for &kind in kinds {
