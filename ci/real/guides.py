@@ -44,11 +44,13 @@ def application(environ, start):
     start("200 OK", [("Content-Type", "text/plain")])
     return [str(os.getpid()).encode()]
 """
-# Two threads that tell each other something, ten times a second, until they are ended.
+# Two threads that tell each other something, ten times a second, until they are ended. The first time
+# leaves a file: by then the library has begun to count, which it has not where it is only mapped.
 SIGNALLER = """
-import asyncio
+import asyncio, pathlib
 async def main():
     loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, pathlib.Path("signalled").touch)
     while True:
         await loop.run_in_executor(None, lambda: None)
         await asyncio.sleep(0.1)
@@ -151,10 +153,12 @@ def signaller(room, words):
     server.chmod(0o755)
     at = words.index("PROGRAM") if "PROGRAM" in words else words.index("./server")
     require(words[at + 1 :] in (["ARGS…"], ["&"]), f"{words}")
+    signalled = room.dir / "signalled"
+    signalled.unlink(missing_ok=True)
     program = room.start([*words[:at], "./server"])
+    twice.wait_for(signalled.exists, "the program")
     # With --stats the program is a child.
-    inside = lambda: any(map(twice.interposer_in, twice.session_pids(program.pid)))
-    twice.wait_for(inside, "the program")
+    require(any(map(twice.interposer_in, twice.session_pids(program.pid))), f"{words}: no library")
     return program
 
 
