@@ -12,13 +12,17 @@
 use core::arch::global_asm;
 use std::ffi::{c_char, c_int};
 
-/// A function that this program alone sees, with these lines as its body.
+/// A function that this program alone sees, with these lines as its body. One that std refers to as
+/// weak is defined as weak, or the assembler warns of two bindings.
 macro_rules! define {
     ($name:literal: $($line:expr),+) => {
+        define!(".globl", $name: $($line),+);
+    };
+    ($binding:literal, $name:literal: $($line:expr),+) => {
         global_asm!(
             concat!(".pushsection .text.", $name, ",\"ax\",@progbits"),
             concat!(".hidden ", $name),
-            concat!(".globl ", $name),
+            concat!($binding, " ", $name),
             concat!(".type ", $name, ",@function"),
             concat!($name, ":"),
             ".cfi_startproc",
@@ -63,7 +67,7 @@ define!("gettid": "mov eax, 186", "syscall", "ret");
 // std asks whether libc has this one, and does without.
 global_asm!(
     ".hidden posix_spawn_file_actions_addchdir_np",
-    ".globl posix_spawn_file_actions_addchdir_np",
+    ".weak posix_spawn_file_actions_addchdir_np",
     ".set posix_spawn_file_actions_addchdir_np, 0",
 );
 

@@ -9,13 +9,17 @@
 
 use core::arch::global_asm;
 
-/// A function that this library alone sees, with these lines as its body.
+/// A function that this library alone sees, with these lines as its body. One that std refers to as
+/// weak is defined as weak, or the assembler warns of two bindings.
 macro_rules! define {
     ($name:literal: $($line:expr),+) => {
+        define!(".globl", $name: $($line),+);
+    };
+    ($binding:literal, $name:literal: $($line:expr),+) => {
         global_asm!(
             concat!(".pushsection .text.", $name, ",\"ax\",@progbits"),
             concat!(".hidden ", $name),
-            concat!(".globl ", $name),
+            concat!($binding, " ", $name),
             concat!(".type ", $name, ",@function"),
             concat!($name, ":"),
             ".cfi_startproc",
@@ -55,4 +59,4 @@ of_threads! { "pthread_key_create" "pthread_key_delete" "pthread_setspecific" }
 define!("stat64": "mov rdx, rsi", "mov rsi, rdi", "mov edi, 1", "jmp __xstat64@PLT");
 define!("fstat64": "mov rdx, rsi", "mov esi, edi", "mov edi, 1", "jmp __fxstat64@PLT");
 // It cannot fail.
-define!("gettid": "mov eax, 186", "syscall", "ret");
+define!(".weak", "gettid": "mov eax, 186", "syscall", "ret");
