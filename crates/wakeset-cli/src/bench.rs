@@ -29,6 +29,16 @@ use workloads::{batch, close, ctl, nest, pingpong, ring, stress, timer, wait};
 
 /// What `wakeset bench` takes.
 #[derive(Args)]
+#[command(after_help = "\
+`wakeset bench NAME --help` says what one operation is, its unit and flags.
+
+Exit status: 0, or 125 if it cannot be measured here.
+
+Environment: see each benchmark.
+
+Examples:
+  wakeset bench
+  wakeset bench stress --secs 1")]
 pub struct Options {
     #[command(subcommand)]
     benchmark: Option<Benchmark>,
@@ -37,7 +47,13 @@ pub struct Options {
 /// What the help of each benchmark ends with.
 macro_rules! measured {
     ($example:literal) => {
-        concat!("Exit status: 0, or 125 if it cannot be measured here.\n\nExample: ", $example)
+        concat!(
+            "Exit status: 0, or 125 if it cannot be measured here.\n\n\
+             Environment: programs that are measured inherit all, and what they need is looked for \
+             in PATH;\nLD_PRELOAD is kept, with Wakeset's library behind what it has where they \
+             run on Wakeset.\n\nExamples:\n  ",
+            $example
+        )
     };
 }
 
@@ -213,7 +229,6 @@ pub fn bench(options: &Options) -> Result<(), Failure> {
 fn list() -> Result<(), Failure> {
     let mut command = Options::augment_args(clap::Command::new("bench"))
         .bin_name("wakeset bench")
-        .about("Measure the kernel and Wakeset in one run, alternating")
-        .after_help("`wakeset bench NAME --help` says what one operation is, its unit and flags.");
+        .about("Measure the kernel and Wakeset in one run, alternating");
     command.print_help().map_err(|e| Failure::own(format!("cannot list the benchmarks: {e}")))
 }

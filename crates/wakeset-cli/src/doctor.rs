@@ -39,6 +39,9 @@ its libraries. With it, a program that can be served runs with its arguments, re
 writes to stderr, and is ended with everything that it has started: by SIGTERM, and five seconds \
 later by SIGKILL. Ctrl-C ends the trial, not the report.
 
+Environment: the program is looked for in PATH, and its libraries with its LD_LIBRARY_PATH, without
+LD_PRELOAD. With --try it inherits all.
+
 Examples:
   wakeset doctor -- python3 server.py
   wakeset doctor --try 10 -- gunicorn -w 4 app:application")]

@@ -46,6 +46,8 @@ The process must be the same user's, or this must run as root with CAP_SYS_PTRAC
 containers take away. Reading the calls that threads sleep in wants the right to trace them; \
 without it, what poll and select wait for is not seen.
 
+Environment: no variable is read.
+
 Examples:
   wakeset inspect 1234
   wakeset inspect --seconds 5 $(cat /run/nginx.pid)

@@ -43,7 +43,13 @@ Exit status: 0; 2 if no such program shares its counts.
 
 The program must run by `wakeset run --share`, as the same user, or this must run as root.
 
-Example: wakeset stats --json 1234 | jq '.total.syscalls_avoided'")]
+Environment: XDG_RUNTIME_DIR is where the runs of this user are looked for first, and then
+/run/user/UID.
+
+Examples:
+  wakeset stats nginx
+  wakeset stats --every 1 1234
+  wakeset stats --json 1234 | jq '.total.syscalls_avoided'")]
 pub struct StatsOptions {
     /// A process of the run, or its name; may be left out if there is one run only. Of a process
     /// that is not the first one it is that process and its descendants

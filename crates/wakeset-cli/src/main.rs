@@ -46,7 +46,20 @@ use demo::program as demo_program;
 
 /// Linux's epoll in user space: run programs on it, and measure it.
 #[derive(Parser)]
-#[command(name = "wakeset", version, about)]
+#[command(
+    name = "wakeset",
+    version,
+    about,
+    after_help = "\
+Exit status: 2 if the arguments are wrong, 125 with `run`; else each subcommand's own.
+
+Environment: WAKESET_DISABLE=1 turns everything off; wakeset(7) has all variables.
+
+Examples:
+  wakeset demo
+  wakeset doctor -- python3 server.py
+  wakeset run --stats -- python3 server.py"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -74,7 +87,11 @@ enum Command {
     #[command(after_help = "\
 Exit status: 0, or 125 if it cannot be measured here.
 
-Example: wakeset demo")]
+Environment: LD_PRELOAD is kept for the demo's program, with Wakeset's library behind what it has
+where it runs on Wakeset.
+
+Examples:
+  wakeset demo")]
     Demo,
     /// Print the environment that preloads Wakeset, for a shell, a container or a pod
     Env(start::EnvOptions),

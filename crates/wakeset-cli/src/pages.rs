@@ -14,7 +14,10 @@ pub use man::write as write_man;
 #[command(after_help = "\
 Exit status: 0, or 125 if the pages cannot be written.
 
-Example: wakeset man /usr/local/share/man")]
+Environment: no variable is read.
+
+Examples:
+  wakeset man /usr/local/share/man")]
 pub struct ManOptions {
     /// Where to: the pages go into DIRECTORY/man1 and DIRECTORY/man7, which are made
     #[arg(value_name = "DIRECTORY", value_hint = clap::ValueHint::DirPath)]
@@ -26,7 +29,11 @@ pub struct ManOptions {
 #[command(after_help = "\
 Exit status: 0, or 125 if they cannot be printed.
 
-Example: wakeset completions bash")]
+Environment: no variable is read.
+
+Examples:
+  wakeset completions bash
+  source <(wakeset completions bash)")]
 pub struct CompletionsOptions {
     /// Which shell's
     #[arg(value_enum)]
@@ -62,8 +69,11 @@ fn without_hidden(command: &Command) -> Command {
     let visible = command.get_subcommands().filter(|it| !it.is_hide_set()).cloned();
     let mut fresh = Command::new("wakeset").subcommand_required(true).subcommands(visible);
     fresh = fresh.version(env!("CARGO_PKG_VERSION"));
-    match command.get_about() {
-        Some(about) => fresh.about(about.clone()),
+    if let Some(about) = command.get_about() {
+        fresh = fresh.about(about.clone());
+    }
+    match command.get_after_help() {
+        Some(text) => fresh.after_help(text.clone()),
         None => fresh,
     }
 }

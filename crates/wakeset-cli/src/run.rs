@@ -77,7 +77,9 @@ library in WAKESET_ORDER, WAKESET_MAX_CONNECTIONS, WAKESET_SPIN, WAKESET_INSTRUC
 WAKESET_VERBOSE and WAKESET_STATS, see wakeset(7). With WAKESET_DISABLE=1 the program runs without
 Wakeset.
 
-Example: wakeset run --stats -- python3 server.py")]
+Examples:
+  wakeset run --stats -- python3 server.py
+  wakeset run --share --order least -- gunicorn -w 8 app:application")]
 pub struct Options {
     #[command(flatten)]
     counts: Counts,

@@ -43,7 +43,10 @@ Exit status: 0; 1 if a unit was lost or read twice, a report was wrong or missin
 while something was ready, or memory or descriptors grew; the summary says which. 125 if it could
 not run.
 
-Example: wakeset soak --secs 60 --threads 8")]
+Environment: no variable is read.
+
+Examples:
+  wakeset soak --secs 60 --threads 8")]
 pub struct Options {
     /// For how long
     #[arg(

@@ -32,7 +32,9 @@ Exit status: 0, or 125 if the library is not there, or cannot be named in LD_PRE
 
 Environment: LD_PRELOAD is kept in what a shell is told, with Wakeset's library behind what it has.
 
-Example: eval \"$(wakeset env)\"")]
+Examples:
+  eval \"$(wakeset env)\"
+  wakeset env --format docker")]
 pub struct EnvOptions {
     /// Who reads it
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Sh)]

@@ -1,6 +1,8 @@
 //! The manual and the completions are in step with the program: what `--help` names is in them, and
-//! nothing else is.
+//! nothing else is. `examples`: what both show to be typed runs.
 
+#[path = "pages/examples.rs"]
+mod examples;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +104,7 @@ fn every_command_has_a_page_with_its_flags() {
         for (words, heading) in [
             ("Exit status: ", "EXIT STATUS"),
             ("Environment: ", "ENVIRONMENT"),
-            ("Example: ", "EXAMPLES"),
+            ("Examples:\n", "EXAMPLES"),
         ] {
             assert_eq!(help.contains(words), !section(heading).is_empty(), "{name}: {heading}");
         }
@@ -112,9 +114,9 @@ fn every_command_has_a_page_with_its_flags() {
 }
 
 #[test]
-fn every_help_says_its_exit_status_and_has_an_example() {
-    for (words, help) in commands().iter().filter(|(_, help)| listed(help).is_empty()) {
-        for needed in ["\nExit status: ", "\nExample"] {
+fn every_help_says_its_exit_status_and_environment_and_has_examples() {
+    for (words, help) in commands() {
+        for needed in ["\nExit status: ", "\nEnvironment: ", "\nExamples:\n  "] {
             assert!(help.contains(needed), "{words:?}: {needed:?}\n{help}");
         }
     }

@@ -26,7 +26,13 @@ Exit status: 0; 2 if the metrics cannot be served or written.
 Without --listen and --textfile they are printed once. Runs of the same program are added up; a \
 program has the name that its first process has now.
 
-Example: wakeset metrics --listen 127.0.0.1:9464")]
+Environment: XDG_RUNTIME_DIR is where the runs of this user are looked for first, and then
+/run/user/UID.
+
+Examples:
+  wakeset metrics
+  wakeset metrics --listen 127.0.0.1:9464
+  wakeset metrics --textfile /var/lib/prometheus/node-exporter/wakeset.prom")]
 pub struct MetricsOptions {
     /// Serve them by HTTP until a signal ends this: a loopback address with a port, or the path of
     /// a unix socket

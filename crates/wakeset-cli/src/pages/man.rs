@@ -16,9 +16,14 @@ const DATE: &str = "2026-11-23";
 /// wakeset(7), with the date and the version to be filled in.
 const CONCEPTS: &str = include_str!("../../man/wakeset.7.in");
 
-/// The words with which a paragraph below the flags begins, and the section it becomes.
-const SECTIONS: [(&str, &str); 3] =
-    [("Exit status: ", "EXIT STATUS"), ("Environment: ", "ENVIRONMENT"), ("Example: ", "EXAMPLES")];
+/// The words with which a paragraph below the flags begins, and the section it becomes; in the
+/// order of man-pages(7). What begins with none of them is in the notes.
+const SECTIONS: [(&str, &str); 4] = [
+    ("Exit status: ", "EXIT STATUS"),
+    ("Environment: ", "ENVIRONMENT"),
+    ("", "NOTES"),
+    ("Examples:\n", "EXAMPLES"),
+];
 
 /// Writes the pages of a program into the folder's `man1` and `man7`.
 pub fn write(command: &Command, folder: &Path) -> Result<(), Failure> {
@@ -82,25 +87,27 @@ fn tidied(page: &str) -> Vec<u8> {
     format!("{PREAMBLE}{page}").into_bytes()
 }
 
-/// The paragraphs below the flags, each a section or part of one.
+/// The paragraphs below the flags, in sections.
 fn sections(text: &str, page: &mut Roff) {
-    for paragraph in text.split("\n\n") {
-        let paragraph = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-        let section = SECTIONS
-            .iter()
-            .find_map(|(words, heading)| Some((paragraph.strip_prefix(words)?, *heading)));
-        match section {
-            Some((example, "EXAMPLES")) => {
-                page.control("SH", ["EXAMPLES"]);
-                page.control("EX", []).text([roman(example)]).control("EE", []);
-            }
-            Some((body, heading)) => {
+    let is_of = |paragraph: &&str, words: &str| match words {
+        "" => SECTIONS.iter().all(|(words, _)| words.is_empty() || !paragraph.starts_with(words)),
+        words => paragraph.starts_with(words),
+    };
+    for (words, heading) in SECTIONS {
+        let paragraphs = text.split("\n\n").filter(|paragraph| is_of(paragraph, words));
+        for (number, paragraph) in paragraphs.enumerate() {
+            match number {
+                0 => page.control("SH", [heading]),
+                _ => page.control("PP", []),
+            };
+            let body = &paragraph[words.len()..];
+            if heading == "EXAMPLES" {
+                let lines: Vec<_> = body.lines().map(str::trim).collect();
+                page.control("EX", []).text([roman(lines.join("\n"))]).control("EE", []);
+            } else {
+                let body = body.split_whitespace().collect::<Vec<_>>().join(" ");
                 let (first, rest) = body.split_at(1);
-                let body = format!("{}{rest}", first.to_uppercase());
-                page.control("SH", [heading]).text([roman(body)]);
-            }
-            None => {
-                page.control("SH", ["NOTES"]).text([roman(paragraph)]);
+                page.text([roman(format!("{}{rest}", first.to_uppercase()))]);
             }
         }
     }

@@ -21,7 +21,10 @@ one, and one that runs keeps the one that it has mapped.
 
 Exit status: 0, or 125 if the library is not there or cannot be written.
 
-Example: wakeset copy-library /wakeset")]
+Environment: no variable is read.
+
+Examples:
+  wakeset copy-library /wakeset")]
 pub struct CopyOptions {
     /// The directory to copy it into, which has to be there
     #[arg(value_name = "DIRECTORY", value_hint = clap::ValueHint::DirPath)]

@@ -26,7 +26,11 @@ where the service can read it.
 
 Exit status: 0, or 125 if the library is not there, or the drop-in cannot be written.
 
-Example: wakeset systemd --write nginx.service")]
+Environment: with --user, XDG_CONFIG_HOME, or else HOME, says where the drop-in goes.
+
+Examples:
+  wakeset systemd nginx.service
+  wakeset systemd --write nginx.service")]
 pub struct Options {
     /// The service; `.service` may be left out
     unit: String,
