@@ -26,11 +26,15 @@ FROM =
 BUILT = $(or $(FROM),$(or $(CARGO_TARGET_DIR),target)/release)
 
 # No path of the machine that builds gets into the binaries, so that two machines build the same.
-# Where cargo's folder is a link, it is named in both ways.
+# Where cargo's folder is a link, it is named in both ways. What separates the flags for cargo is no
+# space, which a folder may have in its name.
 CARGOS = $(or $(CARGO_HOME),$(HOME)/.cargo)
-REMAP = --remap-path-prefix=$(CURDIR)=/usr/src/wakeset \
-	--remap-path-prefix=$(CARGOS)=/usr/src/cargo \
-	--remap-path-prefix=$(realpath $(CARGOS))=/usr/src/cargo
+NOTHING =
+SEPARATOR := $(shell printf '\037')
+FLAGS = $(subst $(NOTHING) $(NOTHING),$(SEPARATOR),$(strip $(RUSTFLAGS)))
+REMAP = --remap-path-prefix=$(CURDIR)=/usr/src/wakeset$(SEPARATOR)$\
+	--remap-path-prefix=$(CARGOS)=/usr/src/cargo$(SEPARATOR)$\
+	--remap-path-prefix=$(shell realpath -m '$(CARGOS)')=/usr/src/cargo
 
 PACKAGES = -p wakeset-cli -p wakeset-preload -p wakeset-c
 DIRECTORIES = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' \
@@ -40,7 +44,9 @@ DIRECTORIES = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' BINDIR='$(BINDIR)' LIBDIR=
 .PHONY: all install install-debug uninstall
 all:
 ifeq ($(FROM),)
-	WAKESET_LIBDIR='$(LIBDIR)/wakeset' RUSTFLAGS='$(RUSTFLAGS) $(REMAP)' $(CARGO) build --release $(PACKAGES)
+	WAKESET_LIBDIR='$(LIBDIR)/wakeset' \
+	CARGO_ENCODED_RUSTFLAGS='$(if $(FLAGS),$(FLAGS)$(SEPARATOR))$(REMAP)' \
+	$(CARGO) build --release $(PACKAGES)
 endif
 
 install: all
