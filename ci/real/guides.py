@@ -44,8 +44,8 @@ def application(environ, start):
     start("200 OK", [("Content-Type", "text/plain")])
     return [str(os.getpid()).encode()]
 """
-# Two threads that tell each other something, ten times a second, until they are ended. The first time
-# leaves a file: by then the library has begun to count, which it has not where it is only mapped.
+# Two threads that tell each other something, ten times a second, until they are ended. The first
+# time leaves a file: by then the library counts, which it does not where it is only mapped.
 SIGNALLER = """
 import asyncio, pathlib
 async def main():

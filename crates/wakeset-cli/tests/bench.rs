@@ -415,7 +415,7 @@ fn every_benchmark_is_listed_and_says_what_it_measures() {
     assert_eq!(names.len(), 16, "{names:?}");
     for name in names {
         let help = printed(&[name, "--help"]);
-        for part in ["One operation is", "nit", "Example: wakeset bench "] {
+        for part in ["One operation is", "nit", "Examples:\n  wakeset bench "] {
             assert!(help.contains(part), "{name}: no {part:?} in {help}");
         }
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{name} is too wide: {help}");

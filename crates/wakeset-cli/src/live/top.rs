@@ -21,8 +21,8 @@ quits, space looks at once, h shows the keys, s, l and m hide or show \
 sets, listeners and migrations. Where standard output is no terminal, each look is \
 printed below the one before. It ends when the program does.
 
-Environment: with NO_COLOR set, nothing stands out. LC_ALL, LC_CTYPE and LANG say whether bars may be
-drawn in Unicode. XDG_RUNTIME_DIR is where the runs of this user are looked for first, and then
+Environment: with NO_COLOR set, nothing stands out. LC_ALL, LC_CTYPE and LANG say whether bars may
+be drawn in Unicode. XDG_RUNTIME_DIR is where the runs of this user are looked for first, and then
 /run/user/UID.
 
 Examples:
