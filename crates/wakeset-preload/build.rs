@@ -16,5 +16,10 @@ fn main() {
     // Our own calls of our hooks stay in the library: readv(2) of one buffer is our read(2), and
     // not that of a preload before ours, which libc's readv would not call either.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
+    // What a wait runs through lies together.
+    let layout = format!("{}/wait.ld", env::var("CARGO_MANIFEST_DIR").unwrap_or_default());
+    println!("cargo:rustc-cdylib-link-arg=-T");
+    println!("cargo:rustc-cdylib-link-arg={layout}");
+    println!("cargo:rerun-if-changed=wait.ld");
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -37,7 +37,7 @@ fn a_package_has_what_it_needs() {
         let own: &[&str] = match name {
             // Modules that the sources have in builds with models.
             "wakeset-fd" => &["testing/"],
-            "wakeset-preload" => &["build.rs"],
+            "wakeset-preload" => &["build.rs", "wait.ld"],
             "wakeset-c" => {
                 &["include/", "man/", "cmake/", "install", "wakeset.map", "wakeset.pc.in"]
             }

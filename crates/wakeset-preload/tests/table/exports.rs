@@ -41,3 +41,26 @@ fn the_library_exports_the_table() {
     assert!(missing.is_empty(), "in the table, and not exported: {missing:?}");
     assert!(unknown.is_empty(), "exported, and in no row of the table: {unknown:?}");
 }
+
+/// The linker takes no notice of a pattern of `wait.ld` that no function has any more.
+#[test]
+fn what_a_wait_runs_through_lies_together() {
+    let Some(output) =
+        run_tool(Command::new("nm").args(["-f", "sysv", "--defined-only"]).arg(library()))
+    else {
+        return;
+    };
+    assert!(output.status.success(), "nm: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let section_of = |piece: &str| {
+        let line = text.lines().find(|line| {
+            let name = line.split('|').next().unwrap_or_default().trim();
+            name == piece || piece.ends_with("17h") && name.contains(piece)
+        });
+        line.unwrap_or_else(|| panic!("no function {piece}")).rsplit('|').next().map(str::trim)
+    };
+    let inner = ["15epoll_wait_into17h", "4Wait3run17h", "10step_mixed17h", "4Wait7harvest17h"];
+    for piece in [&["epoll_wait"][..], &inner].concat() {
+        assert_eq!(section_of(piece), Some(".text.wait"), "{piece}");
+    }
+}

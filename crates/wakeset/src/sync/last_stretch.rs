@@ -121,6 +121,13 @@ impl LastStretch {
         Deadline::from_nanos(early)
     }
 
+    /// Whether there is one: the sleep was asked to end earlier than its time.
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_begun(&self) -> bool {
+        self.due.get() != 0
+    }
+
     /// After a sleep that has not been woken: what is left of it, if the thread is to spin for
     /// that.
     pub(crate) fn left(&self) -> Option<Left> {

@@ -41,7 +41,8 @@ struct Slept {
 
 impl Wait<'_> {
     /// One round with both halves, or with a signal mask, which only the kernel can put in place
-    /// and sleep at once.
+    /// and sleep at once. Apart from the round in process, which it would be in the way of.
+    #[inline(never)]
     pub(super) fn step_mixed(&self, until: Until) -> Round {
         if let ControlFlow::Break(round) = self.check_both() {
             return round;
@@ -178,7 +179,8 @@ impl Wait<'_> {
         result: Result<c_int, Errno>,
         stretch: &LastStretch,
     ) -> Result<c_int, Errno> {
-        if result != Ok(0) {
+        // To ask for the handlers is a call, and a page that a sleep leaves cold.
+        if result != Ok(0) || !stretch.has_begun() {
             return result;
         }
         let before = handled::any();

@@ -191,6 +191,7 @@ impl Wait<'_> {
 
     /// One round in a set that has migrated, or does: no in-process watch is left, or will be in a
     /// moment.
+    #[inline(never)]
     fn step_in_kernel(&self, until: Until) -> Option<Result<c_int, Errno>> {
         migrate::wait_for_migrations();
         if let ControlFlow::Break(round) = self.spin_in_kernel(until) {
