@@ -311,6 +311,63 @@ static int64_t left_before(void)
 	return longest;
 }
 
+/* Watches the listener, waits later, and declines what it is told of. */
+static void decline_second(struct course *course, int go)
+{
+	int set = must(epoll_create1(EPOLL_CLOEXEC));
+	hear(go);
+	watch_new(set, course->listener, EPOLLIN, 'l');
+	tell(course->done[1]);
+	hear(go);
+	tell(course->done[1]);
+	wait_in(set, LIMIT_MS);
+	tell(course->done[1]);
+	hear(go);
+	must(epoll_ctl(set, EPOLL_CTL_DEL, course->listener, NULL));
+}
+
+/* Is told by an edge, accepts until there is nothing left, and waits again later. */
+static void drain_then_serve(struct course *course, int go)
+{
+	int set = must(epoll_create1(EPOLL_CLOEXEC));
+	hear(go);
+	watch_new(set, course->listener, EPOLLIN | EPOLLET, 'l');
+	tell(course->done[1]);
+	wait_in(set, LIMIT_MS);
+	while (take_one(course->listener))
+		;
+	tell(course->done[1]);
+	hear(go);
+	wait_in(set, LIMIT_MS);
+	accept_one(course, set);
+}
+
+/* What comes after an edge was followed to its end is new, also if another was woken for it. */
+static int64_t drained_before(void)
+{
+	struct course *course = begin();
+	add_worker(course, decline_second);
+	add_worker(course, drain_then_serve);
+	step(course, 0);
+	step(course, 1);
+	sleep_ms(20);
+	int first = connect_to(course->listener);
+	hear(course->done[0]);
+	step(course, 0);
+	sleep_ms(20);
+	int second = connect_to(course->listener);
+	hear(course->done[0]);
+	tell(course->go[1][1]);
+	sleep_ms(20);
+	int64_t began = now();
+	tell(course->go[0][1]);
+	int64_t longest = waited(course, 1, began);
+	must(close(first));
+	must(close(second));
+	end(course);
+	return longest;
+}
+
 /* Where other programs take the processors, one round or another may be late. */
 static void show_course(const char *name, int64_t (*course)(void))
 {
@@ -330,5 +387,6 @@ int main(void)
 	show_course("two workers decline at the same time", two_decline);
 	show_course("threads of a set with something else to do", busy_threads);
 	show_course("a worker that has left an earlier one to another", left_before);
+	show_course("a worker that has followed an edge to its end", drained_before);
 	return verdict();
 }

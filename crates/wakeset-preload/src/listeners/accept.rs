@@ -52,6 +52,7 @@ fn look_first(fd: c_int) -> Looked {
 /// connection before.
 fn note_nothing(fd: c_int, seen: bool) {
     told::saw_none(fd);
+    listeners::note_drained(fd);
     WAITER.with(|waiter| {
         let before = waiter.reported.replace(-1);
         let is_told = before == fd || before == SOME;

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// What the calling thread does about connections that sets tell it of.
 #[derive(Debug)]
@@ -16,6 +16,24 @@ pub struct Telling {
     pub hold_as: fn(u8),
     /// Such a look has found nothing on this listener.
     pub saw_none: fn(c_int),
+}
+
+/// How often accept(2) has said in this process that there is nothing left, by the last bits of the
+/// listener's number: one that is taken for another has its program told of an edge once more.
+static DRAINED: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+
+fn drained_by(fd: c_int) -> &'static AtomicU32 {
+    &DRAINED[fd as u32 as usize % DRAINED.len()]
+}
+
+/// accept(2) has said that nothing is left on this listener.
+pub fn note_drained(fd: c_int) {
+    drained_by(fd).fetch_add(1, Ordering::SeqCst);
+}
+
+/// A number that changes whenever that is so.
+pub(super) fn drained(fd: c_int) -> u32 {
+    drained_by(fd).load(Ordering::SeqCst)
 }
 
 static TELLING: AtomicPtr<Telling> = AtomicPtr::new(ptr::null_mut());

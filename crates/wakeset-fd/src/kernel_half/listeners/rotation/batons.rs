@@ -10,10 +10,9 @@ use crate::kernel_half::KernelEpoll;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
-/// Whether a set could tell its program of a connection that is passed on to it: not by edges, if
-/// it has told it of what is there.
+/// Whether a set could tell its program of a connection that is passed on to it.
 fn can_take(member: &Member) -> bool {
-    member.is_some() && !(member.is_edge() && member.due)
+    member.is_some() && !member.knows()
 }
 
 impl Rotation {

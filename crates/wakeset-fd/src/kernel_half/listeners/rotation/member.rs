@@ -1,10 +1,12 @@
 //! One listener in the rotation of a set.
 
+use super::super::told::drained;
 use crate::kernel_half::KernelEpoll;
 use crate::sys::{self, Errno, complaint};
 use core::ffi::c_int;
 use core::ptr;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLEXCLUSIVE, epoll_event};
+use wakeset::mutated;
 use wakeset_group::listener::inode;
 
 /// How often a plain watch is tried to be added where there is no memory.
@@ -22,6 +24,8 @@ pub(super) struct Member {
     /// Whether an event was reported since the watch was added, or, for edges, since the listener
     /// was seen to be empty.
     pub(super) due: bool,
+    /// How often the listener had been [drained](drained) at the last report.
+    pub(super) drained: u32,
     /// Reports since the watch was added.
     pub(super) reports: u32,
     /// Whether the kernel had no memory to add the watch again.
@@ -45,6 +49,7 @@ impl Member {
         data: 0,
         asked_exclusive: false,
         due: false,
+        drained: 0,
         reports: 0,
         missing: false,
         is_stepped: false,
@@ -58,6 +63,21 @@ impl Member {
 
     pub(super) fn is_edge(&self) -> bool {
         self.events & libc::EPOLLET as u32 != 0
+    }
+
+    /// An event was reported.
+    pub(super) fn note_report(&mut self) {
+        self.due = true;
+        self.drained = drained(self.fd);
+        self.reports = self.reports.saturating_add(1);
+    }
+
+    /// Whether the program has been told, by an edge, of all that is there: it is not told again.
+    /// What has come after accept(2) said that there is nothing is new. The kernel may have woken
+    /// another waiter alone for that, which declines it.
+    pub(super) fn knows(&self) -> bool {
+        let is_old = self.drained == drained(self.fd) || mutated!("drained_edge_stays_old");
+        self.is_edge() && self.due && is_old
     }
 
     /// Adds the watch to the kernel epoll `epoll`.

@@ -20,7 +20,8 @@
 //! | one listener under two numbers, and what is added later | both are reported, and an exclusive watch would be passed over for the other |
 //!
 //! An edge-triggered watch that was reported keeps its position until the program has emptied the
-//! listener: adding it again would report the same connection twice.
+//! listener: adding it again would report the same connection twice. What comes once accept(2) has
+//! said that nothing is left is new, and is the set's to report when another declines it.
 //!
 //! `batons` has the set's part in passing on what a worker was woken for and does not accept,
 //! `steps` in leaving it to a worker that holds less.
@@ -165,9 +166,8 @@ impl Rotation {
                 // Another watch with the same data costs a member its position, and nothing else.
                 let reported = |member: &&mut Member| member.is_some() && member.data == data;
                 for member in members.iter_mut().filter(reported) {
-                    member.due = true;
+                    member.note_report();
                     self.share.note_awake(true);
-                    member.reports = member.reports.saturating_add(1);
                     if let Some(telling) = telling() {
                         (telling.hold_as)(self.share.holder());
                         (telling.tell)(member.fd, member.is_edge());
@@ -260,10 +260,9 @@ impl Rotation {
                 if member.is_stepped {
                     self.share.take_next();
                 }
-                let is_reported = member.is_edge() && member.due;
                 if !super::is_ready(member.fd) {
                     super::baton::note_empty(member.fd);
-                } else if !is_reported {
+                } else if !member.knows() {
                     member.renew(set.number());
                 }
             }
