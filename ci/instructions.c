@@ -6,12 +6,16 @@
  * calls named pass_*, which the kernel answers on both sides. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/select.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { TIMES = 1000 };
@@ -20,6 +24,10 @@ static int set, counter, null;
 static const uint64_t one = 1;
 static uint64_t value;
 static struct epoll_event event = {.events = EPOLLIN};
+/* A UDP socket: the kernel's. */
+static struct pollfd polled = {.events = POLLIN};
+static fd_set selected;
+static struct timeval no_time;
 
 static void check(int good) {
     if (!good) {
@@ -61,6 +69,26 @@ __attribute__((noinline)) void counted_pass_read(void) {
     check(read(null, &value, 8) == 0);
 }
 
+__attribute__((noinline)) void counted_poll(void) {
+    check(poll(&polled, 1, 0) == 0);
+}
+
+__attribute__((noinline)) void counted_poll_in_time(void) {
+    polled.events = POLLIN | POLLOUT;
+    check(poll(&polled, 1, -1) == 1);
+    polled.events = POLLIN;
+}
+
+__attribute__((noinline)) void counted_select(void) {
+    fd_set set = selected;
+    check(select(polled.fd + 1, &set, NULL, NULL, &no_time) == 0);
+}
+
+__attribute__((noinline)) void counted_mixed_poll(void) {
+    struct pollfd both[] = {polled, {.fd = counter, .events = POLLIN}};
+    check(poll(both, 2, 0) == 0);
+}
+
 static void add(void) {
     event = (struct epoll_event){.events = EPOLLIN | EPOLLET};
     counted_add();
@@ -88,6 +116,18 @@ static void pass(void) {
     counted_pass_read();
 }
 
+static void polls(void) {
+    counted_poll();
+    counted_poll_in_time();
+    counted_select();
+    counted_mixed_poll();
+}
+
+static void open_socket(void) {
+    check((polled.fd = socket(AF_INET, SOCK_DGRAM, 0)) >= 0);
+    FD_SET(polled.fd, &selected);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -98,6 +138,7 @@ int main(int argc, char **argv) {
         {"changes", NULL, change},
         {"unwatched", NULL, unwatched},
         {"pass", NULL, pass},
+        {"polls", open_socket, polls},
     };
     check((set = epoll_create1(0)) >= 0);
     check((counter = eventfd(0, EFD_NONBLOCK)) >= 0);
@@ -111,6 +152,6 @@ int main(int argc, char **argv) {
             calls[i].run();
         return 0;
     }
-    fprintf(stderr, "usage: instructions watched|changes|unwatched|pass\n");
+    fprintf(stderr, "usage: instructions watched|changes|unwatched|pass|polls\n");
     return 2;
 }

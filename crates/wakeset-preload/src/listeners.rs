@@ -64,7 +64,7 @@ pub(crate) use call::Outcome;
 pub(crate) use ending::before_end;
 pub(crate) use poll::poll;
 pub(crate) use select::select;
-pub(crate) use told::{after_change, around_close, before_wait, has_left};
+pub(crate) use told::{after_change, around_close, before_wait, has_left, has_told};
 
 use crate::{environment, signals};
 use wakeset_fd::count;

@@ -40,7 +40,7 @@ pub(crate) use counts::{Uncounted, handled, not_restarting};
 pub(crate) use deferred::drop_deferred;
 pub(crate) use dispositions::{hold, release};
 pub(crate) use handler::may_have_foreign_handlers;
-pub(crate) use masks::{PassedMask, change_mask, suspend};
+pub(crate) use masks::{PassedMask, change_mask, passes_unchanged, suspend};
 pub(crate) use register::{arm, unblock_sigsys_in_handlers};
 pub(crate) use sigsys::{
     exchange_sigsys, is_sigsys_blocked, on_other_sigsys, relax_sigsys, take_sigsys, unblock_sigsys,

@@ -35,7 +35,7 @@ mod thread;
 mod using;
 
 pub(crate) use groups::{
-    after_ioctl, before_close, before_close_range, before_dup_to, is_known, leave_to_kernel,
+    after_ioctl, any, before_close, before_close_range, before_dup_to, is_known, leave_to_kernel,
     recognise, start,
 };
 pub(crate) use poll::poll;

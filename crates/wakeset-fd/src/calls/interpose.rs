@@ -176,6 +176,20 @@ pub enum TimeLimit {
     Invalid,
 }
 
+/// Whether a timespec or a timeval says no time at all. One that cannot be read does not.
+///
+/// # Safety
+/// As [`TimeLimit::of_timespec`].
+#[inline(always)]
+pub unsafe fn is_no_time(limit: *const [u64; 2]) -> bool {
+    let word = limit.cast::<u64>();
+    // SAFETY: any bits are a word.
+    !limit.is_null()
+        && unsafe {
+            user::load_u64_or(word, 1) == 0 && user::load_u64_or(word.wrapping_add(1), 1) == 0
+        }
+}
+
 impl TimeLimit {
     /// The limit of ppoll(2) and pselect(2).
     ///

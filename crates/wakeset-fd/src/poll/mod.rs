@@ -5,6 +5,7 @@
 //! |---|---|
 //! | this one | how a call ends, what it names, and the functions that preload library and C library call |
 //! | `entries` | what a call asks for, as an array of pollfd, and one look at all of it |
+//! | `kernels` | whether a call is the kernel's alone |
 //! | `select` | select(2)'s sets as such an array |
 //! | `wait` | one call: look, spin, sleep, look |
 //! | `host` | a poller as a migration sees it |
@@ -20,12 +21,14 @@
 
 mod entries;
 mod host;
+mod kernels;
 mod poller;
 mod pool;
 mod select;
 mod sleeper;
 mod wait;
 
+pub use self::kernels::{first_unsure, sets_are_kernels};
 pub use self::pool::before_handler;
 
 use self::entries::Polled;

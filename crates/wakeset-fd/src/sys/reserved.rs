@@ -64,6 +64,18 @@ impl<T: Entry, const N: usize> Reserved<T, N> {
         Some(unsafe { &*self.base.load(Ordering::Relaxed).add(index) })
     }
 
+    /// The first `n` entries, to be read, or those that there are.
+    #[inline(always)]
+    pub fn first(&self, n: usize) -> &'static [T] {
+        // Acquire: the base was stored before.
+        let n = n.min(self.len.load(Ordering::Acquire));
+        if n == 0 {
+            return &[];
+        }
+        // SAFETY: as for `get`.
+        unsafe { core::slice::from_raw_parts(self.base.load(Ordering::Relaxed), n) }
+    }
+
     /// An entry to be written to. `None`: there is no such entry, or no memory for it.
     pub fn place(&self, index: usize) -> Option<&'static T> {
         let entry = self.get(index).or_else(|| self.get_reserved(index))?;

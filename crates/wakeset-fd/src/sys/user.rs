@@ -57,6 +57,36 @@ pub(crate) unsafe fn load_u64(pointer: *const u64) -> Option<u64> {
     Some(unsafe { pointer.read_unaligned() })
 }
 
+/// Reads 8 bytes; `otherwise` if the memory is not mapped.
+///
+/// # Safety
+/// As [`load_u64`].
+#[inline(always)]
+pub(crate) unsafe fn load_u64_or(pointer: *const u64, otherwise: u64) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut value = otherwise;
+        // SAFETY: a fault resumes at 3 with `value` as it was.
+        unsafe {
+            core::arch::asm!(
+                "2: mov {value}, qword ptr [{pointer}]",
+                "3:",
+                may_fault!(),
+                value = inout(reg) value,
+                pointer = in(reg) pointer,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        value
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = otherwise;
+        // SAFETY: by the caller.
+        unsafe { pointer.read_unaligned() }
+    }
+}
+
 /// Writes 8 bytes. Returns whether the memory was mapped.
 ///
 /// # Safety

@@ -186,6 +186,20 @@ pub(crate) fn find_relaxed<S: Slot>(fd: c_int) -> Option<&'static S> {
         .then(|| unsafe { &*((word - S::KIND) as *const S) })
 }
 
+/// The words of the numbers that may stand for something of ours, for [`is_kernels`].
+#[inline(always)]
+pub(crate) fn words() -> &'static [AtomicUsize] {
+    TABLE.first(END.load(Ordering::SeqCst) as usize)
+}
+
+/// Whether a word stands for nothing that lives here: such a number is the kernel's. A further
+/// number of an object, and what a forked child has inherited, may be as well.
+#[inline(always)]
+pub(crate) fn is_kernels(word: usize) -> bool {
+    const KERNELS: u32 = 1 | 1 << VACANT | 1 << DOORBELL | 1 << SPARE_DOORBELL;
+    KERNELS >> (word & TAG) & 1 == 1
+}
+
 /// The highest number of the standard streams, which libc reads and writes without calling anything
 /// that could be replaced.
 const LAST_STREAM: c_int = 2;

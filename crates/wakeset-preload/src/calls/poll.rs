@@ -51,7 +51,21 @@ unsafe fn poll_objects(
     }
 }
 
-/// What poll(2) and ppoll(2) have in common.
+/// The first entry for which the call may not be the kernel's alone; `None`: it is, and can be
+/// passed on.
+///
+/// # Safety
+/// As ppoll(2).
+#[inline(always)]
+unsafe fn first_unsure(fds: *mut pollfd, n: nfds_t, may_sleep: bool) -> Option<usize> {
+    if listeners::has_told() || may_sleep && uffd::any() {
+        return Some(0);
+    }
+    // SAFETY: the caller's contract.
+    unsafe { in_process::first_unsure(fds, n, may_sleep) }
+}
+
+/// What poll(2) and ppoll(2) have in common. The entries before `first` are the kernel's.
 ///
 /// # Safety
 /// As ppoll(2).
@@ -59,13 +73,14 @@ unsafe fn poll_objects(
 unsafe fn poll_with(
     fds: *mut pollfd,
     n: nfds_t,
+    first: usize,
     limit: TimeLimit,
     mask: *const sigset_t,
     call: &mut impl FnMut(Again) -> c_int,
 ) -> c_int {
     listeners::before_wait();
     // SAFETY: the caller's contract.
-    if unsafe { in_process::names_object(fds, n) } {
+    if unsafe { in_process::names_object(fds.wrapping_add(first), n - first as nfds_t) } {
         // SAFETY: as above.
         let outcome = unsafe { poll_objects(fds, n, limit, mask) };
         if let in_process::Outcome::Done(result) = outcome {
@@ -105,13 +120,57 @@ pub(super) unsafe fn poll(
     timeout: c_int,
     call: impl Fn(*mut pollfd, nfds_t, c_int) -> c_int,
 ) -> c_int {
+    if timeout != 0 {
+        // SAFETY: the caller's contract.
+        return unsafe { poll_in_time(fds, n, timeout, call) };
+    }
+    // SAFETY: as above.
+    match unsafe { first_unsure(fds, n, false) } {
+        // Nothing comes after it, so it is a jump and costs no second return.
+        None => call(fds, n, timeout),
+        // SAFETY: as above.
+        Some(first) => unsafe { poll_from(fds, n, first, timeout, call) },
+    }
+}
+
+/// [`poll`] of a call that has time.
+///
+/// # Safety
+/// As poll(2).
+#[inline(never)]
+unsafe fn poll_in_time(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: c_int,
+    call: impl Fn(*mut pollfd, nfds_t, c_int) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    match unsafe { first_unsure(fds, n, true) } {
+        None => call(fds, n, timeout),
+        // SAFETY: as above.
+        Some(first) => unsafe { poll_from(fds, n, first, timeout, call) },
+    }
+}
+
+/// [`poll`] of what may not be the kernel's alone.
+///
+/// # Safety
+/// As poll(2).
+#[inline(never)]
+unsafe fn poll_from(
+    fds: *mut pollfd,
+    n: nfds_t,
+    first: usize,
+    timeout: c_int,
+    call: impl Fn(*mut pollfd, nfds_t, c_int) -> c_int,
+) -> c_int {
     let limit = TimeLimit::of_milliseconds(timeout);
     let mut again = |again| match again {
         Again::Unchanged => call(fds, n, timeout),
         Again::Within(left) => call(fds, n, milliseconds_of(left)),
     };
     // SAFETY: the caller's contract.
-    unsafe { poll_with(fds, n, limit, ptr::null(), &mut again) }
+    unsafe { poll_with(fds, n, first, limit, ptr::null(), &mut again) }
 }
 
 /// ppoll(2), the function: unlike the system call it leaves the limit as it is.
@@ -121,6 +180,56 @@ pub(super) unsafe fn poll(
 pub(super) unsafe fn ppoll(
     fds: *mut pollfd,
     n: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: impl Fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    if !signals::passes_unchanged(mask) || !unsafe { interpose::is_no_time(timeout.cast()) } {
+        // SAFETY: as above.
+        return unsafe { ppoll_in_time(fds, n, timeout, mask, call) };
+    }
+    // SAFETY: as above.
+    match unsafe { first_unsure(fds, n, false) } {
+        None => call(fds, n, timeout, mask),
+        // SAFETY: as above.
+        Some(first) => unsafe { ppoll_from(fds, n, first, timeout, mask, call) },
+    }
+}
+
+/// [`ppoll`] of a call that has time, or a mask that may have to be changed.
+///
+/// # Safety
+/// As ppoll(2).
+#[inline(never)]
+unsafe fn ppoll_in_time(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: impl Fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int,
+) -> c_int {
+    let first = match signals::passes_unchanged(mask) {
+        // SAFETY: the caller's contract.
+        true => unsafe { first_unsure(fds, n, true) },
+        false => Some(0),
+    };
+    match first {
+        None => call(fds, n, timeout, mask),
+        // SAFETY: as above.
+        Some(first) => unsafe { ppoll_from(fds, n, first, timeout, mask, call) },
+    }
+}
+
+/// [`ppoll`] of what may not be the kernel's alone.
+///
+/// # Safety
+/// As ppoll(2).
+#[inline(never)]
+unsafe fn ppoll_from(
+    fds: *mut pollfd,
+    n: nfds_t,
+    first: usize,
     timeout: *const timespec,
     mask: *const sigset_t,
     call: impl Fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int,
@@ -136,7 +245,7 @@ pub(super) unsafe fn ppoll(
         }
     };
     // SAFETY: the caller's contract.
-    unsafe { poll_with(fds, n, TimeLimit::of_timespec(timeout), mask, &mut again) }
+    unsafe { poll_with(fds, n, first, TimeLimit::of_timespec(timeout), mask, &mut again) }
 }
 
 /// The size of the kernel's signal set. With another one, and a mask, the kernel says EINVAL.

@@ -4,6 +4,7 @@
 use super::poll::{Again, MASK_BYTES, TimeLeft};
 use super::row::Registers;
 use crate::listeners::{self, Outcome};
+use crate::signals;
 use core::ffi::{c_int, c_long};
 use core::ptr;
 use libc::{fd_set, sigset_t, timespec, timeval};
@@ -30,6 +31,19 @@ unsafe fn select_objects(
     }
     // SAFETY: as above.
     unsafe { in_process::select(n, sets, timeout, mask) }
+}
+
+/// Whether the call is surely the kernel's alone, and can be passed on.
+///
+/// # Safety
+/// As pselect(2).
+#[inline(always)]
+unsafe fn is_kernels(n: c_int, sets: [*mut fd_set; 3], may_sleep: bool) -> bool {
+    // SAFETY: the caller's contract.
+    !listeners::has_told()
+        && unsafe {
+            in_process::sets_are_kernels(n, sets.map(<*mut fd_set>::cast_const), may_sleep)
+        }
 }
 
 /// What select(2) and pselect(2) have in common.
@@ -85,6 +99,29 @@ pub(super) unsafe fn select(
     call: impl Fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int,
 ) -> c_int {
     // SAFETY: the caller's contract.
+    unsafe {
+        if is_kernels(n, [read, write, except], !interpose::is_no_time(timeout.cast_const().cast()))
+        {
+            // Nothing comes after it, so it is a jump and costs no second return.
+            return call(n, read, write, except, timeout);
+        }
+        select_unsure(n, [read, write, except], timeout, call)
+    }
+}
+
+/// [`select`] of what may not be the kernel's alone.
+///
+/// # Safety
+/// As select(2).
+#[inline(never)]
+unsafe fn select_unsure(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: *mut timeval,
+    call: impl Fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int,
+) -> c_int {
+    let [read, write, except] = sets;
+    // SAFETY: the caller's contract.
     let limit = unsafe { TimeLimit::of_timeval(timeout) };
     let deadline = match limit {
         TimeLimit::After(limit) => Deadline::of(Timeout::After(limit)),
@@ -102,7 +139,7 @@ pub(super) unsafe fn select(
         }
     };
     // SAFETY: the caller's contract.
-    let result = unsafe { select_with(n, [read, write, except], limit, ptr::null(), &mut again) };
+    let result = unsafe { select_with(n, sets, limit, ptr::null(), &mut again) };
     if let Some(deadline) = deadline.filter(|_| !written) {
         let left = timeval_of(deadline.remaining());
         let place = timeout.cast::<u64>();
@@ -136,7 +173,37 @@ pub(super) unsafe fn pselect(
     ) -> c_int,
 ) -> c_int {
     // SAFETY: the caller's contract.
-    let passed = unsafe { crate::signals::PassedMask::of(mask) };
+    unsafe {
+        let may_sleep = !interpose::is_no_time(timeout.cast());
+        if signals::passes_unchanged(mask) && is_kernels(n, [read, write, except], may_sleep) {
+            return call(n, read, write, except, timeout, mask);
+        }
+        pselect_unsure(n, [read, write, except], timeout, mask, call)
+    }
+}
+
+/// [`pselect`] of what may not be the kernel's alone.
+///
+/// # Safety
+/// As pselect(2).
+#[inline(never)]
+unsafe fn pselect_unsure(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: impl Fn(
+        c_int,
+        *mut fd_set,
+        *mut fd_set,
+        *mut fd_set,
+        *const timespec,
+        *const sigset_t,
+    ) -> c_int,
+) -> c_int {
+    let [read, write, except] = sets;
+    // SAFETY: the caller's contract.
+    let passed = unsafe { signals::PassedMask::of(mask) };
     let mask = passed.pointer();
     let mut again = |again| match again {
         Again::Unchanged => call(n, read, write, except, timeout, mask),
@@ -149,7 +216,7 @@ pub(super) unsafe fn pselect(
     // SAFETY: the caller's contract.
     let limit = unsafe { TimeLimit::of_timespec(timeout) };
     // SAFETY: the caller's contract.
-    unsafe { select_with(n, [read, write, except], limit, mask, &mut again) }
+    unsafe { select_with(n, sets, limit, mask, &mut again) }
 }
 
 /// pselect6(2), the system call, which has the mask and its size behind one pointer and writes back

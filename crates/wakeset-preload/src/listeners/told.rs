@@ -187,10 +187,18 @@ extern "C" fn at_end() {
 /// accepted.
 #[inline]
 pub(crate) fn before_wait() {
-    // A look at thread-local storage is a call.
-    if !ANY.load(Ordering::Relaxed) {
-        return;
+    if has_told() {
+        review();
     }
+}
+
+/// Whether a thread of the process may have been told of something.
+#[inline(always)]
+pub(crate) fn has_told() -> bool {
+    ANY.load(Ordering::Relaxed)
+}
+
+fn review() {
     TOLD.with(|told| {
         if told.len.get() > 0 || told.by_level.get() >= 0 {
             told.review();

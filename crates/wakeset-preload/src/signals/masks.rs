@@ -21,9 +21,13 @@ impl PassedMask {
     /// `mask` is null or as for sigprocmask(2).
     #[inline]
     pub(crate) unsafe fn of(mask: *const sigset_t) -> Self {
-        let is_as_it_is = mask.is_null() || !dispatch::was_on();
-        // SAFETY: the caller's contract.
-        Self { original: mask, copy: if is_as_it_is { None } else { unsafe { copy_of(mask) } } }
+        let copy = if passes_unchanged(mask) {
+            None
+        } else {
+            // SAFETY: the caller's contract.
+            unsafe { copy_of(mask) }
+        };
+        Self { original: mask, copy }
     }
 
     /// What to pass on.
@@ -31,6 +35,12 @@ impl PassedMask {
     pub(crate) fn pointer(&self) -> *const sigset_t {
         self.copy.as_ref().map_or(self.original, ptr::from_ref)
     }
+}
+
+/// Whether a mask of the program's is passed on as it is.
+#[inline(always)]
+pub(crate) fn passes_unchanged(mask: *const sigset_t) -> bool {
+    mask.is_null() || !dispatch::was_on()
 }
 
 /// A copy without SIGSYS; `None` where the mask cannot be read.

@@ -143,6 +143,12 @@ pub(crate) fn is_known(fd: c_int) -> bool {
     find(fd).is_some()
 }
 
+/// Whether there is one, or was.
+#[inline(always)]
+pub(crate) fn any() -> bool {
+    USED.load(Ordering::Acquire) != 0
+}
+
 /// Takes a number for a userfaultfd's from now on.
 pub(crate) fn recognise(fd: c_int) {
     if fd >= 0 {

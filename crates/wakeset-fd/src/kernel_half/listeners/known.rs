@@ -68,6 +68,12 @@ pub fn is_listener(fd: c_int) -> bool {
     known() >= LISTENER
 }
 
+/// Returns whether a number is known not to be a listening socket, without asking the kernel.
+#[inline(always)]
+pub fn is_known_other(fd: c_int) -> bool {
+    kind(fd).is_some_and(|kind| kind.load(Ordering::Relaxed) == OTHER)
+}
+
 /// Returns whether a number is a stream socket, which may be a listener one day.
 pub fn is_stream(fd: c_int) -> bool {
     sys::socket_option(fd, libc::SO_TYPE) == Ok(libc::SOCK_STREAM)

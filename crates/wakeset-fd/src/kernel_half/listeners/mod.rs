@@ -33,8 +33,8 @@ pub use ending::{End, before_end};
 pub use family::stay_apart;
 pub(crate) use known::confirm;
 pub use known::{
-    count, forget, forget_listener, forget_range, generation, is_known_listener, is_listener,
-    is_stream, knows_any, note_connection,
+    count, forget, forget_listener, forget_range, generation, is_known_listener, is_known_other,
+    is_listener, is_stream, knows_any, note_connection,
 };
 pub(crate) use private_sets::close_private_sets;
 pub use private_sets::{
