@@ -138,13 +138,24 @@ impl Unready {
 }
 
 /// Looks at all entries, and says in each what holds now. The caller has a signal guard.
+#[inline(always)]
 pub(super) fn look(entries: &[Cell<pollfd>]) -> Result<Looked, Unready> {
     let (mut here, mut kernel) = (false, false);
-    let unsettled = unsettled(entries);
+    let (mut before, mut has_sets) = (0, false);
     for entry in entries {
         let mut now = entry.get();
         let Some(fd) = number(now) else { continue };
         (now.fd, now.revents) = (!fd, 0);
+        if table::is_vacant(fd) {
+            kernel = true;
+            entry.set(pollfd { fd, ..now });
+            continue;
+        }
+        // Before the set is looked at.
+        if let Some(of_set) = unsettled_at(fd) {
+            has_sets = true;
+            before = add_unsettled(before, of_set);
+        }
         let (found, _held) = find(fd);
         match found {
             Found::Object(head) => {
@@ -172,7 +183,9 @@ pub(super) fn look(entries: &[Cell<pollfd>]) -> Result<Looked, Unready> {
             return Err(Unready::Migrating);
         }
     }
-    let is_settled = unsettled.is_multiple_of(2) && unsettled == self::unsettled(entries);
+    // Without sets, one may have come under a number that has been looked at here.
+    let after = unsettled(entries.iter().filter(|entry| has_sets || entry.get().fd < 0));
+    let is_settled = before % 2 == 0 && before == after;
     if is_settled { Ok(Looked::At { kernel }) } else { Err(Unready::Migrating) }
 }
 
@@ -217,6 +230,7 @@ pub(super) fn may_have_news(entries: &[Cell<pollfd>]) -> bool {
 ///
 /// # Errors
 /// As ppoll(2), but for EINTR: the kernel has found nothing then.
+#[inline(always)]
 pub(super) fn look_in_kernel(entries: &[Cell<pollfd>]) -> Result<bool, Errno> {
     let place = entries.as_ptr().cast_mut().cast::<pollfd>();
     match sys::poll_entries(place, entries.len(), Duration::ZERO) {
@@ -263,14 +277,23 @@ fn events_of(head: &'static SlotHead, entry: pollfd) -> i16 {
 }
 
 /// Changes when a set in one of the sets begins to migrate, and when that is over; odd meanwhile.
-fn unsettled(entries: &[Cell<pollfd>]) -> u32 {
-    let of = |entry: &Cell<pollfd>| match number(entry.get()).map(table::get) {
-        Some(Entry::Object(head)) if head.kind() == table::SET => {
-            head.downcast::<FdSet>().map_or(0, |set| set.unsettled.load(Ordering::SeqCst))
+fn unsettled<'a>(entries: impl Iterator<Item = &'a Cell<pollfd>>) -> u32 {
+    let of = |entry: &Cell<pollfd>| number(entry.get()).and_then(unsettled_at);
+    entries.filter_map(of).fold(0, add_unsettled)
+}
+
+/// The number's part in that; `None` if it is not a set's.
+fn unsettled_at(fd: c_int) -> Option<u32> {
+    match table::get(fd) {
+        Entry::Object(head) if head.kind() == table::SET => {
+            Some(head.downcast::<FdSet>().map_or(0, |set| set.unsettled.load(Ordering::SeqCst)))
         }
-        _ => 0,
-    };
-    entries.iter().map(of).fold(0, |all, one| all.wrapping_add(one & !1) | one & 1)
+        _ => None,
+    }
+}
+
+fn add_unsettled(all: u32, one: u32) -> u32 {
+    all.wrapping_add(one & !1) | one & 1
 }
 
 /// The object as a source.

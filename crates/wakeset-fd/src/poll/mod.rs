@@ -7,6 +7,8 @@
 //! | `entries` | what a call asks for, as an array of pollfd, and one look at all of it |
 //! | `kernels` | whether a call is the kernel's alone |
 //! | `select` | select(2)'s sets as such an array |
+//! | `room` | where the array is, and how long it may be |
+//! | `at_once` | a call without time: one look |
 //! | `wait` | one call: look, spin, sleep, look |
 //! | `host` | a poller as a migration sees it |
 //! | `poller` | what a thread sleeps in: a set of the engine that nobody sees |
@@ -19,11 +21,13 @@
 //! replaced is the new file, while the entries in the wait queues are those of the objects that the
 //! numbers stood for when the sleep began.
 
+mod at_once;
 mod entries;
 mod host;
 mod kernels;
 mod poller;
 mod pool;
+mod room;
 mod select;
 mod sleeper;
 mod wait;
@@ -34,7 +38,7 @@ pub use self::pool::before_handler;
 use self::entries::Polled;
 use self::select::Selected;
 use crate::sys::process::is_foreign;
-use crate::sys::{self, Errno, user};
+use crate::sys::{Errno, user};
 use crate::table;
 use core::ffi::c_int;
 use core::time::Duration;
@@ -53,11 +57,6 @@ pub enum Outcome {
     /// `None` for no limit.
     Rest(Option<Duration>),
 }
-
-/// So many entries are within the limit of any process (RLIMIT_NOFILE) that has objects here. A
-/// longer array is measured by the limit, beyond which the kernel says EINVAL; one that reaches it
-/// leaves no room for a doorbell.
-const SURELY_ALLOWED: usize = 64;
 
 /// Whether an array of pollfd names an object that lives here. What the kernel will say EFAULT to
 /// names none.
@@ -117,25 +116,25 @@ pub unsafe fn set_has(n: c_int, set: *const fd_set, f: impl Fn(c_int) -> bool) -
 ///
 /// # Safety
 /// As ppoll(2). `mask` is null or a signal set.
+#[inline(always)]
 pub unsafe fn poll(
     fds: *mut pollfd,
     n: nfds_t,
     timeout: Timeout,
     mask: *const sigset_t,
 ) -> Outcome {
-    let n = n as usize;
-    let is_too_long = || n > SURELY_ALLOWED && n >= sys::number_limit();
-    if is_foreign() || is_too_long() {
+    if is_foreign() {
         return Outcome::Unchanged;
     }
     // SAFETY: the caller's contract.
-    unsafe { wait::answer(&Polled::new(fds, n), timeout, mask.cast()) }
+    unsafe { wait::answer(&Polled::new(fds, n as usize), timeout, mask.cast()) }
 }
 
 /// select(2) and pselect(2) of what [names an object](sets_name_object).
 ///
 /// # Safety
 /// As pselect(2). `mask` is null or a signal set.
+#[inline(always)]
 pub unsafe fn select(
     n: c_int,
     sets: [*mut fd_set; 3],

@@ -1,29 +1,25 @@
 //! One call: it looks, spins, sleeps, and looks again.
 
 use super::Outcome;
+use super::at_once::at_once;
 use super::entries::{
-    Asked, Found, Looked, NONE, find, look, look_here, look_in_kernel, mask_of, may_have_news,
-    number, source_of,
+    Asked, Found, Looked, find, look, look_here, look_in_kernel, mask_of, may_have_news, number,
+    source_of,
 };
 use super::poller::{Frame, Interrupted};
 use super::pool::Taken;
+use super::room::{Room, is_left_to_kernel, is_too_long};
 use crate::migrate;
 use crate::set::doorbell::Unlent;
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
-use crate::sys::{self, Errno, is_refusal, user, waits};
+use crate::sys::{self, Errno, user, waits};
 use crate::table;
 use core::cell::Cell;
 use libc::{POLLIN, pollfd, timespec};
 use wakeset::{Deadline, Error, Timeout};
-
-extern crate alloc;
-use alloc::vec::Vec;
-
-/// So many entries fit on the stack of the thread, which may be small.
-const INLINE: usize = 24;
 
 /// How often a call asks for a doorbell where there is none to be had, or a fork keeps it, before
 /// it goes to the kernel.
@@ -36,8 +32,22 @@ struct Ended(Interrupted, Option<Deadline>);
 ///
 /// # Safety
 /// As ppoll(2) and pselect(2).
+#[inline(always)]
 pub(super) unsafe fn answer<A: Asked>(asked: &A, timeout: Timeout, mask: *const u8) -> Outcome {
     count(Stat::Waits, 1);
+    match timeout {
+        Timeout::Now if mask.is_null() => at_once(asked),
+        // SAFETY: the caller's contract.
+        _ => unsafe { answer_in_time(asked, timeout, mask) },
+    }
+}
+
+/// [`answer`] of a call that may sleep or has a mask.
+///
+/// # Safety
+/// As for `answer`.
+#[inline(never)]
+unsafe fn answer_in_time<A: Asked>(asked: &A, timeout: Timeout, mask: *const u8) -> Outcome {
     let mut mask = Mask { place: mask, blocked: 0 };
     if !mask.place.is_null() {
         // SAFETY: the caller's contract.
@@ -92,18 +102,8 @@ unsafe fn attempt<A: Asked>(
     tells_nothing: bool,
 ) -> Result<Outcome, Ended> {
     let frame = Frame::new(mask.blocked);
-    let n = asked.len();
-    let inline = [const { Cell::new(NONE) }; INLINE + 1];
-    let mut more = Vec::new();
-    let all = match inline.get(..=n) {
-        Some(all) => all,
-        None => {
-            if !has_room(&mut more, n + 1) {
-                return Ok(Outcome::Unchanged);
-            }
-            more.as_slice()
-        }
-    };
+    let mut room = Room::new();
+    let Some(all) = room.get(asked.len()) else { return Ok(Outcome::Unchanged) };
     let Some((bell, entries)) = all.split_last() else { return Ok(Outcome::Unchanged) };
     if !asked.load(entries) {
         // EFAULT, which the kernel will say.
@@ -141,25 +141,6 @@ unsafe fn attempt<A: Asked>(
     wait.run(&poller)
 }
 
-/// Makes room for so many entries. A handler that leaves the call by siglongjmp(3) leaves it
-/// behind.
-#[cold]
-fn has_room(entries: &mut Vec<Cell<pollfd>>, n: usize) -> bool {
-    let _guard = SignalGuard::enter();
-    let has_room = entries.try_reserve_exact(n).is_ok();
-    if has_room {
-        entries.resize(n, Cell::new(NONE));
-    }
-    has_room
-}
-
-/// Whether the program's own call may end otherwise than ours with this error: a filter may know
-/// it alone, and an array of ours may be longer than the process may have (RLIMIT_NOFILE) where the
-/// program's is not.
-fn is_left_to_kernel(errno: Errno) -> bool {
-    is_refusal(errno) || errno == Errno::EINVAL
-}
-
 /// A call that has found nothing so far.
 struct Wait<'a, A: Asked> {
     asked: &'a A,
@@ -191,6 +172,9 @@ impl<A: Asked> Wait<'_, A> {
         let _guard = SignalGuard::enter();
         loop {
             match look(self.entries) {
+                Ok(Looked::At { kernel: false }) if is_too_long(self.entries.len()) => {
+                    return Some(self.rest());
+                }
                 Ok(Looked::At { kernel }) => self.kernel = kernel,
                 Ok(Looked::NothingHere) => return Some(self.rest()),
                 Ok(Looked::Failed(errno)) if is_left_to_kernel(errno) => return Some(self.rest()),

@@ -117,6 +117,7 @@ fn milliseconds_of(limit: Option<&timespec>) -> c_int {
 }
 
 /// poll(2), or ppoll(2) where that is refused.
+#[inline(always)]
 pub(crate) fn poll(entries: *mut pollfd, n: usize, limit: Duration) -> Result<usize, Errno> {
     let limit = timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     // SAFETY: the caller vouches for the entries.

@@ -200,6 +200,12 @@ pub(crate) fn is_kernels(word: usize) -> bool {
     KERNELS >> (word & TAG) & 1 == 1
 }
 
+/// Whether the number is the kernel's, or closed.
+#[inline(always)]
+pub(crate) fn is_vacant(fd: c_int) -> bool {
+    matches!(load(fd) & TAG, 0 | VACANT)
+}
+
 /// The highest number of the standard streams, which libc reads and writes without calling anything
 /// that could be replaced.
 const LAST_STREAM: c_int = 2;

@@ -27,7 +27,7 @@ pub(super) enum Again {
 ///
 /// # Safety
 /// As ppoll(2).
-#[inline(never)]
+#[inline(always)]
 unsafe fn poll_objects(
     fds: *mut pollfd,
     n: nfds_t,

@@ -16,7 +16,7 @@ use wakeset_fd::{poll as in_process, user};
 ///
 /// # Safety
 /// As pselect(2).
-#[inline(never)]
+#[inline(always)]
 unsafe fn select_objects(
     n: c_int,
     sets: [*mut fd_set; 3],
