@@ -16,6 +16,7 @@ mod sets;
 mod sink;
 mod transfer;
 mod wait;
+mod waiting;
 
 use crate::model::Model;
 use crate::program::{BAD_NUMBERS, Calls, Command, Focus, Op, Profile, Program, Road, SLOTS};
@@ -268,6 +269,7 @@ impl<W: World> Interpreter<W> {
             Op::WriteVector { slot, value } => self.write_vector(slot, value, sink)?.into(),
             Op::ReadVector { slot } => self.read_vector(slot, sink)?,
             Op::WritePieces { .. } | Op::ReadPieces { .. } => self.pieces(op, sink)?,
+            Op::WriteWaiting { .. } => self.write_waiting(op, sink)?,
             Op::ReadAt { slot } => self.read_at(slot, sink)?,
             Op::Ctl { set, op, target, events, data, at } => {
                 self.ctl(set, Command { op, target, events, data }, at, sink)?

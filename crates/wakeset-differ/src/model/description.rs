@@ -64,6 +64,8 @@ pub(super) struct Description {
     pub other: u8,
     /// It is one of a pair of sockets.
     pub socket: bool,
+    /// It is the end of a pipe that is written to.
+    pub writes: bool,
     /// Of a set: it has, or had, a watch in the kernel.
     pub has_kernel: bool,
     /// Of a set: its kernel half may hold edges that have not been reported.
@@ -91,6 +93,7 @@ impl Description {
             value: 0,
             other: NONE,
             socket: false,
+            writes: false,
             has_kernel: false,
             kernel_edges: false,
             scrambled: false,

@@ -153,6 +153,7 @@ impl Model {
             self.descriptions[one].other = other as u8;
             self.descriptions[other].other = one as u8;
             [one, other].into_iter().for_each(|end| self.descriptions[end].socket = sockets);
+            self.descriptions[other].writes = !sockets;
         }
     }
 
@@ -207,6 +208,15 @@ impl Model {
         self.near = self.near.filter(|near| usize::from(*near) != closed);
         self.descriptions[closed].watches.clear();
         self.forget_watches_on(closed);
+    }
+
+    /// A number of each end of the pipe that a number belongs to, the one to read from first;
+    /// `None` if it is no pipe that begins in user space, or one end of it is closed.
+    pub fn pipe(&self, number: i32) -> Option<(i32, i32)> {
+        let at = self.at(number)?;
+        let other = self.other(at).filter(|_| !self.descriptions[at].socket)?;
+        let beyond = self.open.iter().copied().find(|open| self.at(*open) == Some(other))?;
+        Some(if self.descriptions[at].writes { (beyond, number) } else { (number, beyond) })
     }
 
     /// Whether the close of a number may make the other end of its stream migrate.

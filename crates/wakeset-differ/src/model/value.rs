@@ -59,6 +59,13 @@ impl Model {
         })
     }
 
+    /// All that was written to a pipe has been read.
+    pub fn emptied(&mut self, writer: i32) {
+        if let Some(writer) = self.at(writer) {
+            self.descriptions[writer].value = 0;
+        }
+    }
+
     /// A read has taken something.
     pub fn has_read(&mut self, number: i32) {
         if let Some(read) = self.at(number) {

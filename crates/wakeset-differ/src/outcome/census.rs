@@ -7,7 +7,7 @@ use crate::model::Order;
 use crate::program::Op;
 
 /// The calls that are counted apart, by the place that [`kind`] gives them.
-const CALLS: [&str; 33] = [
+const CALLS: [&str; 34] = [
     "eventfd",
     "epoll_create1",
     "pipe2",
@@ -41,6 +41,7 @@ const CALLS: [&str; 33] = [
     "sendmsg",
     "readv into several",
     "recvmsg",
+    "writes that wait",
 ];
 
 /// The place of a call in [`CALLS`].
@@ -77,6 +78,7 @@ fn kind(op: &Op) -> usize {
         Op::Reuse { .. } => 28,
         Op::WritePieces { message, .. } => 29 + usize::from(*message),
         Op::ReadPieces { message, .. } => 31 + usize::from(*message),
+        Op::WriteWaiting { .. } => 33,
     }
 }
 

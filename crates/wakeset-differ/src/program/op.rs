@@ -59,6 +59,10 @@ pub enum Op {
     WritePieces { slot: u8, value: u64, lens: Lens, message: bool },
     /// readv(2) into several buffers of so many bytes; as a message: recvmsg(2).
     ReadPieces { slot: u8, lens: Lens, message: bool },
+    /// Several write(2) into a pipe, of which the last ones wait for room, by a second thread; and
+    /// read(2), each of up to four times `len` bytes, until all have come. With `late` the reads
+    /// begin when the second thread is likely to sleep.
+    WriteWaiting { slot: u8, value: u8, len: u8, late: bool },
     /// pread(2) of eight bytes, which none of the objects supports.
     ReadAt { slot: u8 },
     /// epoll_ctl(2).
@@ -115,6 +119,7 @@ impl Op {
             | Op::ReadVector { slot }
             | Op::WritePieces { slot, .. }
             | Op::ReadPieces { slot, .. }
+            | Op::WriteWaiting { slot, .. }
             | Op::ReadAt { slot }
             | Op::Nonblocking { slot, .. }
             | Op::Select { slot }

@@ -126,8 +126,17 @@ fn plainer(op: Op) -> Vec<Op> {
             })
             .collect(),
         Op::Nonblocking { slot, on, .. } => vec![Op::Nonblocking { slot, on, ioctl: false }],
-        _ => Vec::new(),
+        _ => plainer_waiting(op),
     }
+}
+
+/// Plainer bytes, fewer reads, and a second thread that sleeps.
+fn plainer_waiting(op: Op) -> Vec<Op> {
+    let Op::WriteWaiting { slot, value, len, .. } = op else { return Vec::new() };
+    vec![
+        Op::WriteWaiting { slot, value: 1, len: 255, late: true },
+        Op::WriteWaiting { slot, value, len, late: true },
+    ]
 }
 
 /// Fewer and shorter buffers, and no message.

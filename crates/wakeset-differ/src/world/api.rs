@@ -4,7 +4,7 @@
 
 use super::faults::recover_from_faults;
 use super::kernel::raw;
-use super::{Command, Sysno, World};
+use super::{Command, Sysno, World, Write};
 use core::ptr;
 use libc::{c_int, epoll_event, timespec};
 use wakeset_fd::stats::Stat;
@@ -190,6 +190,14 @@ impl World for Api {
         let flags = if stop { wakeset_fd::batch::STOP_AT_ERROR } else { 0 };
         let succeeded = wakeset_fd::epoll_ctl_batch(set, flags, commands);
         assert_eq!(succeeded, Ok(commands.iter().filter(|command| command.result == 0).count()));
+    }
+
+    fn write(&self) -> Option<Write> {
+        let write = |number, bytes: &[u8]| {
+            // SAFETY: the bytes are there.
+            of(unsafe { wakeset_fd::write(number, bytes.as_ptr(), bytes.len()) })
+        };
+        Some(Box::new(write))
     }
 
     fn ring(&mut self, set: c_int, entries: usize, polls: bool) {

@@ -3,7 +3,7 @@
 use super::faults::recover_from_faults;
 use super::kernel::raw;
 use super::libc_call::{fork_and_reap, int, size};
-use super::{Sysno, World};
+use super::{Sysno, World, Write};
 use libc::{c_int, c_long, c_void, epoll_event};
 use wakeset_c::{descriptor, epoll, eventfd, io, poll, timer};
 use wakeset_fd::{Verdict, pipe};
@@ -101,6 +101,13 @@ impl World for Library {
                 }
             }
         }
+    }
+
+    fn write(&self) -> Option<Write> {
+        Some(Box::new(|number, bytes| {
+            // SAFETY: the bytes are there.
+            size(unsafe { io::ws_write(number, bytes.as_ptr().cast(), bytes.len()) })
+        }))
     }
 
     fn ring(&mut self, set: c_int, entries: usize, polls: bool) {

@@ -122,6 +122,9 @@ impl Side {
     }
 }
 
+/// write(2) of these bytes, by any thread: its result, or a negative errno.
+pub type Write = Box<dyn Fn(libc::c_int, &[u8]) -> isize + Send>;
+
 /// A side that takes calls.
 pub trait World {
     /// Makes a call, and returns its result or a negative errno.
@@ -150,6 +153,15 @@ pub trait World {
     /// the set's sockets.
     fn ring(&mut self, set: i32, entries: usize, polls: bool) {
         let _ = (set, entries, polls);
+    }
+
+    /// write(2) for a second thread, on the sides that have streams: libc's function, where the
+    /// side is not something else.
+    fn write(&self) -> Option<Write> {
+        Some(Box::new(|number, bytes| {
+            // SAFETY: the bytes are there.
+            libc_call::size(unsafe { libc::write(number, bytes.as_ptr().cast(), bytes.len()) })
+        }))
     }
 
     /// A program begins. `by_number`: its calls are made through syscall(2), if there is a choice.

@@ -2,7 +2,7 @@
 //! cannot fail proves nothing.
 
 use super::kernel::raw;
-use super::{Command, Road, Side, Sysno, World};
+use super::{Command, Road, Side, Sysno, World, Write};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
 use std::collections::{HashMap, HashSet};
 
@@ -35,6 +35,8 @@ pub enum Bug {
     BatchGoesOn,
     /// What closes by the bindings of a plugin, opened with `RTLD_DEEPBIND`, is not seen.
     RoadUnseen,
+    /// A second thread's write into a pipe leaves out a byte.
+    ByteLost,
     /// A wait that has two events or more to return does not return, cannot be interrupted,
     /// and leaves a child that holds the worker's pipe.
     WaitNeverEnds,
@@ -42,7 +44,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs, with their names on the command line.
-    pub const NAMES: [(&str, Self); 14] = [
+    pub const NAMES: [(&str, Self); 15] = [
         ("oneshot-stays", Self::OneshotStays),
         ("edge-is-level", Self::EdgeIsLevel),
         ("add-twice", Self::AddTwice),
@@ -56,14 +58,15 @@ impl Bug {
         ("batch-backwards", Self::BatchBackwards),
         ("batch-goes-on", Self::BatchGoesOn),
         ("road-unseen", Self::RoadUnseen),
+        ("byte-lost", Self::ByteLost),
         ("wait-never-ends", Self::WaitNeverEnds),
     ];
 
     /// The side to put it into instead of `side`, which has nothing that it could be wrong about:
-    /// the engine's programs have no bad pointers, and most sides have no roads.
+    /// the engine's programs have no bad pointers and no pipes, and most sides have no roads.
     pub fn side_for(self, side: Side) -> Side {
         match self {
-            Self::EventsLostToFault if side.is_engine() => Side::Api,
+            Self::EventsLostToFault | Self::ByteLost if side.is_engine() => Side::Api,
             Self::RoadUnseen if !side.takes_roads() => Side::Roads,
             _ => side,
         }
@@ -247,6 +250,17 @@ impl<W: World> World for Wrong<W> {
             Bug::BatchGoesOn => self.side.batch(set, false, commands),
             _ => self.side.batch(set, stop, commands),
         }
+    }
+
+    fn write(&self) -> Option<Write> {
+        let write = self.side.write()?;
+        Some(match self.bug {
+            Bug::ByteLost => Box::new(move |number, bytes| {
+                let result = write(number, bytes.get(1..).unwrap_or_default());
+                if result > 0 { result + 1 } else { result }
+            }),
+            _ => write,
+        })
     }
 
     fn ring(&mut self, set: c_int, entries: usize, polls: bool) {

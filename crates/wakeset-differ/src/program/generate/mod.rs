@@ -89,6 +89,7 @@ impl<C: Choices> Generator<'_, C> {
             Call::Poll => ops.push(self.poll()),
             Call::Vector => ops.push(self.vector()),
             Call::Pieces => ops.push(self.pieces()),
+            Call::Waiting => ops.push(self.write_waiting()),
             Call::Splice => ops.push(self.splice()),
             Call::Shutdown => ops.push(self.shutdown()),
             Call::Fork => ops.push(Op::Fork),
@@ -151,6 +152,12 @@ impl<C: Choices> Generator<'_, C> {
             true => Op::WritePieces { slot, value: self.value(), lens, message },
             false => Op::ReadPieces { slot, lens, message },
         }
+    }
+
+    fn write_waiting(&mut self) -> Op {
+        let slot = self.of_kind(&[Slot::Other]);
+        let (value, len) = (self.choices.below(4) as u8, self.choices.one_of(&[16, 64, 128, 255]));
+        Op::WriteWaiting { slot, value, len, late: self.choices.once_in(4) }
     }
 
     fn splice(&mut self) -> Op {

@@ -19,6 +19,7 @@ pub(super) enum Call {
     Poll,
     Vector,
     Pieces,
+    Waiting,
     Splice,
     Shutdown,
     Fork,
@@ -28,7 +29,7 @@ pub(super) enum Call {
     Reuse,
 }
 
-const CALLS: [Call; 18] = [
+const CALLS: [Call; 19] = [
     Call::Write,
     Call::Read,
     Call::Wait,
@@ -40,6 +41,7 @@ const CALLS: [Call; 18] = [
     Call::Poll,
     Call::Vector,
     Call::Pieces,
+    Call::Waiting,
     Call::Splice,
     Call::Shutdown,
     Call::Fork,
@@ -128,7 +130,7 @@ fn weights(everything: bool, swarm: u64) -> Weights {
     let has = |bit: u32| swarm & 1 << bit != 0;
     // Calls that make objects migrate.
     let migrations = everything && has(0) && has(1);
-    let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut weights = [24, 14, 30, 30, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut set = |used: bool, call: Call, weight: u32| {
         if used {
             weights[call as usize] = weight;
@@ -144,6 +146,8 @@ fn weights(everything: bool, swarm: u64) -> Weights {
     set(migrations && has(7), Call::Poll, 2);
     set(migrations && has(8), Call::Vector, 2);
     set(everything && has(2) && has(16), Call::Pieces, 6);
+    // Each takes as long as some hundred others.
+    set(everything && has(2) && swarm >> 52 & 7 == 0, Call::Waiting, 4);
     set(migrations && has(9), Call::Splice, 1);
     set(everything && has(2), Call::Shutdown, 1);
     set(migrations && swarm >> 32 & 0x1f == 0, Call::Fork, 1);
