@@ -24,6 +24,7 @@
 //! | `instructions` | programs that make system calls by instruction |
 //! | `compare` | a program run both ways, and what differs |
 //! | `of_signals` | programs about signals |
+//! | `polls` | programs about poll(2) and select(2) |
 //! | `sharing`, `top`, `metrics` | counts that are read while the program runs |
 //! | `spinning` | the wait before a sleep |
 //! | `stats` | what `wakeset run --stats` counts |
@@ -58,6 +59,8 @@ mod metrics;
 mod notified;
 #[path = "programs/of_signals.rs"]
 mod of_signals;
+#[path = "programs/polls.rs"]
+mod polls;
 #[path = "programs/run.rs"]
 mod run;
 #[path = "programs/sharing.rs"]
@@ -159,16 +162,6 @@ fn migrations_random() {
 fn kills() {
     // `ci/kills` makes 10,000.
     compare_within("kills", Build::Plain, &["100"], TIME_LIMIT * 5);
-}
-
-#[test]
-fn polls() {
-    compare("polls", Build::Plain, &[]);
-}
-
-#[test]
-fn polls_fortified() {
-    compare("polls", Build::Fortified, &[]);
 }
 
 #[test]

@@ -56,6 +56,16 @@ fn a_disabled_library_is_not_to_be_seen() {
     assert_eq!(runtime.files().len(), 1);
 }
 
+/// Nobody makes EFAULT of what faults there.
+#[test]
+fn a_disabled_library_reads_no_memory() {
+    let Some(program) = compile("unread", Build::Plain, "unread_disabled") else { return };
+    let mut plain = Command::new(&program);
+    plain.stdin(Stdio::null()).env_remove("LD_PRELOAD");
+    let mut disabled = preloaded(&program, &[("WAKESET_DISABLE", "1")]);
+    assert_eq!(printed(disabled.arg("timed")), printed(plain.arg("timed")));
+}
+
 /// `wakeset run` leaves the library out, and says so.
 #[test]
 fn a_disabled_run_says_so() {

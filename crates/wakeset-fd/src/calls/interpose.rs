@@ -10,6 +10,7 @@ use crate::set::Mask;
 use crate::stats::Stat;
 use crate::sys::verdict::Verdict;
 use crate::sys::{Errno, SIGSET_BYTES, user};
+use crate::table;
 use core::ffi::{c_int, c_ulong, c_void};
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -111,9 +112,8 @@ pub unsafe fn before_poll(fds: *const pollfd, n: nfds_t) {
 /// Each set is null or valid for `n` bits, or the kernel will say EFAULT.
 #[inline]
 pub unsafe fn before_select(n: c_int, sets: [*const fd_set; 3]) {
-    if !descriptor::any() {
-        return;
-    }
+    // Beyond there is nothing to migrate, and there may be no memory either.
+    let n = n.min(table::numbers().end);
     for set in sets.into_iter().filter(|set| !set.is_null()) {
         for word in 0..(n.max(0) as usize).div_ceil(64) {
             let pointer = set.cast::<u64>().wrapping_add(word);

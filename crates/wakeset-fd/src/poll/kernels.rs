@@ -5,6 +5,12 @@
 //! What is not sure counts as not the kernel's alone, and is looked at again with more care: memory
 //! that faults, further numbers, what a forked child inherits, and numbers of which it is not known
 //! that they are no listeners.
+//!
+//! The program's memory is read only as far as there is something to look for. While no object has
+//! been made and no listener takes turns, as before the library starts and where it is turned off,
+//! nothing is: nobody may be there to make EFAULT of a fault. A select(2) may name more numbers
+//! than its sets have room for, because Linux passes over those beyond the process's table of
+//! descriptors, which is at least as large as ours.
 
 use super::select;
 use crate::kernel_half::listeners;
@@ -12,7 +18,9 @@ use crate::sys::user;
 use crate::table;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use libc::{POLLIN, POLLOUT, POLLRDNORM, POLLWRBAND, POLLWRNORM, fd_set, nfds_t, pollfd};
+use libc::{
+    FD_SETSIZE, POLLIN, POLLOUT, POLLRDNORM, POLLWRBAND, POLLWRNORM, fd_set, nfds_t, pollfd,
+};
 
 /// Whether the number is surely the kernel's.
 #[inline(always)]
@@ -34,12 +42,15 @@ pub unsafe fn first_unsure(fds: *const pollfd, n: nfds_t, may_sleep: bool) -> Op
     /// An entry with all bits set says nothing, and stands for one that is not there.
     const NOT_THERE: u64 = u64::MAX;
     let n = n as usize;
-    if fds.is_null() {
-        return (n != 0).then_some(0);
-    }
     let words = table::words();
     // Beside so many descriptors no listener takes turns.
     let takes_turns = may_sleep && n <= listeners::MOST && listeners::order().is_some();
+    if words.is_empty() && !takes_turns {
+        return None;
+    }
+    if fds.is_null() {
+        return (n != 0).then_some(0);
+    }
     let turns = if takes_turns { CONNECTIONS } else { 0 };
     for i in 0..n {
         // SAFETY: an entry has 8 bytes, of which any are one.
@@ -65,8 +76,10 @@ pub unsafe fn sets_are_kernels(n: c_int, sets: [*const fd_set; 3], may_sleep: bo
     let entries = table::words();
     let mut may_be_listener = false;
     let mut count = 0;
-    let takes_turns = may_sleep && listeners::order().is_some();
     let n = n.max(0) as usize;
+    // Beside numbers beyond an fd_set no listener takes turns.
+    let takes_turns = may_sleep && n <= FD_SETSIZE && listeners::order().is_some();
+    let n = if takes_turns { n } else { n.min(entries.len()) };
     for word in 0..n.div_ceil(64) {
         // What lies beyond the last number is not asked for.
         let beyond = if word == n / 64 { u64::MAX << (n % 64) } else { 0 };

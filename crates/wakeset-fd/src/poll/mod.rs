@@ -84,9 +84,8 @@ pub unsafe fn names_object(fds: *const pollfd, n: nfds_t) -> bool {
 /// Each set is null or valid for `n` bits, or the kernel will say EFAULT.
 #[inline]
 pub unsafe fn sets_name_object(n: c_int, sets: [*const fd_set; 3]) -> bool {
-    if table::numbers().is_empty() {
-        return false;
-    }
+    // Beyond there is none, and there may be no memory either.
+    let n = n.min(table::numbers().end);
     // SAFETY: the caller's contract.
     sets.into_iter().any(|set| unsafe { set_has(n, set, |fd| table::get(fd).is_object()) })
 }
