@@ -12,6 +12,7 @@ use crate::sys::signal_guard::SignalGuard;
 /// function that returns after a system call costs as much as some twenty instructions.
 #[inline(always)]
 pub(super) fn at_once<A: Asked>(asked: &A) -> Outcome {
+    count(Stat::Waits, 1);
     let mut room = Room::new();
     let Some(all) = room.get(asked.len()) else { return Outcome::Unchanged };
     let Some((_, entries)) = all.split_last() else { return Outcome::Unchanged };

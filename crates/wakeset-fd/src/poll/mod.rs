@@ -144,7 +144,45 @@ pub unsafe fn select(
         return Outcome::Unchanged;
     }
     // SAFETY: the caller's contract.
-    let Some(selected) = (unsafe { Selected::load(n, sets) }) else { return Outcome::Unchanged };
+    unsafe {
+        match timeout {
+            Timeout::Now if mask.is_null() => select_at_once(n, sets),
+            _ => select_in_time(n, sets, timeout, mask),
+        }
+    }
+}
+
+/// [`select`] of a call that may not sleep, and has no mask. What it needs of the stack is not the
+/// caller's, who may have objects migrate, nor that of a call that sleeps.
+///
+/// # Safety
+/// As for `select`.
+#[inline(never)]
+unsafe fn select_at_once(n: c_int, sets: [*mut fd_set; 3]) -> Outcome {
+    let mut selected = Selected::new(sets);
+    // SAFETY: the caller's contract.
+    if unsafe { selected.read(n) }.is_none() {
+        return Outcome::Unchanged;
+    }
+    at_once::at_once(&selected)
+}
+
+/// [`select`] of a call that may sleep or has a mask.
+///
+/// # Safety
+/// As for `select`.
+#[inline(never)]
+unsafe fn select_in_time(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: Timeout,
+    mask: *const sigset_t,
+) -> Outcome {
+    let mut selected = Selected::new(sets);
+    // SAFETY: the caller's contract.
+    if unsafe { selected.read(n) }.is_none() {
+        return Outcome::Unchanged;
+    }
     // SAFETY: as above.
-    unsafe { wait::answer(&selected, timeout, mask.cast()) }
+    unsafe { wait::answer_in_time(&selected, timeout, mask.cast()) }
 }

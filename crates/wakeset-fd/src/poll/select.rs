@@ -44,19 +44,24 @@ pub(super) struct Selected {
 }
 
 impl Selected {
-    /// What the sets say. `None`: the memory is not there, or only the kernel can answer.
+    /// A call that asks for nothing.
+    pub(super) fn new(sets: [*mut fd_set; 3]) -> Self {
+        Self { places: sets.map(|set| set.cast::<u64>()), asked: [[0; WORDS]; 3], words: 0 }
+    }
+
+    /// Fills in what the sets say. `None`: the memory is not there, or only the kernel can answer.
+    /// In place, because the stack may be too small for a copy.
     ///
     /// # Safety
     /// As select(2).
-    pub(super) unsafe fn load(n: c_int, sets: [*mut fd_set; 3]) -> Option<Self> {
+    pub(super) unsafe fn read(&mut self, n: c_int) -> Option<()> {
         let n = usize::try_from(n).ok()?;
         let words = n.div_ceil(64);
         if words > WORDS {
             return None;
         }
-        let places = sets.map(|set| set.cast::<u64>());
-        let mut asked = [[0; WORDS]; 3];
-        for (set, place) in asked.iter_mut().zip(places).filter(|(_, place)| !place.is_null()) {
+        let sets = self.asked.iter_mut().zip(self.places);
+        for (set, place) in sets.filter(|(_, place)| !place.is_null()) {
             for (i, word) in set.iter_mut().enumerate().take(words) {
                 // SAFETY: any bits are a word of a set.
                 *word = unsafe { user::load(place.cast_const().wrapping_add(i)) }?;
@@ -66,7 +71,8 @@ impl Selected {
                 *last &= (1 << (n % 64)) - 1;
             }
         }
-        Some(Self { places, asked, words })
+        self.words = words;
+        Some(())
     }
 
     fn word(&self, i: usize) -> u64 {

@@ -34,7 +34,6 @@ struct Ended(Interrupted, Option<Deadline>);
 /// As ppoll(2) and pselect(2).
 #[inline(always)]
 pub(super) unsafe fn answer<A: Asked>(asked: &A, timeout: Timeout, mask: *const u8) -> Outcome {
-    count(Stat::Waits, 1);
     match timeout {
         Timeout::Now if mask.is_null() => at_once(asked),
         // SAFETY: the caller's contract.
@@ -47,7 +46,12 @@ pub(super) unsafe fn answer<A: Asked>(asked: &A, timeout: Timeout, mask: *const 
 /// # Safety
 /// As for `answer`.
 #[inline(never)]
-unsafe fn answer_in_time<A: Asked>(asked: &A, timeout: Timeout, mask: *const u8) -> Outcome {
+pub(super) unsafe fn answer_in_time<A: Asked>(
+    asked: &A,
+    timeout: Timeout,
+    mask: *const u8,
+) -> Outcome {
+    count(Stat::Waits, 1);
     let mut mask = Mask { place: mask, blocked: 0 };
     if !mask.place.is_null() {
         // SAFETY: the caller's contract.

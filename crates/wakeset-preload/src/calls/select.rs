@@ -107,7 +107,8 @@ pub(super) unsafe fn select(
             // Nothing comes after it, so it is a jump and costs no second return.
             return call(n, read, write, except, timeout);
         }
-        select_unsure(n, [read, write, except], timeout, call)
+        // So is this, which leaves it the stack.
+        select_unsure(n, read, write, except, timeout, call)
     }
 }
 
@@ -118,11 +119,13 @@ pub(super) unsafe fn select(
 #[inline(never)]
 unsafe fn select_unsure(
     n: c_int,
-    sets: [*mut fd_set; 3],
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
     timeout: *mut timeval,
     call: impl Fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int,
 ) -> c_int {
-    let [read, write, except] = sets;
+    let sets = [read, write, except];
     // SAFETY: the caller's contract.
     let limit = unsafe { TimeLimit::of_timeval(timeout) };
     let deadline = match limit {
@@ -180,7 +183,7 @@ pub(super) unsafe fn pselect(
         if signals::passes_unchanged(mask) && is_kernels(n, [read, write, except], may_sleep) {
             return call(n, read, write, except, timeout, mask);
         }
-        pselect_unsure(n, [read, write, except], timeout, mask, call)
+        pselect_unsure(n, read, write, except, timeout, mask, call)
     }
 }
 
@@ -191,7 +194,9 @@ pub(super) unsafe fn pselect(
 #[inline(never)]
 unsafe fn pselect_unsure(
     n: c_int,
-    sets: [*mut fd_set; 3],
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
     timeout: *const timespec,
     mask: *const sigset_t,
     call: impl Fn(
@@ -203,7 +208,7 @@ unsafe fn pselect_unsure(
         *const sigset_t,
     ) -> c_int,
 ) -> c_int {
-    let [read, write, except] = sets;
+    let sets = [read, write, except];
     // SAFETY: the caller's contract.
     let passed = unsafe { signals::PassedMask::of(mask) };
     let mask = passed.pointer();

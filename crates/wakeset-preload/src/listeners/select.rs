@@ -26,19 +26,27 @@ struct Sets {
 }
 
 impl Sets {
+    /// Of no descriptors.
+    fn new(places: [*mut fd_set; 3]) -> Self {
+        let places = places.map(|place| place.cast::<u64>());
+        Self { places, words: 0, asked: [[0; SET_WORDS]; 3], found: [[0; SET_WORDS]; 3] }
+    }
+
+    /// Fills in what is waited for; `None` if that cannot be. In place, because the stack may be
+    /// too small for a copy.
+    ///
     /// # Safety
     /// As select(2).
-    unsafe fn load(n: c_int, places: [*mut fd_set; 3]) -> Option<Self> {
-        let words = usize::try_from(n).ok()?.div_ceil(64);
-        let places = places.map(|place| place.cast::<u64>());
-        let mut asked = [[0; SET_WORDS]; 3];
-        for (place, asked) in places.iter().zip(&mut asked).filter(|(place, _)| !place.is_null()) {
-            for (word, asked) in asked.get_mut(..words)?.iter_mut().enumerate() {
+    unsafe fn read(&mut self, n: c_int) -> Option<()> {
+        self.words = usize::try_from(n).ok()?.div_ceil(64);
+        let sets = self.places.iter().zip(&mut self.asked);
+        for (place, asked) in sets.filter(|(place, _)| !place.is_null()) {
+            for (word, asked) in asked.get_mut(..self.words)?.iter_mut().enumerate() {
                 // SAFETY: any bits are a word.
                 *asked = unsafe { user::load(place.wrapping_add(word))? };
             }
         }
-        Some(Self { places, words, asked, found: [[0; SET_WORDS]; 3] })
+        Some(())
     }
 
     /// Writes back what was found.
@@ -75,11 +83,15 @@ pub(crate) unsafe fn select(
     if listeners::order().is_none() {
         return Outcome::Unchanged;
     }
+    let mut selected = Selected { n, sets: Sets::new(places), mask: NO_MASK };
     // SAFETY: the caller's contract.
-    let Some(sets) = (unsafe { Sets::load(n, places) }) else { return Outcome::Unchanged };
+    if unsafe { selected.sets.read(n) }.is_none() {
+        return Outcome::Unchanged;
+    }
     let mut descriptors = Descriptors::none();
     for fd in 0..n {
-        let [read, write, except] = sets.asked.each_ref().map(|asked| Sets::has(asked, fd));
+        let [read, write, except] =
+            selected.sets.asked.each_ref().map(|asked| Sets::has(asked, fd));
         if !(read || write || except) {
             continue;
         }
@@ -96,9 +108,8 @@ pub(crate) unsafe fn select(
         return Outcome::Unchanged;
     }
     let Some(order) = thread::order() else { return Outcome::Unchanged };
-    let mask = mask.as_ref().map_or(NO_MASK, ptr::from_ref);
-    let mut selected = Selected { n, sets, mask };
-    let outcome = wait(&descriptors, order, limit, mask, &mut selected);
+    selected.mask = mask.as_ref().map_or(NO_MASK, ptr::from_ref);
+    let outcome = wait(&descriptors, order, limit, selected.mask, &mut selected);
     // SAFETY: the caller's contract.
     if matches!(outcome, Outcome::Done(Ok(_))) && !unsafe { selected.sets.store() } {
         return Outcome::Done(Err(Errno::EFAULT));
