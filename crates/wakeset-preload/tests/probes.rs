@@ -87,14 +87,18 @@ fn documented() -> BTreeMap<String, Vec<String>> {
     .collect()
 }
 
-/// In the section of code, where the nop of an address is in the file.
+/// What is at an address, in one of the sections of code.
 fn nop_at(file: &[u8], sections: &str, address: u64) -> u8 {
-    let words = sections.lines().find_map(|line| Some(line.split_once("] .text ")?.1));
-    let words: Vec<_> = words.expect("a section .text").split_whitespace().collect();
     let number = |word: &str| u64::from_str_radix(word, 16).expect("a number");
-    let (start, offset, size) = (number(words[1]), number(words[2]), number(words[3]));
-    assert!((start..start + size).contains(&address), "{address:x} is no code");
-    file[(address - start + offset) as usize]
+    let offset = sections.lines().find_map(|line| {
+        let (_, section) = line.split_once("] .text")?;
+        let words: Vec<_> = section.split_whitespace().collect();
+        // The rest of the section's name may be the first of them.
+        let kind = words.iter().position(|word| *word == "PROGBITS").expect("code");
+        let [start, offset, size] = [1, 2, 3].map(|i| number(words[kind + i]));
+        (start..start + size).contains(&address).then(|| address - start + offset)
+    });
+    file[offset.unwrap_or_else(|| panic!("{address:x} is no code")) as usize]
 }
 
 #[test]
