@@ -240,11 +240,19 @@ def tail_of(program, lines=15):
     return "\n".join("    | " + line for line in text.splitlines()[-lines:])
 
 
+# The ports that `free_port` has given out: the kernel may choose one again until it is listened on.
+GIVEN_PORTS = set()
+
+
 def free_port():
-    """A TCP port of 127.0.0.1 that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A TCP port of 127.0.0.1 that nobody listens on just now, another one each time."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port not in GIVEN_PORTS:
+            GIVEN_PORTS.add(port)
+            return port
 
 
 def unprivileged_user():
