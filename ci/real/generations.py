@@ -16,11 +16,12 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+import twice
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WAKESET = os.environ.get("WAKESET", str(ROOT / "target/release/wakeset"))
@@ -53,12 +54,6 @@ DocumentRoot {dir}/pages
     Require all granted
 </Directory>
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def apache(room, port):
@@ -104,7 +99,7 @@ def main():
     wanted = int(words[0]) if words else 10_000
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        room, port = pathlib.Path(folder), free_port()
+        room, port = pathlib.Path(folder), twice.free_port()
         runtime = room / "runtime"
         runtime.mkdir(mode=0o700)
         os.environ["XDG_RUNTIME_DIR"] = str(runtime)

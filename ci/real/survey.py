@@ -21,7 +21,7 @@ import time
 import traceback
 
 import twice
-from twice import Failure, require, wait_for
+from twice import Failure, free_port, require, wait_for
 
 SOURCES = pathlib.Path(__file__).parents[2] / "crates/wakeset-cli/src/bench/programs/hop/sources"
 PYTHON = twice.system_python()
@@ -100,11 +100,6 @@ listen front
     bind 127.0.0.1:{port}
     server back 127.0.0.1:{back}
 """
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def answers(port):

@@ -283,19 +283,28 @@ static void leave_then_serve(struct course *course, int go)
 	accept_one(course, set);
 }
 
-/* What a worker has left to another is gone: it must hear of the next one. */
-static int64_t left_before(void)
+/* Two workers get ready, the first connection comes, and the first worker takes another step. */
+static struct course *begin_with_two(void (*one)(struct course *, int),
+				     void (*another)(struct course *, int), int *first)
 {
 	struct course *course = begin();
-	add_worker(course, take_then_decline);
-	add_worker(course, leave_then_serve);
+	add_worker(course, one);
+	add_worker(course, another);
 	step(course, 0);
 	step(course, 1);
 	sleep_ms(20);
-	int first = connect_to(course->listener);
+	*first = connect_to(course->listener);
 	hear(course->done[0]);
 	step(course, 0);
 	sleep_ms(20);
+	return course;
+}
+
+/* What a worker has left to another is gone: it must hear of the next one. */
+static int64_t left_before(void)
+{
+	int first;
+	struct course *course = begin_with_two(take_then_decline, leave_then_serve, &first);
 	tell(course->data[1]);
 	step(course, 1);
 	sleep_ms(20);
@@ -345,16 +354,8 @@ static void drain_then_serve(struct course *course, int go)
 /* What comes after an edge was followed to its end is new, also if another was woken for it. */
 static int64_t drained_before(void)
 {
-	struct course *course = begin();
-	add_worker(course, decline_second);
-	add_worker(course, drain_then_serve);
-	step(course, 0);
-	step(course, 1);
-	sleep_ms(20);
-	int first = connect_to(course->listener);
-	hear(course->done[0]);
-	step(course, 0);
-	sleep_ms(20);
+	int first;
+	struct course *course = begin_with_two(decline_second, drain_then_serve, &first);
 	int second = connect_to(course->listener);
 	hear(course->done[0]);
 	tell(course->go[1][1]);

@@ -8,8 +8,8 @@ use crate::stats::count::count;
 use crate::sys::Errno;
 use crate::sys::signal_guard::SignalGuard;
 
-/// Answers the call. It is a part of its caller, because each
-/// function that returns after a system call costs as much as some twenty instructions.
+/// Answers the call. It is a part of its caller, because each function that returns after a system
+/// call costs as much as some twenty instructions.
 #[inline(always)]
 pub(super) fn at_once<A: Asked>(asked: &A) -> Outcome {
     count(Stat::Waits, 1);
