@@ -55,9 +55,9 @@ static void *work(void *unused)
 /* One that leaves: by a call that names it. */
 static void leave(void)
 {
-	int pipe_ends[2], pair[2], counter = eventfd(0, 0);
+	int pipe_ends[2], pair[2], counter = eventfd(0, 0), other = eventfd(0, 0);
 	char byte = 'x';
-	must(pipe(pipe_ends) == 0 && counter >= 0, "descriptors");
+	must(pipe(pipe_ends) == 0 && counter >= 0 && other >= 0, "descriptors");
 	must(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "socketpair");
 	must(write(pipe_ends[1], &byte, 1) == 1, "write");
 	must(write(pipe_ends[1], "abc", 3) == 3, "write");
@@ -65,10 +65,16 @@ static void leave(void)
 	must(splice(pipe_ends[0], NULL, counter, NULL, 8, SPLICE_F_NONBLOCK) < 0, "splice");
 	for (int i = 0; i < LATE; i++)
 		must(write(counter, &one, 8) == 8, "write");
+	must(write(pipe_ends[1], &byte, 1) == 1, "write");
 	must(send(pair[0], "m", 1, 0) == 1, "send");
 	/* So is a pair that is duplicated. */
 	close(dup(pair[0]));
 	must(send(pair[0], "m", 1, 0) == 1, "send");
+	must(send(pair[1], "m", 1, 0) == 1, "send");
+	/* And an eventfd with both of its numbers. */
+	int twin = dup(other);
+	must(splice(pipe_ends[0], NULL, other, NULL, 8, SPLICE_F_NONBLOCK) < 0, "splice");
+	must(write(other, &one, 8) == 8 && write(twin, &one, 8) == 8, "write");
 	/* The number is another file's. */
 	close(counter);
 	must(dup(STDERR_FILENO) == counter, "dup");

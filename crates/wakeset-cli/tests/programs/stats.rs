@@ -38,7 +38,7 @@ fn signals_are_counted_one_by_one() {
     let Some(totals) = counts("signalling", &[]) else { return };
     for (path, expected) in [
         ("/signals_in_process", 100_003),
-        ("/signals_in_kernel", 8),
+        ("/signals_in_kernel", 12),
         ("/signals_in_process_percent", 99),
         ("/waits", 100_000),
         ("/waits_in_process", 100_000),

@@ -287,7 +287,17 @@ fn migrate_sources(
             head.object().settle();
             note(head, reason);
         }
+        note_numbers(head, reason);
         leave_table(head.object());
+    }
+}
+
+/// Has writes to the numbers of a source counted as the kernel's from now on; of a pair to those of
+/// the end that carries nothing, too.
+fn note_numbers(head: &SlotHead, reason: Stat) {
+    let is_written = matches!(head.kind(), table::COUNTER | table::PIPE);
+    if is_written && !head.is_lost() && Stat::MOVED.contains(&(reason as usize)) {
+        duplicates::each_number(head, left::note);
     }
 }
 
@@ -305,9 +315,6 @@ fn note(head: &SlotHead, reason: Stat) {
         table::SET => 2,
         _ => 3,
     };
-    if matches!(head.kind(), table::COUNTER | table::PIPE) {
-        left::note(fd);
-    }
     count_migration(|| {
         Migration::new(area::now(), fd as u32, kind, reason, super::call_under_way())
     });

@@ -142,6 +142,15 @@ pub(crate) fn number_of(head: &SlotHead) -> c_int {
     }
 }
 
+/// All numbers by which the program knows an object. The caller holds the migrations lock.
+pub(crate) fn each_number(head: &SlotHead, what: impl FnMut(c_int)) {
+    let stands = |number: &c_int| table::stands_for(*number, head);
+    match head.has_several() {
+        true => numbers(head).filter(stands).for_each(what),
+        false => Some(head.fd()).filter(stands).into_iter().for_each(what),
+    }
+}
+
 /// Whether any number stands for the object. The caller holds the migrations lock.
 pub(super) fn is_named(head: &SlotHead) -> bool {
     match head.has_several() {
