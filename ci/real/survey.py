@@ -4,24 +4,26 @@
     survey.py [--only WORD]
 
 Each program runs a short load. A row has the objects that its busiest process made in user space,
-how many were still there at the end (or were closed there), which part of its events were reported
-in process, its waits that ended in process, and the reasons of what has migrated. Programs whose
-threads signal each other and do nothing else come first: there the events are those signals.
+how many were still there at the end (or were closed there), which part of its signals and of its
+events stayed in process, its waits that ended in process, and the reasons of what has migrated.
+Programs whose threads signal each other and do nothing else come first: there the events are those
+signals.
 
 A measurement: it fails on no figure, but where a program gives no answer.
 """
 
 import argparse
 import json
+import os
 import pathlib
-import socket
 import subprocess
 import sys
 import time
 import traceback
 
+import survey_servers as servers
 import twice
-from twice import Failure, free_port, require, wait_for
+from twice import Failure, require, wait_for
 
 SOURCES = pathlib.Path(__file__).parents[2] / "crates/wakeset-cli/src/bench/programs/hop/sources"
 PYTHON = twice.system_python()
@@ -90,35 +92,27 @@ thread = Thread.new { 2000.times { reader.readpartial(1) } }
 2000.times { writer.write('x'); writer.flush }
 thread.join
 """
-HAPROXY = """
-defaults
-    mode http
-    timeout client 5s
-    timeout server 5s
-    timeout connect 5s
-listen front
-    bind 127.0.0.1:{port}
-    server back 127.0.0.1:{back}
+UVLOOP = """
+import asyncio, time, uvloop
+async def main():
+    loop, end = asyncio.get_running_loop(), time.monotonic() + 0.5
+    while time.monotonic() < end:
+        await loop.run_in_executor(None, int)
+uvloop.install()
+asyncio.run(main())
 """
-
-
-def answers(port):
-    """Whether something listens there."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def ask(port, path="/", count=200):
-    """Asks a server by HTTP, with a connection for each question."""
-    for _ in range(count):
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
-            require(connection.recv(64).startswith(b"HTTP/1."), "no answer by HTTP")
-
-
-def stop(room, program):
-    program.terminate()
-    program.wait(20)
+POOL = """
+import asyncio, multiprocessing, time
+from concurrent.futures import ProcessPoolExecutor
+async def main():
+    loop = asyncio.get_running_loop()
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
+        assert await loop.run_in_executor(pool, abs, -1) == 1
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            await loop.run_in_executor(None, int)
+asyncio.run(main())
+"""
 
 
 def compiled(room, compiler, source, *options, flags):
@@ -145,6 +139,19 @@ def hop_in_c(source, library, *arguments, compiler="gcc"):
     return run
 
 
+def tokio(room):
+    for name, source in (("Cargo.toml", "tokio.toml"), ("src/main.rs", "tokio.rs")):
+        path = room.dir / "hop" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((SOURCES / source).read_text())
+    here = room.dir / "hop"
+    unset = ("CARGO_TARGET_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    build = ["cargo", "build", "--quiet", "--release", "--offline"]
+    subprocess.run(build, cwd=here, check=True, env=environment)
+    room.run([here / "target/release/hop", SECONDS])
+
+
 def java(room):
     room.run(["java", SOURCES / "Hop.java", SECONDS])
 
@@ -169,84 +176,6 @@ def ruby(room):
     room.run(["ruby", "-e", RUBY])
 
 
-def http_server(room):
-    """Something that answers by HTTP, without Wakeset."""
-    port = free_port()
-    command = [PYTHON, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    server = subprocess.Popen(command, cwd=room.dir, **quiet)
-    wait_for(lambda: answers(port), "the HTTP server")
-    return server, port
-
-
-def curl(room):
-    server, port = http_server(room)
-    try:
-        urls = [f"http://127.0.0.1:{port}/"] * 50
-        room.run(["curl", "--parallel", "--silent", "--output", "/dev/null", *urls], seen=False)
-    finally:
-        server.kill()
-        server.wait()
-
-
-def haproxy(room):
-    server, back = http_server(room)
-    try:
-        port = free_port()
-        settings = room.dir / "haproxy.cfg"
-        settings.write_text(HAPROXY.format(port=port, back=back))
-        program = room.start(["haproxy", "-f", settings])
-        wait_for(lambda: answers(port), "haproxy")
-        ask(port)
-        stop(room, program)
-    finally:
-        server.kill()
-        server.wait()
-
-
-def redis(room):
-    port = free_port()
-    program = room.start(["redis-server", "--port", str(port), "--save", ""])
-    wait_for(lambda: answers(port), "redis")
-    for _ in range(200):
-        with socket.create_connection(("127.0.0.1", port)) as connection:
-            connection.sendall(b"PING\r\n")
-            require(connection.recv(64) == b"+PONG\r\n", "no answer by redis")
-    stop(room, program)
-
-
-def dbus(room):
-    address = f"unix:path={room.dir}/bus"
-    command = ["dbus-daemon", "--session", "--nofork", f"--address={address}"]
-    program = room.start(command)
-    wait_for((room.dir / "bus").exists, "the bus")
-    names = ["org.freedesktop.DBus", "/", "org.freedesktop.DBus.ListNames"]
-    for _ in range(30):
-        send = ["dbus-send", f"--bus={address}", "--print-reply", f"--dest={names[0]}", *names[1:]]
-        subprocess.run(send, check=True, stdout=subprocess.DEVNULL)
-    stop(room, program)
-
-
-def qemu(room):
-    path = room.dir / "monitor"
-    options = ["-machine", "none", "-display", "none", "-nodefaults"]
-    monitor = ["-qmp", f"unix:{path},server=on,wait=off"]
-    program = room.start(["qemu-system-x86_64", *options, *monitor])
-    wait_for(path.exists, "QEMU's monitor")
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(path))
-        lines = client.makefile("rw")
-        lines.readline()
-        for number in range(200):
-            execute = "qmp_capabilities" if number == 0 else "query-status"
-            lines.write(json.dumps({"execute": execute}) + "\n")
-            lines.flush()
-            require("return" in json.loads(lines.readline()), "no answer by QEMU")
-        lines.write('{"execute": "quit"}\n')
-        lines.flush()
-        program.wait(20)
-
-
 # A name, what it needs, and its load.
 PROGRAMS = {
     "Java, Selector.wakeup": (["java"], java),
@@ -254,6 +183,9 @@ PROGRAMS = {
     "Node, fs.promises.stat": (["node"], node("stat.js")),
     "asyncio, run_in_executor": ([], asyncio),
     "asyncio, after a subprocess": ([], python(SUBPROCESS)),
+    "asyncio, beside a pool of processes": ([], python(POOL)),
+    "uvloop, run_in_executor": ([], python(UVLOOP)),
+    "tokio, two current_thread runtimes": (["cargo"], tokio),
     "Asio, post": (["g++"], hop_in_c("post.cpp", "", compiler="g++")),
     "ZeroMQ, PAIR inproc": (["gcc"], hop_in_c("zeromq.c", "libzmq", "pair")),
     "ZeroMQ, REQ tcp": (["gcc"], hop_in_c("zeromq.c", "libzmq", "tcp")),
@@ -261,22 +193,27 @@ PROGRAMS = {
     "Qt, queued signals": ([], python(QT)),
     "gRPC, Python": ([], python(GRPC)),
     "Ruby, a pipe between threads": (["ruby"], ruby),
-    "curl, 50 at a time": (["curl"], curl),
-    "redis": (["redis-server"], redis),
-    "HAProxy": (["haproxy"], haproxy),
-    "dbus-daemon": (["dbus-daemon", "dbus-send"], dbus),
-    "QEMU, monitor": (["qemu-system-x86_64"], qemu),
+    "curl, 50 at a time": (["curl"], servers.curl),
+    "redis": (["redis-server"], servers.redis),
+    "memcached": (["memcached"], servers.memcached),
+    "PostgreSQL": (["setpriv"], servers.postgres),
+    "MariaDB": (["mariadbd", "mariadb-install-db"], servers.mariadb),
+    "HAProxy": (["haproxy"], servers.haproxy),
+    "dbus-daemon": (["dbus-daemon", "dbus-send"], servers.dbus),
+    "QEMU, monitor": (["qemu-system-x86_64"], servers.qemu),
 }
 
 
 def row(name, process):
     reasons = process["migrated_by_reason"].items()
     why = ", ".join(f"{reason} {n}" for reason, n in sorted(reasons) if n) or "–"
-    part = process["events_in_process_percent"]
+    parts = [process["signals_in_process_percent"], process["events_in_process_percent"]]
     stay = process["made"] - process["migrated"]
     waits = f"{process['waits_in_process']:,} of {process['waits']:,}"
-    events = "–" if part is None else f"{part} % of {process['events']:,}"
-    return f"| {name} | {stay} of {process['made']} | {events} | {waits} | {why} |"
+    signals, events = ["–" if part is None else f"{part} %" for part in parts]
+    counted = f"{events} of {process['events']:,}" if process["events"] else events
+    columns = [name, f"{stay} of {process['made']}", signals, counted, waits, why]
+    return f"| {' | '.join(columns)} |"
 
 
 def survey(name, run):
@@ -295,8 +232,9 @@ def main():
     parser.add_argument("--only", default="", metavar="WORD")
     chosen = parser.parse_args()
     failed = False
-    heads = ["program", "objects that stay", "events in process", "waits in process"]
-    print("| " + " | ".join([*heads, "why others left"]) + " |\n" + "|---" * 5 + "|", flush=True)
+    stays = ["objects that stay", "signals in process", "events in process", "waits in process"]
+    heads = ["program", *stays, "why others left"]
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|", flush=True)
     for name, (needs, run) in PROGRAMS.items():
         if chosen.only not in name:
             continue
