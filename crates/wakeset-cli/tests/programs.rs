@@ -244,6 +244,11 @@ fn listeners() {
     compare("listeners", Build::Plain, &[]);
 }
 
+#[test]
+fn beside_listener() {
+    compare("beside_listener", Build::Plain, &[]);
+}
+
 /// A thread that had ended left its private set open, up to 256 of them.
 #[test]
 fn ended() {

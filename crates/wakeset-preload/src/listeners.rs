@@ -90,6 +90,12 @@ pub(crate) fn take_turns(fd: core::ffi::c_int) -> bool {
         && listeners::is_listener(fd)
 }
 
+/// Whether a wait for connections on this number, and for objects in process, takes turns with
+/// others: then the objects have to migrate.
+pub(crate) fn take_turns_beside_objects(fd: core::ffi::c_int) -> bool {
+    take_turns(fd) && !thread::is_only_waiter(fd)
+}
+
 /// What `WAKESET_ORDER` says.
 fn chosen() -> Choice {
     let Some(value) = environment::setting(c"WAKESET_ORDER") else { return Choice::Automatic };

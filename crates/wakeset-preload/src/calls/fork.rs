@@ -18,7 +18,7 @@ use core::ptr;
 use libc::pid_t;
 use wakeset_fd::fork::Kept;
 use wakeset_fd::interpose::returned;
-use wakeset_fd::listeners::baton;
+use wakeset_fd::listeners;
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{Errno, fork, migrate, user};
 
@@ -54,7 +54,7 @@ fn are_calls_seen() -> bool {
 }
 
 extern "C" fn before_vfork() -> Kept {
-    baton::before_fork();
+    listeners::before_fork();
     fork::before_vfork(are_calls_seen())
 }
 
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn clone(
         unsafe { real!(clone: Clone)(function, stack, flags, argument, parent_tid, tls, child_tid) }
     };
     if is_like_vfork(flags) {
-        baton::before_fork();
+        listeners::before_fork();
         let kept = fork::before_vfork(are_calls_seen());
         let result = call();
         // SAFETY: returned above.

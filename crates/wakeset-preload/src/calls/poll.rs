@@ -38,7 +38,7 @@ unsafe fn poll_objects(
     let entries = (0..n as usize).map_while(|i| unsafe { user::load(fds.wrapping_add(i)) });
     let takes_turns = |entry: pollfd| {
         let connections = entry.events & (libc::POLLIN | libc::POLLRDNORM) != 0;
-        uffd::is_known(entry.fd) || connections && listeners::take_turns(entry.fd)
+        uffd::is_known(entry.fd) || connections && listeners::take_turns_beside_objects(entry.fd)
     };
     match limit.timeout() {
         // SAFETY: the caller's contract.

@@ -26,7 +26,11 @@ unsafe fn select_objects(
     let Some(timeout) = limit.timeout() else { return in_process::Outcome::Unchanged };
     // SAFETY: the caller's contract.
     let takes_turns = || unsafe {
-        in_process::set_has(n.min(libc::FD_SETSIZE as c_int), sets[0], listeners::take_turns)
+        in_process::set_has(
+            n.min(libc::FD_SETSIZE as c_int),
+            sets[0],
+            listeners::take_turns_beside_objects,
+        )
     };
     if timeout != Timeout::Now && takes_turns() {
         return in_process::Outcome::Unchanged;

@@ -235,6 +235,7 @@ pub(super) fn listen(fd: c_int, backlog: c_int, call: impl FnOnce(c_int, c_int) 
     wakeset_fd::listeners::forget(fd);
     if result == 0 {
         // Before a fork, so that the workers share it.
+        wakeset_fd::listeners::begin_alone(fd);
         wakeset_fd::listeners::baton::share(fd);
     }
     result

@@ -1,5 +1,6 @@
 //! A program's call as a wait for listeners sees it: what it is about, and what can be asked of it.
 
+use super::thread;
 use core::ffi::c_int;
 use core::ptr;
 use core::time::Duration;
@@ -34,6 +35,10 @@ impl Descriptors {
     /// descriptor that is waited on for connections and nothing else counts as a listener.
     pub(super) fn add(&mut self, fd: c_int, events: u32, may_be_listener: bool) -> bool {
         let listener = may_be_listener && listeners::is_listener(fd);
+        if listener {
+            // A second waiter ends what the first one has to itself.
+            let _ = thread::is_only_waiter(fd);
+        }
         let wanted = self.wanted.get_mut(..self.len).unwrap_or_default();
         if let Some(same) = wanted.iter_mut().find(|wanted| wanted.fd == fd) {
             // The second time it is waited on for something that no listener has.

@@ -73,6 +73,12 @@ thread_local! {
 /// Some listener of a set, in [`Waiter::reported`].
 pub(super) const SOME: c_int = -2;
 
+/// Whether nobody but this thread waits for a listener, as far as is known.
+pub(super) fn is_only_waiter(fd: c_int) -> bool {
+    // An address of the thread's own.
+    WAITER.with(|waiter| listeners::is_only_waiter(fd, core::ptr::from_ref(waiter).addr()))
+}
+
 /// The order of a wait of this thread's that begins now.
 pub(super) fn order() -> Option<Order> {
     WAITER.with(|waiter| {

@@ -9,7 +9,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use wakeset_fd::deputy::{self, Child, Server};
 use wakeset_fd::fork::{self, Forking};
-use wakeset_fd::listeners::baton;
+use wakeset_fd::listeners;
 use wakeset_fd::signal_guard;
 
 type Handler = Option<unsafe extern "C" fn()>;
@@ -144,7 +144,7 @@ fn server() -> Server {
 /// Before a fork: everything migrates, or stays as far as it can, and what the child will copy is
 /// locked.
 pub(crate) unsafe extern "C" fn prepare() {
-    baton::before_fork();
+    listeners::before_fork();
     if is_nothing_to_us() || environment::is_disabled() {
         return;
     }

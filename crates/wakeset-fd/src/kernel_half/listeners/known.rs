@@ -5,6 +5,7 @@
 //! something else is left to the kernel. Something else that is taken for a listener is found out
 //! when it is to be watched as one ([`confirm`]).
 
+use super::alone;
 use crate::stats::{ADDRESS_BYTES, ListenerStat, count};
 use crate::sys;
 use crate::sys::reserved::{NUMBERS, Reserved};
@@ -101,6 +102,7 @@ pub fn forget(fd: c_int) {
         && kind.swap(UNKNOWN, Ordering::Relaxed) >= LISTENER
     {
         GENERATION.fetch_add(1, Ordering::Relaxed);
+        alone::end_alone(fd);
     }
 }
 

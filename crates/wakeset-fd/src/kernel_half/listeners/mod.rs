@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | this one | the order chosen for the process; signals between the pieces of a sleep |
+//! | `alone` | those for which one thread of one process waits |
 //! | `baton` | how a worker that does not accept wakes the next |
 //! | `family` | how a process that was executed finds what those that share its listener have |
 //! | `ending` | what a process that ends leaves to the others |
@@ -16,6 +17,7 @@
 //! | `rescue_clock` | when a waiter last checked its listeners without being told to |
 //! | `rotation` | the listeners in the kernel half of a set |
 
+mod alone;
 pub mod baton;
 mod ending;
 mod family;
@@ -29,6 +31,8 @@ mod shares;
 mod told;
 
 pub use crate::stats::ListenerStat;
+pub(crate) use alone::end_alone;
+pub use alone::{begin_alone, is_only_waiter};
 pub use ending::{End, before_end};
 pub use family::stay_apart;
 pub(crate) use known::confirm;
@@ -72,6 +76,12 @@ pub enum Choice {
     Automatic,
     /// The waiter that holds least; of several, the one that has been idle longest.
     Least,
+}
+
+/// Before a fork: the child has the listeners, too.
+pub fn before_fork() {
+    alone::end_all();
+    baton::before_fork();
 }
 
 /// Chooses for this process. A waiter that holds `most` connections, or more, takes none while

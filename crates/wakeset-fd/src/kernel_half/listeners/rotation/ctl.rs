@@ -110,6 +110,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
         };
         let mut member = self.member(inode);
         listeners::note_exclusive(self.fd);
+        listeners::end_alone(self.fd);
         match member.add(self.set.number(), true) {
             Ok(()) => {
                 *slot = member;
