@@ -33,7 +33,8 @@ class Postgres:
 
     stop, has_children, folder = signal.SIGINT, True, None
 
-    def __init__(self, room):
+    def __init__(self, room, *before):
+        """`before`: a command that the server is started by, as the user that it has."""
         self.room, self.port, data = room, twice.free_port(), room.dir / "data"
         as_user = []
         if os.geteuid() == 0:
@@ -45,7 +46,7 @@ class Postgres:
         options = ["-D", data, "-U", "wake", "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]
         room.run_plain([*(as_user or ["env"]), postgres("initdb"), *options], limit=120)
         settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off"}
-        argv = [*as_user, postgres("postgres"), "-D", data, "-p", self.port]
+        argv = [*as_user, *before, postgres("postgres"), "-D", data, "-p", self.port]
         argv += [word for item in settings.items() for word in ("-c", "=".join(item))]
         self.program = room.start(argv)
         self.query = room.dir / "query"

@@ -138,7 +138,10 @@ def memcached(room):
 
 
 def postgres(room):
-    server = alone.Postgres(room)
+    # What another user starts can count.
+    room.dir.chmod(0o777)
+    room.wakeset = False
+    server = alone.Postgres(room, twice.wakeset_binary(), "run", *room.options, "--")
     server.ask(100)
     server.program.send_signal(server.stop)
     server.program.wait(20)
@@ -157,8 +160,13 @@ def mariadb(room):
     quick = ["--auth-root-authentication-method=normal", "--skip-test-db"]
     room.run_plain(["mariadb-install-db", *options, *quick], limit=120)
     program = room.start(["mariadbd", *options, f"--socket={path}", "--skip-networking"])
-    wait_for(path.exists, "MariaDB", limit=60)
+    client = ["mariadb", "--no-defaults", f"--socket={path}", "-u", "root", "-N", "-e"]
+
+    def is_up():
+        asked = subprocess.run([*client, "select 1"], capture_output=True, check=False)
+        return asked.returncode == 0
+
+    wait_for(is_up, "MariaDB", limit=60)
     for _ in range(50):
-        argv = ["mariadb", "--no-defaults", f"--socket={path}", "-u", "root", "-N", "-e"]
-        require(room.run_plain([*argv, "select 6 * 7"]).strip() == "42", "no answer by MariaDB")
+        require(room.run_plain([*client, "select 6 * 7"]).strip() == "42", "no answer by MariaDB")
     stop(room, program)
