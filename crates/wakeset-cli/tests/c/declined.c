@@ -4,156 +4,7 @@
  * second.
  */
 #define _GNU_SOURCE
-#include "listening.h"
-#include <sched.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
-enum { WORKERS = 4, ROUNDS = 4, BOUND_MS = 500, LIMIT_MS = 3000, BUSY_MS = 2000 };
-
-/* What the processes of a course share. */
-struct course {
-	int listener, other, data[2];
-	int go[WORKERS][2], done[2];
-	pid_t workers[WORKERS];
-	int count;
-	/* When connections were accepted. */
-	_Atomic int64_t accepted[2];
-};
-
-static void tell(int to)
-{
-	must(write(to, "x", 1));
-}
-
-static void hear(int from)
-{
-	char byte;
-	must(read(from, &byte, 1));
-}
-
-/* Has a worker take its next step, and waits until it says that it has. */
-static void step(const struct course *course, int worker)
-{
-	tell(course->go[worker][1]);
-	hear(course->done[0]);
-}
-
-/* Keeps the calling process on the first processor that it may use; `last`, behind the others. */
-static void keep_to_one(int last)
-{
-	cpu_set_t all, one;
-	int first = 0;
-	must(sched_getaffinity(0, sizeof all, &all));
-	while (!CPU_ISSET(first, &all))
-		first++;
-	CPU_ZERO(&one);
-	CPU_SET(first, &one);
-	must(sched_setaffinity(0, sizeof one, &one));
-	if (last)
-		must(nice(5));
-}
-
-static int wait_in(int set, int milliseconds)
-{
-	struct epoll_event events[4];
-	return must(epoll_wait(set, events, 4, milliseconds));
-}
-
-static struct course *begin(void)
-{
-	struct course *course = mmap(NULL, sizeof *course, PROT_READ | PROT_WRITE,
-				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (course == MAP_FAILED)
-		must(-1);
-	course->listener = listen_on(AF_INET);
-	course->other = listen_on(AF_INET);
-	kernel_pipe(course->data, O_CLOEXEC | O_NONBLOCK);
-	kernel_pipe(course->done, O_CLOEXEC);
-	for (int i = 0; i < WORKERS; i++)
-		kernel_pipe(course->go[i], O_CLOEXEC);
-	return course;
-}
-
-/* Forks a worker that does this with its own pipe. */
-static void add_worker(struct course *course, void (*work)(struct course *, int go))
-{
-	int go = course->go[course->count][0];
-	pid_t pid = must(fork());
-	if (pid == 0) {
-		work(course, go);
-		sleep_ms(60000);
-		_exit(0);
-	}
-	course->workers[course->count++] = pid;
-}
-
-static void end(struct course *course)
-{
-	kill_workers(course->workers, course->count);
-	must(close(course->listener));
-	must(close(course->other));
-	close_both(course->data);
-	close_both(course->done);
-	for (int i = 0; i < WORKERS; i++)
-		close_both(course->go[i]);
-	must(munmap(course, sizeof *course));
-}
-
-/* How long after `began` the connections were accepted. */
-static int64_t waited(const struct course *course, int connections, int64_t began)
-{
-	int64_t longest = 0;
-	for (int i = 0; i < connections; i++) {
-		int64_t at = 0;
-		while ((at = atomic_load(&course->accepted[i])) == 0 &&
-		       now() - began < LIMIT_MS * 1000000LL)
-			sleep_ms(1);
-		int64_t wait = at == 0 ? LIMIT_MS * 1000000LL : at - began;
-		longest = wait > longest ? wait : longest;
-	}
-	return longest;
-}
-
-/* Waits for a connection when told to. Returns the set. */
-static int await_connection(struct course *course, int go)
-{
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	hear(go);
-	watch_new(set, course->listener, EPOLLIN, 'l');
-	tell(course->done[1]);
-	wait_in(set, LIMIT_MS);
-	return set;
-}
-
-/* Adds the listener, waits for a connection, and removes the listener instead of accepting. */
-static void decline(struct course *course, int go)
-{
-	keep_to_one(0);
-	int set = await_connection(course, go);
-	tell(course->done[1]);
-	hear(go);
-	must(epoll_ctl(set, EPOLL_CTL_DEL, course->listener, NULL));
-}
-
-/* Accepts one connection, says when, and is busy with it. */
-static void accept_one(struct course *course, int set)
-{
-	while (!take_one(course->listener))
-		wait_in(set, LIMIT_MS);
-	int64_t none = 0, at = now();
-	if (!atomic_compare_exchange_strong(&course->accepted[0], &none, at))
-		atomic_store(&course->accepted[1], at);
-	sleep_ms(BUSY_MS);
-}
-
-static void serve(struct course *course, int go)
-{
-	keep_to_one(1);
-	int set = await_connection(course, go);
-	accept_one(course, set);
-}
+#include "declined/course.h"
 
 /* Two workers decline a connection each at the same time; the first that hears of it is busy with
  * one of them, and the other must have the second. */
@@ -162,9 +13,9 @@ static int64_t two_decline(void)
 	struct course *course = begin();
 	void (*const works[])(struct course *, int) = {decline, decline, serve, serve};
 	int clients[2];
-	for (int i = 0; i < WORKERS; i++)
+	for (int i = 0; i < 4; i++)
 		add_worker(course, works[i]);
-	for (int i = 0; i < WORKERS; i++) {
+	for (int i = 0; i < 4; i++) {
 		step(course, i);
 		/* Time to go to sleep. */
 		sleep_ms(20);
@@ -320,54 +171,7 @@ static int64_t left_before(void)
 	return longest;
 }
 
-/* Watches the listener, waits later, and declines what it is told of. */
-static void decline_second(struct course *course, int go)
-{
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	hear(go);
-	watch_new(set, course->listener, EPOLLIN, 'l');
-	tell(course->done[1]);
-	hear(go);
-	tell(course->done[1]);
-	wait_in(set, LIMIT_MS);
-	tell(course->done[1]);
-	hear(go);
-	must(epoll_ctl(set, EPOLL_CTL_DEL, course->listener, NULL));
-}
-
-/* Is told by an edge, accepts until there is nothing left, and waits again later. */
-static void drain_then_serve(struct course *course, int go)
-{
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	hear(go);
-	watch_new(set, course->listener, EPOLLIN | EPOLLET, 'l');
-	tell(course->done[1]);
-	wait_in(set, LIMIT_MS);
-	while (take_one(course->listener))
-		;
-	tell(course->done[1]);
-	hear(go);
-	wait_in(set, LIMIT_MS);
-	accept_one(course, set);
-}
-
-/* What comes after an edge was followed to its end is new, also if another was woken for it. */
-static int64_t drained_before(void)
-{
-	int first;
-	struct course *course = begin_with_two(decline_second, drain_then_serve, &first);
-	int second = connect_to(course->listener);
-	hear(course->done[0]);
-	tell(course->go[1][1]);
-	sleep_ms(20);
-	int64_t began = now();
-	tell(course->go[0][1]);
-	int64_t longest = waited(course, 1, began);
-	must(close(first));
-	must(close(second));
-	end(course);
-	return longest;
-}
+#include "declined/edges.h"
 
 /* Where other programs take the processors, one round or another may be late. */
 static void show_course(const char *name, int64_t (*course)(void))
@@ -389,5 +193,6 @@ int main(void)
 	show_course("threads of a set with something else to do", busy_threads);
 	show_course("a worker that has left an earlier one to another", left_before);
 	show_course("a worker that has followed an edge to its end", drained_before);
+	show_course("a worker that has accepted one after an edge", taken_before);
 	return verdict();
 }

@@ -43,8 +43,8 @@ fn a_worker_that_declines_in_the_automatic_order() {
     in_order("auto");
 }
 
-/// A note of what was declined stands for any number of connections, and whoever hears of it may be
-/// busy.
+/// A note of what was declined stands for any number of connections, whoever hears of it may be
+/// busy, and a worker that has been told of one is not told of the next by that.
 #[test]
 fn what_is_declined_finds_a_free_worker() {
     let Some(program) = compile("declined", Build::Plain, "declined") else { return };

@@ -1,6 +1,6 @@
 //! One listener in the rotation of a set.
 
-use super::super::told::drained;
+use super::super::told::answered;
 use crate::kernel_half::KernelEpoll;
 use crate::sys::{self, Errno, complaint};
 use core::ffi::c_int;
@@ -24,8 +24,8 @@ pub(super) struct Member {
     /// Whether an event was reported since the watch was added, or, for edges, since the listener
     /// was seen to be empty.
     pub(super) due: bool,
-    /// How often the listener had been [drained](drained) at the last report.
-    pub(super) drained: u32,
+    /// How often accept(2) had [answered](answered) for the listener at the last report.
+    pub(super) answered: u32,
     /// Reports since the watch was added.
     pub(super) reports: u32,
     /// Whether the kernel had no memory to add the watch again.
@@ -49,7 +49,7 @@ impl Member {
         data: 0,
         asked_exclusive: false,
         due: false,
-        drained: 0,
+        answered: 0,
         reports: 0,
         missing: false,
         is_stepped: false,
@@ -68,15 +68,16 @@ impl Member {
     /// An event was reported.
     pub(super) fn note_report(&mut self) {
         self.due = true;
-        self.drained = drained(self.fd);
+        self.answered = answered(self.fd);
         self.reports = self.reports.saturating_add(1);
     }
 
     /// Whether the program has been told, by an edge, of all that is there: it is not told again.
-    /// What has come after accept(2) said that there is nothing is new. The kernel may have woken
-    /// another waiter alone for that, which declines it.
+    /// Once it has followed the edge with an accept(2), whatever that said, what is there may have
+    /// come since. The kernel may have woken another waiter alone for that, which declines it. A
+    /// program that accepts one of several is told of the others once more by this.
     pub(super) fn knows(&self) -> bool {
-        let is_old = self.drained == drained(self.fd) || mutated!("drained_edge_stays_old");
+        let is_old = self.answered == answered(self.fd) || mutated!("drained_edge_stays_old");
         self.is_edge() && self.due && is_old
     }
 
