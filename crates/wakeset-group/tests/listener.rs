@@ -1,5 +1,6 @@
 //! Listener groups between processes, and the facts about the kernel that they rely on.
 
+use std::ffi::c_int;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -375,6 +376,47 @@ fn the_busy_are_passed_over() {
     // SAFETY: room for one.
     assert_eq!(unsafe { libc::epoll_wait(set.as_raw_fd(), event.as_mut_ptr(), 1, 0) }, 1);
     assert!(busy.sort(&event).listener);
+}
+
+/// What its thread had found by itself, because another was woken for it, the set did not know of:
+/// it slept beside the next connection that was left there.
+#[test]
+fn a_sleeper_finds_what_it_was_not_woken_for() {
+    let door = Door::tcp();
+    let Door::Tcp(_, address) = &door else { unreachable!() };
+    // SAFETY: no memory is involved.
+    let set = || unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+    let (first, set) = (set(), set());
+    let listener = [Wanted { fd: door.fd(), events: libc::EPOLLIN as u32, listener: true }];
+    let mut event = [libc::epoll_event { events: 0, u64: 0 }];
+    let mut wait = |set: &OwnedFd, limit: c_int| {
+        // SAFETY: room for one.
+        unsafe { libc::epoll_wait(set.as_raw_fd(), event.as_mut_ptr(), 1, limit) }
+    };
+    let [mut woken, mut sleeper] =
+        [(&first, Sleeper::new()), (&set, Sleeper::new())].map(|(set, mut sleeper)| {
+            sleeper.adopt(set.as_raw_fd());
+            assert_eq!(sleeper.prepare(&listener, Order::Lifo, Numbers::Unknown), Ok(()));
+            sleeper
+        });
+    let client = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            TcpStream::connect(address).unwrap()
+        });
+        assert_eq!(wait(&first, 5000), 1);
+        client.join().unwrap()
+    });
+    woken.note_report(door.fd());
+    sleeper.note_report(door.fd());
+    assert_eq!(sleeper.prepare(&listener, Order::Lifo, Numbers::Unknown), Ok(()));
+    assert_eq!(wait(&set, 0), 0, "the first was woken alone");
+    sleeper.note_unknown(door.fd());
+    for _ in 0..2 {
+        assert_eq!(sleeper.prepare(&listener, Order::Lifo, Numbers::Unknown), Ok(()));
+        assert_eq!(wait(&set, 0), 1, "it is there until it is accepted");
+    }
+    drop(client);
 }
 
 #[test]

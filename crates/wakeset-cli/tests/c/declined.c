@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "declined/course.h"
+#include <poll.h>
 
 /* Two workers decline a connection each at the same time; the first that hears of it is busy with
  * one of them, and the other must have the second. */
@@ -172,6 +173,7 @@ static int64_t left_before(void)
 }
 
 #include "declined/edges.h"
+#include "declined/polls.h"
 
 /* Where other programs take the processors, one round or another may be late. */
 static void show_course(const char *name, int64_t (*course)(void))
@@ -194,5 +196,6 @@ int main(void)
 	show_course("a worker that has left an earlier one to another", left_before);
 	show_course("a worker that has followed an edge to its end", drained_before);
 	show_course("a worker that has accepted one after an edge", taken_before);
+	show_course("a worker in poll that was busy while three were declined", three_decline);
 	return verdict();
 }

@@ -27,6 +27,8 @@ struct Watch {
     inode: Option<u64>,
     /// How often it was reported since it was last put at the end of the listener's queue.
     reports: u32,
+    /// The program was told of a connection on it that the set may not know of.
+    unknown: bool,
 }
 
 /// The watches of one thread, in an epoll set that no other thread uses.
@@ -55,7 +57,7 @@ pub struct Sleeper {
 impl Sleeper {
     /// A sleeper without a set.
     pub const fn new() -> Self {
-        let none = Watch { wanted: Wanted::NONE, inode: None, reports: 0 };
+        let none = Watch { wanted: Wanted::NONE, inode: None, reports: 0, unknown: false };
         Self { set: -1, watches: [none; MOST], len: 0, timed: false, twins: false, baton: -1 }
     }
 
@@ -195,7 +197,7 @@ impl Sleeper {
         numbers: Numbers,
     ) -> Result<(), Obstacle> {
         let Some(watch) = self.watches.get_mut(place) else { return Ok(()) };
-        if order.ends_turn(watch.reports) {
+        if order.ends_turn(watch.reports) || watch.unknown {
             let Watch { wanted, inode, .. } = *watch;
             sys::epoll_ctl(self.set, EPOLL_CTL_DEL, wanted.fd, 0, 0)
                 .map_err(|_| Obstacle::Stale)?;
@@ -260,7 +262,7 @@ impl Sleeper {
         };
         match sys::epoll_ctl(self.set, EPOLL_CTL_ADD, wanted.fd, events, wanted.data()) {
             Ok(()) => {
-                *place = Watch { wanted, inode, reports: 0 };
+                *place = Watch { wanted, inode, reports: 0, unknown: false };
                 self.len += 1;
                 Ok(())
             }
@@ -288,12 +290,24 @@ impl Sleeper {
     /// Notes that a listener is about to be reported. Before the next sleep its watch goes to the
     /// end of its queue, if the order says so.
     pub fn note_report(&mut self, fd: c_int) {
-        let len = self.len;
-        for watch in self.watches.iter_mut().take(len) {
-            if watch.wanted.listener && watch.wanted.fd == fd {
-                watch.reports = watch.reports.saturating_add(1);
-            }
+        for watch in self.listeners_at(fd) {
+            watch.reports = watch.reports.saturating_add(1);
         }
+    }
+
+    /// Notes that the listener that is about to be reported was found ready by a look of the
+    /// caller's: its connection may have woken another waiter alone, so that the set does not know
+    /// of it, nor of those that are left there afterwards. Before the next sleep its watch is added
+    /// again, which polls the listener.
+    pub fn note_unknown(&mut self, fd: c_int) {
+        for watch in self.listeners_at(fd) {
+            watch.unknown = true;
+        }
+    }
+
+    fn listeners_at(&mut self, fd: c_int) -> impl Iterator<Item = &mut Watch> {
+        let known = self.watches.iter_mut().take(self.len);
+        known.filter(move |watch| watch.wanted.listener && watch.wanted.fd == fd)
     }
 }
 

@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use core::time::Duration;
 use libc::epoll_event;
 use syscalls::{Sysno, syscall};
-use wakeset::{Deadline, Timeout};
+use wakeset::{Deadline, Timeout, mutated};
 use wakeset_fd::fork;
 use wakeset_fd::listeners::baton::{self, Rounds};
 use wakeset_fd::listeners::{
@@ -109,8 +109,8 @@ impl Waiter {
     }
 
     /// What the set that was prepared for the last wait has for this one, if it is for the same
-    /// descriptors: whether that is a listener.
-    pub(super) fn has_something(&self, wanted: &[Wanted], order: Order) -> Option<bool> {
+    /// descriptors: a listener's number, or -1 for something else.
+    pub(super) fn has_something(&self, wanted: &[Wanted], order: Order) -> Option<c_int> {
         let _guard = SignalGuard::enter();
         let set = self.index.get().and_then(listeners::private_set)?;
         // SAFETY: this thread's own, and the guard keeps its handlers out.
@@ -123,7 +123,8 @@ impl Waiter {
         let found =
             unsafe { syscall!(Sysno::epoll_pwait, sleeper.set(), events.as_mut_ptr(), 1, 0, 0, 8) };
         let [event] = events;
-        found.is_ok_and(|found| found > 0).then_some(Wanted::is_listener(event.u64))
+        let number = if Wanted::is_listener(event.u64) { event.u64 as c_int } else { -1 };
+        found.is_ok_and(|found| found > 0).then_some(number)
     }
 
     /// Stands back, if there is cause to: for a thread that has found a connection that it was not
@@ -292,8 +293,9 @@ impl Waiter {
         self.rounds.visit(notes)
     }
 
-    /// The program is about to be told of a connection on this listener.
-    pub(super) fn note_report(&self, fd: c_int) {
+    /// The program is about to be told of a connection on this listener; `known`: the private set
+    /// has reported it. It is level-triggered, and goes on reporting it until all are gone.
+    pub(super) fn note_report(&self, fd: c_int, known: bool) {
         let _guard = SignalGuard::enter();
         self.accepted.set(-1);
         self.reported.set(fd);
@@ -301,7 +303,11 @@ impl Waiter {
         told::note(fd, false);
         if let Some(mut sleeper) = self.sleeper() {
             // SAFETY: as in `has_something`.
-            unsafe { sleeper.as_mut() }.note_report(fd);
+            let sleeper = unsafe { sleeper.as_mut() };
+            sleeper.note_report(fd);
+            if !known && !mutated!("found_stays_unknown") {
+                sleeper.note_unknown(fd);
+            }
         }
     }
 }

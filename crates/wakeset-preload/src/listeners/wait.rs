@@ -50,9 +50,9 @@ pub(super) fn wait(
     for wanted in descriptors.listeners() {
         listeners::count(wanted.fd, ListenerStat::Waits);
     }
-    if wait.is_worth_a_look(limit)
+    if let Some(known) = wait.is_worth_a_look(limit)
         && !wait.leaves_what_is_there()
-        && let Some(result) = wait.look()
+        && let Some(result) = wait.look(&[known])
     {
         return wait.end(result);
     }
@@ -103,29 +103,32 @@ impl Wait<'_> {
     }
 
     /// Whether to make the program's call before the first sleep. What is ready already needs no
-    /// place in the queue; and the time for the thread's own look may have come.
-    fn is_worth_a_look(&self, limit: Option<Duration>) -> bool {
+    /// place in the queue; and the time for the thread's own look may have come. Returns the
+    /// listener that the private set knows to have a connection, or -1.
+    fn is_worth_a_look(&self, limit: Option<Duration>) -> Option<c_int> {
         WAITER.with(|waiter| {
             waiter.came_back.set(true);
+            if waiter.looked.until_next().is_zero() || told::has_passed() {
+                return Some(-1);
+            }
             let has_something = || waiter.has_something(self.descriptors.wanted(), self.order);
+            let known = has_something()?;
             let may_stand_back = limit.is_none_or(|limit| limit > STAND_BACK);
-            waiter.looked.until_next().is_zero()
-                || told::has_passed()
-                || has_something().is_some_and(|is_listener| {
-                    !(is_listener && may_stand_back)
-                        || waiter.stand_back(&mut || has_something().is_some())
-                })
+            let is_there = !(known >= 0 && may_stand_back)
+                || waiter.stand_back(&mut || has_something().is_some());
+            is_there.then_some(known)
         })
     }
 
-    /// What the program's call has to tell now, if anything.
-    fn look(&mut self) -> Option<Result<usize, Errno>> {
+    /// What the program's call has to tell now, if anything; `known`: the listeners that the
+    /// private set has reported.
+    fn look(&mut self, known: &[c_int]) -> Option<Result<usize, Errno>> {
         WAITER.with(|waiter| waiter.looked.note());
         let result = self.asked.look();
         if let Ok(found) = result {
             for fd in self.descriptors.listeners().map(|wanted| wanted.fd) {
                 if found > 0 && self.asked.is_ready(fd) {
-                    WAITER.with(|waiter| waiter.note_report(fd));
+                    WAITER.with(|waiter| waiter.note_report(fd, known.contains(&fd)));
                     // It is told of what it has left.
                     self.has_stepped = false;
                 } else {
@@ -239,7 +242,7 @@ impl Wait<'_> {
             && !leaves
             && let Some(result) = self.asked.tell(woken_by)
         {
-            WAITER.with(|waiter| woken_by.iter().for_each(|fd| waiter.note_report(*fd)));
+            WAITER.with(|waiter| woken_by.iter().for_each(|fd| waiter.note_report(*fd, true)));
             return Some(Outcome::Done(result));
         }
         let notes = if leaves { 0 } else { self.notes };
@@ -257,7 +260,7 @@ impl Wait<'_> {
             }
             return self.is_over().then_some(Outcome::Done(Ok(0)));
         }
-        let looked = self.look();
+        let looked = self.look(woken_by);
         if passes {
             baton::pass();
         }
