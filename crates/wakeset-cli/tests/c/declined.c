@@ -191,6 +191,8 @@ static void show_course(const char *name, int64_t (*course)(void))
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
+	/* Before anything is declined, which is for the first that is asked, whatever it holds. */
+	show_course("a worker in poll that has polled another listener", other_listener_before);
 	show_course("two workers decline at the same time", two_decline);
 	show_course("threads of a set with something else to do", busy_threads);
 	show_course("a worker that has left an earlier one to another", left_before);

@@ -49,7 +49,7 @@ fn a_worker_that_declines_in_the_automatic_order() {
 fn what_is_declined_finds_a_free_worker() {
     let Some(program) = compile("declined", Build::Plain, "declined") else { return };
     run(&program, &[], Runner::Kernel, TIME_LIMIT).expect_success("plain");
-    for order in ["auto", "fifo", "turns", "lifo"] {
+    for order in ["auto", "least", "fifo", "turns", "lifo"] {
         let file = scratch(&format!("declined_{order}.json"));
         let outcome = run(&program, &[], Runner::Ordered(order, &file), TIME_LIMIT);
         println!("{order}:\n{}", outcome.stdout);

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use core::ptr;
 use core::time::Duration;
 use syscalls::Errno;
-use wakeset_fd::listeners::{self, MOST, Wanted};
+use wakeset_fd::listeners::{self, MOST, Wanted, baton};
 use wakeset_fd::user;
 
 /// How a call is to go on.
@@ -58,6 +58,12 @@ impl Descriptors {
 
     pub(super) fn listeners(&self) -> impl Iterator<Item = &Wanted> {
         self.wanted().iter().filter(|wanted| wanted.listener)
+    }
+
+    /// The notes of the listeners among them.
+    pub(super) fn notes(&self) -> u64 {
+        let note = |wanted: &Wanted| baton::note_of(listeners::inode(wanted.fd));
+        self.listeners().fold(0, |notes, wanted| notes | note(wanted))
     }
 
     pub(super) fn wanted(&self) -> &[Wanted] {

@@ -13,6 +13,7 @@ use super::thread::{WAITER, Waiter};
 use super::wait::Wait;
 use super::{call::Descriptors, told};
 use core::ffi::c_int;
+use wakeset::mutated;
 use wakeset_fd::listeners::{self, Fired, MOST, Wanted, baton};
 
 impl Wait<'_> {
@@ -52,9 +53,16 @@ impl Wait<'_> {
         if WAITER.with(|waiter| waiter.share.is_free()) || told::has_passed() {
             return false;
         }
-        // Of the last wait, which may have been for others: then none of those that sleep matters.
+        // Of the last wait, which may have been for others.
         self.notes = WAITER.with(Waiter::notes);
-        let leaves = WAITER.with(|waiter| waiter.share.leaves(self.notes)) && self.is_there();
+        let leaves = |wait: &Self| WAITER.with(|waiter| waiter.share.leaves(wait.notes));
+        if !leaves(self) || !self.is_there() {
+            return false;
+        }
+        if !mutated!("notes_are_the_last_waits") {
+            self.notes = self.descriptors.notes();
+        }
+        let leaves = leaves(self);
         if leaves {
             self.step_back();
         }

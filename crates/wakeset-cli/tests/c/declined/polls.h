@@ -49,4 +49,72 @@ static int64_t three_decline(void)
 	return longest;
 }
 
+/* Is told of a connection, and hangs. */
+static void hang(struct course *course, int go)
+{
+	await_connection(course, go);
+	tell(course->done[1]);
+}
+
+static void await_other(struct course *course, int go)
+{
+	int set = must(epoll_create1(EPOLL_CLOEXEC));
+	hear(go);
+	watch_new(set, course->other, EPOLLIN, 'o');
+	tell(course->done[1]);
+	for (;;)
+		wait_in(set, -1);
+}
+
+/* More than the automatic order calls a few. */
+enum { HELD = 5 };
+
+/* Holds connections, polls the other listener, and then this one for a moment, when a second has
+ * passed and it looks at what is there before it sleeps. */
+static void poll_one_after_another(struct course *course, int go)
+{
+	struct pollfd one = {course->listener, POLLIN, 0}, other = {course->other, POLLIN, 0};
+	hear(go);
+	for (int i = 0; i < HELD; i++) {
+		must(poll(&one, 1, LIMIT_MS));
+		must(accept4(course->listener, NULL, NULL, SOCK_CLOEXEC));
+	}
+	tell(course->done[1]);
+	hear(go);
+	must(poll(&other, 1, 20));
+	sleep_ms(1100);
+	tell(course->done[1]);
+	hear(go);
+	if (must(poll(&one, 1, 10)) > 0 && take_one(course->listener))
+		note_accepted(course);
+}
+
+/* A worker that leaves a connection to one that holds less names the listener of this wait. */
+static int64_t other_listener_before(void)
+{
+	struct course *course = begin();
+	void (*const works[])(struct course *, int) = {poll_one_after_another, hang, await_other,
+						       await_other, serve_anywhere};
+	int held[HELD];
+	for (int i = 0; i < HELD; i++)
+		held[i] = connect_to(course->listener);
+	for (int i = 0; i < WORKERS; i++) {
+		add_worker(course, works[i]);
+		step(course, i);
+		sleep_ms(20);
+	}
+	step(course, 0);
+	int client = connect_to(course->listener);
+	hear(course->done[0]);
+	sleep_ms(20);
+	int64_t began = now();
+	tell(course->go[0][1]);
+	int64_t longest = waited(course, 1, began);
+	for (int i = 0; i < HELD; i++)
+		must(close(held[i]));
+	must(close(client));
+	end(course);
+	return longest;
+}
+
 #endif
