@@ -211,8 +211,15 @@ pub fn pass() {
     signal(number());
 }
 
-/// [`pass`] that waits for nothing, for a process that is about to end.
-pub(super) fn pass_at_end() {
+/// [`pass`] of a caller that holds the migrations lock.
+pub(super) fn pass_locked() {
+    if !is_foreign() {
+        signal(number());
+    }
+}
+
+/// [`pass`] that waits for no lock, for a process that is about to end, or a caller that may not.
+pub(super) fn pass_unlocked() {
     let _guard = SignalGuard::enter();
     if let Some(_migrating) = gate::try_hold_migrations() {
         signal(number());

@@ -64,11 +64,11 @@ fn pass_on(end: End, threads: u32) {
             leave_queue();
         }
         baton::begin_round(baton::note_of(inode(fd)));
-        baton::pass_at_end();
+        baton::pass_unlocked();
         passed += 1;
     }
     if passed > 0 {
-        (passed..threads.min(MOST)).for_each(|_| baton::pass_at_end());
+        (passed..threads.min(MOST)).for_each(|_| baton::pass_unlocked());
     }
 }
 

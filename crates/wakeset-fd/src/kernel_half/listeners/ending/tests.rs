@@ -40,6 +40,18 @@ impl World {
     fn connect(&self) -> TcpStream {
         TcpStream::connect(self.listener.local_addr().unwrap()).unwrap()
     }
+
+    /// A set of the program's that watches the listener. A wait has added the baton.
+    fn waited_in(&self) -> c_int {
+        let set = crate::epoll_create1(0).unwrap();
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: LISTENER };
+        // SAFETY: a valid event, and room for one.
+        unsafe {
+            crate::epoll_ctl(set, libc::EPOLL_CTL_ADD, self.fd(), &raw const event).unwrap();
+            assert_eq!(crate::epoll_wait(set, &raw mut event, 1, 1), Ok(0));
+        }
+        set
+    }
 }
 
 impl Drop for World {
@@ -114,14 +126,7 @@ fn a_process_that_ends_passes_nothing_to_its_own_threads() {
     let mut sleeper = Sleeper::new();
     renew_private_set(index, &mut sleeper).unwrap();
     sleeper.watch_baton(baton::number());
-    // A set of the program's: its wait adds the baton.
-    let set = crate::epoll_create1(0).unwrap();
-    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: LISTENER };
-    // SAFETY: a valid event, and room for one.
-    unsafe {
-        crate::epoll_ctl(set, libc::EPOLL_CTL_ADD, world.fd(), &raw const event).unwrap();
-        assert_eq!(crate::epoll_wait(set, &raw mut event, 1, 1), Ok(0));
-    }
+    let set = world.waited_in();
     // Another process's.
     let other = sys::epoll_create1(0).unwrap();
     assert!(baton::watch_in(other, 0, baton::number()));
@@ -135,4 +140,22 @@ fn a_process_that_ends_passes_nothing_to_its_own_threads() {
     crate::close(set).unwrap();
     sys::close(other).unwrap();
     release_private_set();
+}
+
+/// A set left the queue when the baton had just woken a thread there, which found nothing any more.
+#[test]
+fn a_set_that_leaves_the_queue_passes_the_baton_on() {
+    let _alone = alone();
+    let world = World::new();
+    let set = world.waited_in();
+    assert!(!was_passed());
+    crate::migrate::fd(set, crate::stats::Stat::MigratedDuplicate);
+    assert!(was_passed(), "it is the kernel's");
+    crate::close(set).unwrap();
+    let set = world.waited_in();
+    baton::begin_round(1);
+    // SAFETY: no event is needed.
+    unsafe { crate::epoll_ctl(set, libc::EPOLL_CTL_DEL, world.fd(), core::ptr::null()) }.unwrap();
+    assert!(was_passed(), "it has no listener");
+    crate::close(set).unwrap();
 }

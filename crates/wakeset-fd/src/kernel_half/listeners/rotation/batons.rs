@@ -34,12 +34,13 @@ impl Rotation {
         }
     }
 
-    /// The set watches the baton no longer.
-    pub(super) fn drop_baton(&self, set: &impl KernelEpoll) {
+    /// The set watches the baton no longer. Returns whether it did.
+    pub(super) fn drop_baton(&self, set: &impl KernelEpoll) -> bool {
         let watched = self.baton.swap(-1, Ordering::Relaxed);
         if watched >= 0 && !set.is_closed() {
             baton::leave(set.number(), watched);
         }
+        watched >= 0
     }
 
     /// The baton has another number, or none.
@@ -99,10 +100,14 @@ impl Rotation {
         });
     }
 
-    /// After a change of interest: a set without listeners needs no baton.
+    /// After a change of interest: a set without listeners needs no baton. It may just have woken a
+    /// thread there, which does not find it any more.
     pub(super) fn leave_baton_alone(&self, set: &impl KernelEpoll) {
         if !self.any() && self.baton.load(Ordering::Relaxed) >= 0 {
-            self.with(|_| self.drop_baton(set));
+            let left = self.with(|_| self.drop_baton(set));
+            if left && baton::has_notes() {
+                baton::pass_unlocked();
+            }
         }
     }
 }

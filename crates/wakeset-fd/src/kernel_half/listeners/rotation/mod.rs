@@ -32,8 +32,7 @@ mod ctl;
 mod member;
 mod steps;
 
-use super::baton::Rounds;
-use super::baton::note_of;
+use super::baton::{self, Rounds, note_of};
 use super::shares::Share;
 use super::told::telling;
 use super::{ListenerStat, Order, RescueClock};
@@ -47,6 +46,7 @@ use core::time::Duration;
 pub(crate) use ctl::can_join;
 use libc::epoll_event;
 use member::Member;
+use wakeset::mutated;
 
 /// Listeners in one set that are in the rotation.
 const MOST: usize = 8;
@@ -262,7 +262,7 @@ impl Rotation {
                     self.share.take_next();
                 }
                 if !super::is_ready(member.fd) {
-                    super::baton::note_empty(member.fd);
+                    baton::note_empty(member.fd);
                 } else if !member.knows() {
                     member.renew(set.number());
                 }
@@ -270,16 +270,20 @@ impl Rotation {
         });
     }
 
-    /// Makes the watches of a set that migrates what the program asked for. The caller holds the
-    /// migrations lock.
+    /// Makes the watches of a set that migrates what the program asked for. The baton may just have
+    /// woken a thread there, which does not find it any more: it is passed on, whatever is noted.
+    /// The caller holds the migrations lock.
     pub(crate) fn make_plain(&self, set: &impl KernelEpoll) {
         if !self.any() && self.baton.load(Ordering::Relaxed) < 0 {
             return;
         }
-        self.with(|members| {
-            self.drop_baton(set);
+        let left = self.with(|members| {
             let members = members.iter_mut().filter(|member| member.is_some());
             members.for_each(|member| member.make_plain(set));
+            self.drop_baton(set)
         });
+        if left && !mutated!("plain_set_keeps_the_baton") {
+            baton::pass_locked();
+        }
     }
 }
