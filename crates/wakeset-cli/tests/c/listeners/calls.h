@@ -347,7 +347,7 @@ static void show_masked(void)
 	for (int way = 0; way < 3; way++) {
 		int ended = 0;
 		handled = 0;
-		for (int i = 0; i < (way == 2 ? 200 : 4000); i++) {
+		for (int i = 0; i < (way == 2 ? 200 : 500); i++) {
 			fd_set readable;
 			FD_ZERO(&readable);
 			FD_SET(listener, &readable);
