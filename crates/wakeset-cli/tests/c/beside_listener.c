@@ -2,12 +2,14 @@
  * An eventfd and a pipe that are polled beside a listener, as by a server with a thread pool: each
  * answer is exact, whoever else waits for the listener.
  *
- *     beside_listener alone | forked | threads | set
+ *     beside_listener alone | forked | cloned | late | twice | threads | set
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,19 +38,28 @@ static void must(int condition, const char *what)
 static int dial(void)
 {
 	int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	must(connect(client, (struct sockaddr *)&address, sizeof address) == 0, "connect");
+	/* Nobody may have called listen(2) yet. */
+	for (int i = 0; connect(client, (struct sockaddr *)&address, sizeof address) != 0; i++) {
+		must(errno == ECONNREFUSED && i < 5000, "connect");
+		usleep(1000);
+	}
 	return client;
 }
 
-static void make(void)
+static void make_socket(void)
 {
 	socklen_t size = sizeof address;
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	address.sin_port = 0;
 	listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	must(bind(listener, (struct sockaddr *)&address, sizeof address) == 0, "bind");
-	must(listen(listener, 16) == 0, "listen");
 	must(getsockname(listener, (struct sockaddr *)&address, &size) == 0, "getsockname");
+}
+
+static void make(void)
+{
+	make_socket();
+	must(listen(listener, 16) == 0, "listen");
 	counter = eventfd(0, 0);
 	must(counter >= 0 && pipe(ends) == 0, "objects");
 }
@@ -146,13 +158,26 @@ static void with_threads(void)
 	}
 }
 
-static void with_children(void)
+static pid_t by_fork(void)
+{
+	return fork();
+}
+
+/* Handlers of pthread_atfork(3) do not hear of it. */
+static pid_t by_clone(void)
+{
+	return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+/* Two children wait for the listener; each calls listen(2) first if that is `late`. */
+static void with_children(pid_t (*begin)(void), int late)
 {
 	for (int i = 0; i < 5; i++) {
 		pid_t children[2];
 		for (int j = 0; j < 2; j++) {
-			must((children[j] = fork()) >= 0, "fork");
+			must((children[j] = begin()) >= 0, "fork");
 			if (children[j] == 0) {
+				must(!late || listen(listener, 16) == 0, "listen");
 				wait_once(NULL);
 				_exit(0);
 			}
@@ -183,6 +208,14 @@ static void with_set(void)
 	close(set);
 }
 
+/* Whoever has the other number may wait for it, too. */
+static void with_two_numbers(void)
+{
+	int other = dup(listener);
+	serve(2);
+	close(other);
+}
+
 int main(int argc, char **argv)
 {
 	make();
@@ -190,9 +223,18 @@ int main(int argc, char **argv)
 	if (argc < 2 || !strcmp(argv[1], "threads"))
 		with_threads();
 	if (argc < 2 || !strcmp(argv[1], "forked"))
-		with_children();
+		with_children(by_fork, 0);
+	if (argc < 2 || !strcmp(argv[1], "cloned"))
+		with_children(by_clone, 0);
+	if (argc < 2 || !strcmp(argv[1], "twice"))
+		with_two_numbers();
 	if (argc < 2 || !strcmp(argv[1], "set"))
 		with_set();
+	if (argc < 2 || !strcmp(argv[1], "late")) {
+		close(listener);
+		make_socket();
+		with_children(by_fork, 1);
+	}
 	/* Another listener under the number, which nobody has waited for. */
 	close(listener);
 	close(counter);

@@ -54,9 +54,9 @@ fn signals_are_counted_one_by_one() {
 /// Objects beside a listener stay while one thread of one process waits for it.
 #[test]
 fn objects_beside_a_listener_stay_while_it_is_one_threads() {
-    for (part, expected) in [("alone", 0), ("threads", 1), ("forked", 1), ("set", 1)] {
+    for part in ["alone", "forked", "cloned", "late", "twice", "threads", "set"] {
         let Some(totals) = counts("beside_listener", &[part]) else { return };
         let polled = count(&totals, "/migrated_by_reason/poll");
-        assert_eq!(polled.min(1), expected, "{part}: {totals:#}");
+        assert_eq!(polled > 0, part != "alone", "{part}: {totals:#}");
     }
 }

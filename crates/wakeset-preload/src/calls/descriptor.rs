@@ -62,6 +62,7 @@ pub(super) fn closefrom(first: c_int, call: impl FnOnce(c_int)) {
 
 /// dup(2).
 pub(super) fn dup(fd: c_int, call: impl Fn(c_int) -> c_int) -> c_int {
+    listeners::end_alone(fd);
     let call = || made(room::number(|| call(fd), |number| number));
     answered_int(duplicate::dup(fd), call)
 }
@@ -90,6 +91,7 @@ pub(super) fn dup2(old: c_int, new: c_int, call: impl FnOnce(c_int, c_int) -> c_
     around_close(new, || {
         listeners::forget(new);
         if old != new {
+            listeners::end_alone(old);
             held::note_close(new);
         }
         uffd::before_dup_to(old, new);
@@ -107,6 +109,7 @@ pub(super) fn dup3(
     around_close(new, || {
         listeners::forget(new);
         if old != new {
+            listeners::end_alone(old);
             held::note_close(new);
         }
         uffd::before_dup_to(old, new);
@@ -126,6 +129,7 @@ pub(super) fn fcntl(
         return fail(libc::EBADF) as c_int;
     }
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        listeners::end_alone(fd);
         let closes_on_exec = command == libc::F_DUPFD_CLOEXEC;
         // The kernel takes it for an unsigned int.
         let verdict = duplicate::dup_above(fd, argument as c_uint as usize, closes_on_exec);

@@ -213,6 +213,7 @@ fn around_clone<T>(flags: c_int, call: impl FnOnce() -> T) -> T {
 /// A call that returns twice, the second time in a child that shares nothing with this process but
 /// descriptions.
 fn around_fork<T>(call: impl FnOnce() -> T) -> T {
+    listeners::end_all_alone();
     migrate::everything(Stat::MigratedFork);
     let result = call();
     // In a child this changes a copy of the gate, which the child resets when it makes its first

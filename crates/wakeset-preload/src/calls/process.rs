@@ -8,7 +8,7 @@ use crate::process::end;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use wakeset_fd::listeners::{End, baton};
+use wakeset_fd::listeners::End;
 use wakeset_fd::reserved::{PIECES, Reserved};
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{deputy, descriptor, migrate};
@@ -82,7 +82,7 @@ fn is_named(fd: c_int) -> bool {
 /// Before posix_spawn(3) and its kin: migrates what the new program inherits, and what `actions`
 /// (0 for none) may give it.
 pub(super) fn before_spawn(actions: usize) {
-    baton::before_fork();
+    wakeset_fd::listeners::before_spawn();
     descriptor::before_new_program(Stat::MigratedSpawn, |fd| actions != 0 && is_named(fd));
     if actions != 0 && NAMED_BY_PATH.load(Ordering::Relaxed) {
         migrate::pipes(Stat::MigratedSpawn);

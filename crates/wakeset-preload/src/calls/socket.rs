@@ -232,10 +232,9 @@ pub(super) fn accept4(
 pub(super) fn listen(fd: c_int, backlog: c_int, call: impl FnOnce(c_int, c_int) -> c_int) -> c_int {
     instruction::before_object();
     let result = call(fd, backlog);
-    wakeset_fd::listeners::forget(fd);
+    wakeset_fd::listeners::forget_kind(fd);
     if result == 0 {
         // Before a fork, so that the workers share it.
-        wakeset_fd::listeners::begin_alone(fd);
         wakeset_fd::listeners::baton::share(fd);
     }
     result
@@ -250,6 +249,7 @@ pub(super) fn bind(
 ) -> c_int {
     let result = call(fd, address, len);
     if result == 0 && wakeset_fd::listeners::is_stream(fd) {
+        wakeset_fd::listeners::begin_alone(fd);
         wakeset_fd::listeners::baton::share(fd);
     }
     result

@@ -161,6 +161,7 @@ pub(crate) unsafe extern "C" fn prepare() {
 
 /// After a fork, in the parent.
 pub(crate) unsafe extern "C" fn in_parent() {
+    listeners::end_all_alone();
     let Some(forking) = under_way() else {
         if !fork::owns_nothing() {
             // A signal handler has made something since `prepare`: the child has its number too.
@@ -179,6 +180,7 @@ pub(crate) unsafe extern "C" fn in_parent() {
 
 /// After a fork, in the child.
 pub(crate) unsafe extern "C" fn in_child() {
+    listeners::end_all_alone();
     let Some(forking) = under_way() else {
         // By the number alone, whatever a signal handler has made since `prepare`.
         return fork::begin_anew_unprepared();

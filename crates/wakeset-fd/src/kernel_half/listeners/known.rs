@@ -97,12 +97,18 @@ pub(crate) fn confirm(fd: c_int) -> bool {
 /// Forgets what is known of a number, which is, or is about to be, something else.
 #[inline]
 pub fn forget(fd: c_int) {
+    alone::end_alone(fd);
+    forget_kind(fd);
+}
+
+/// Forgets what a number is: a socket begins to listen, or ends it.
+#[inline]
+pub fn forget_kind(fd: c_int) {
     if let Some(kind) = kind(fd)
         && kind.load(Ordering::Relaxed) != UNKNOWN
         && kind.swap(UNKNOWN, Ordering::Relaxed) >= LISTENER
     {
         GENERATION.fetch_add(1, Ordering::Relaxed);
-        alone::end_alone(fd);
     }
 }
 
@@ -121,8 +127,9 @@ pub(super) fn listeners() -> impl Iterator<Item = c_int> {
 
 /// [`forget`] for all numbers from `first` to `last`.
 pub fn forget_range(first: u32, last: u32) {
+    alone::end_range(first, last);
     for fd in first..last.saturating_add(1).min(END.load(Ordering::Relaxed)) {
-        forget(fd as c_int);
+        forget_kind(fd as c_int);
     }
 }
 

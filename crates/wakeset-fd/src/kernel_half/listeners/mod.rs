@@ -31,14 +31,13 @@ mod shares;
 mod told;
 
 pub use crate::stats::ListenerStat;
-pub(crate) use alone::end_alone;
-pub use alone::{begin_alone, is_only_waiter};
+pub use alone::{any_alone, begin_alone, end_alone, is_only_waiter};
 pub use ending::{End, before_end};
 pub use family::stay_apart;
 pub(crate) use known::confirm;
 pub use known::{
-    count, forget, forget_listener, forget_range, generation, is_known_listener, is_known_other,
-    is_listener, is_stream, knows_any, note_connection,
+    count, forget, forget_kind, forget_listener, forget_range, generation, is_known_listener,
+    is_known_other, is_listener, is_stream, knows_any, note_connection,
 };
 pub(crate) use private_sets::close_private_sets;
 pub use private_sets::{
@@ -81,6 +80,18 @@ pub enum Choice {
 /// Before a fork: the child has the listeners, too.
 pub fn before_fork() {
     alone::end_all();
+    baton::before_fork();
+}
+
+/// Another process has the listeners of this one: around a fork by another call, and after
+/// [`before_fork`] for those that have begun since, on both sides.
+pub fn end_all_alone() {
+    alone::end_all();
+}
+
+/// Before a program is spawned.
+pub fn before_spawn() {
+    alone::end_inherited();
     baton::before_fork();
 }
 

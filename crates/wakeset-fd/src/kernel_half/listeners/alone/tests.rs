@@ -6,7 +6,7 @@ const LISTENER: i32 = 7;
 
 #[test]
 fn a_listener_is_one_threads_until_others_have_it() {
-    assert!(!is_only_waiter(LISTENER, 1), "nobody has called listen(2)");
+    assert!(!is_only_waiter(LISTENER, 1), "nobody has called bind(2)");
     begin_alone(LISTENER);
     assert!(is_only_waiter(LISTENER, 1) && is_only_waiter(LISTENER, 1));
     assert!(!is_only_waiter(LISTENER + 1, 1), "another number");
