@@ -45,7 +45,7 @@ wakeset run --share -- ./nginx 60 &
 pid=$!
 trap 'kill $pid 2>kill.log || :; wait; rm -r $XDG_RUNTIME_DIR' EXIT
 echo $pid >nginx.pid
-until wakeset stats $pid >stats.txt 2>&1; do sleep 0.02; done
+until wakeset stats nginx >stats.txt 2>&1; do sleep 0.02; done
 chosen() { cat >chosen.json; echo "$1" >chosen.path; }
 endless() { timeout 1 "$@" || [ $? -eq 124 ]; }
 "#;
