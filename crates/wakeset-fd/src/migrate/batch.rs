@@ -297,7 +297,7 @@ fn migrate_sources(
 fn note_numbers(head: &SlotHead, reason: Stat) {
     let is_written = matches!(head.kind(), table::COUNTER | table::PIPE);
     if is_written && !head.is_lost() && Stat::MOVED.contains(&(reason as usize)) {
-        duplicates::each_number(head, left::note);
+        duplicates::names(head).for_each(left::note);
     }
 }
 

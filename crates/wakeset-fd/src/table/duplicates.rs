@@ -137,26 +137,22 @@ fn numbers(head: &SlotHead) -> impl Iterator<Item = c_int> + use<> {
 pub(crate) fn number_of(head: &SlotHead) -> c_int {
     match head.has_several() {
         // One that is just being closed is still linked.
-        true => numbers(head).find(|number| table::stands_for(*number, head)).unwrap_or(-1),
+        true => names(head).next().unwrap_or(-1),
         false => head.fd(),
     }
 }
 
 /// All numbers by which the program knows an object. The caller holds the migrations lock.
-pub(crate) fn each_number(head: &SlotHead, what: impl FnMut(c_int)) {
-    let stands = |number: &c_int| table::stands_for(*number, head);
-    match head.has_several() {
-        true => numbers(head).filter(stands).for_each(what),
-        false => Some(head.fd()).filter(stands).into_iter().for_each(what),
-    }
+pub(crate) fn names(head: &SlotHead) -> impl Iterator<Item = c_int> {
+    let several = head.has_several();
+    let one = (!several).then(|| head.fd());
+    let all = several.then(|| numbers(head)).into_iter().flatten().chain(one);
+    all.filter(|number| table::stands_for(*number, head))
 }
 
 /// Whether any number stands for the object. The caller holds the migrations lock.
 pub(super) fn is_named(head: &SlotHead) -> bool {
-    match head.has_several() {
-        true => numbers(head).any(|number| table::stands_for(number, head)),
-        false => table::stands_for(head.fd(), head),
-    }
+    names(head).next().is_some()
 }
 
 /// Prepares an object for a further number: gives it a handle if it has none. `None`: there is no
