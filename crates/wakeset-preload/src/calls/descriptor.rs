@@ -86,15 +86,20 @@ pub(super) fn pidfd_getfd(
     result
 }
 
+/// Before `old` gets a further number `new`.
+fn before_dup_to(old: c_int, new: c_int) {
+    listeners::forget(new);
+    if old != new {
+        listeners::end_alone(old);
+        held::note_close(new);
+    }
+    uffd::before_dup_to(old, new);
+}
+
 /// dup2(2).
 pub(super) fn dup2(old: c_int, new: c_int, call: impl FnOnce(c_int, c_int) -> c_int) -> c_int {
     around_close(new, || {
-        listeners::forget(new);
-        if old != new {
-            listeners::end_alone(old);
-            held::note_close(new);
-        }
-        uffd::before_dup_to(old, new);
+        before_dup_to(old, new);
         answered_int(duplicate::dup2(old, new), || call(old, new))
     })
 }
@@ -107,12 +112,7 @@ pub(super) fn dup3(
     call: impl FnOnce(c_int, c_int, c_int) -> c_int,
 ) -> c_int {
     around_close(new, || {
-        listeners::forget(new);
-        if old != new {
-            listeners::end_alone(old);
-            held::note_close(new);
-        }
-        uffd::before_dup_to(old, new);
+        before_dup_to(old, new);
         answered_int(duplicate::dup3(old, new, flags), || call(old, new, flags))
     })
 }

@@ -161,10 +161,8 @@ fn has_no_limit(fd: c_int) -> bool {
 /// is not made before there is something.
 #[inline]
 fn accept_in_group(fd: c_int, call: &mut dyn FnMut() -> c_int) -> c_int {
-    if listeners::any_alone() {
-        // The call of another thread than the one that polls may sleep for a connection, too.
-        let _ = thread::is_only_waiter(fd);
-    }
+    // The call of another thread than the one that polls may sleep for a connection, too.
+    let _ = thread::is_only_waiter(fd);
     // A thread that holds connections is to leave the next to one that holds fewer, which the
     // kernel's queue does not know.
     let holds = listeners::may_step_back_in_accept() && held::count_of(held::PROCESS) > 0;

@@ -73,10 +73,13 @@ thread_local! {
 /// Some listener of a set, in [`Waiter::reported`].
 pub(super) const SOME: c_int = -2;
 
-/// Whether nobody but this thread waits for a listener, as far as is known.
+/// Whether nobody but this thread waits for a listener, as far as is known. If another one does, it
+/// is not the only one either from now on.
+#[inline]
 pub(super) fn is_only_waiter(fd: c_int) -> bool {
     // An address of the thread's own.
-    WAITER.with(|waiter| listeners::is_only_waiter(fd, core::ptr::from_ref(waiter).addr()))
+    let own = || WAITER.with(|waiter| core::ptr::from_ref(waiter).addr());
+    listeners::any_alone() && listeners::is_only_waiter(fd, own())
 }
 
 /// The order of a wait of this thread's that begins now.

@@ -78,8 +78,9 @@ fn end_where(ends: impl Fn(c_int) -> bool) {
     }
 }
 
-/// Before a fork, and after it for those that have begun meanwhile: the child has them all.
-pub(super) fn end_all() {
+/// Another process has them all: around a fork by any call, before it, and after it on both sides
+/// for those that have begun meanwhile.
+pub fn end_all_alone() {
     if any_alone() && !mutated!("forked_listener_is_alone") {
         ANY.store(false, Ordering::Release);
         ALONE.iter().for_each(|place| place.number.store(FREE, Ordering::Release));
@@ -93,12 +94,9 @@ pub(super) fn end_inherited() {
     }
 }
 
-/// Whether the calling thread, by an address of its own, is the only one that waits for a listener.
-/// If it is the second one, neither is from now on.
+/// Whether the calling thread, by an address of its own, is the only one that waits for a listener,
+/// of which there are [some](any_alone). If it is the second one, neither is from now on.
 pub fn is_only_waiter(fd: c_int, thread: usize) -> bool {
-    if !any_alone() {
-        return false;
-    }
     let Some(place) = ALONE.iter().find(|place| place.number.load(Ordering::Acquire) == fd + 1)
     else {
         return false;

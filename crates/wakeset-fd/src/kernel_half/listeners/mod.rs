@@ -31,7 +31,7 @@ mod shares;
 mod told;
 
 pub use crate::stats::ListenerStat;
-pub use alone::{any_alone, begin_alone, end_alone, is_only_waiter};
+pub use alone::{any_alone, begin_alone, end_all_alone, end_alone, is_only_waiter};
 pub use ending::{End, before_end};
 pub use family::stay_apart;
 pub(crate) use known::confirm;
@@ -79,14 +79,8 @@ pub enum Choice {
 
 /// Before a fork: the child has the listeners, too.
 pub fn before_fork() {
-    alone::end_all();
+    end_all_alone();
     baton::before_fork();
-}
-
-/// Another process has the listeners of this one: around a fork by another call, and after
-/// [`before_fork`] for those that have begun since, on both sides.
-pub fn end_all_alone() {
-    alone::end_all();
 }
 
 /// Before a program is spawned.
