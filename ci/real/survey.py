@@ -92,15 +92,6 @@ thread = Thread.new { 2000.times { reader.readpartial(1) } }
 2000.times { writer.write('x'); writer.flush }
 thread.join
 """
-UVLOOP = """
-import asyncio, time, uvloop
-async def main():
-    loop, end = asyncio.get_running_loop(), time.monotonic() + 0.5
-    while time.monotonic() < end:
-        await loop.run_in_executor(None, int)
-uvloop.install()
-asyncio.run(main())
-"""
 POOL = """
 import asyncio, multiprocessing, time
 from concurrent.futures import ProcessPoolExecutor
@@ -168,8 +159,9 @@ def python(text):
     return lambda room: room.run([PYTHON, "-c", text])
 
 
-def asyncio(room):
-    room.run([PYTHON, SOURCES / "executor.py", SECONDS])
+def executor(before=""):
+    text = before + (SOURCES / "executor.py").read_text()
+    return lambda room: room.run([PYTHON, "-c", text, SECONDS])
 
 
 def ruby(room):
@@ -181,10 +173,10 @@ PROGRAMS = {
     "Java, Selector.wakeup": (["java"], java),
     "Node, postMessage to a worker": (["node"], node("worker.js")),
     "Node, fs.promises.stat": (["node"], node("stat.js")),
-    "asyncio, run_in_executor": ([], asyncio),
+    "asyncio, run_in_executor": ([], executor()),
     "asyncio, after a subprocess": ([], python(SUBPROCESS)),
     "asyncio, beside a pool of processes": ([], python(POOL)),
-    "uvloop, run_in_executor": ([], python(UVLOOP)),
+    "uvloop, run_in_executor": ([], executor("import uvloop; uvloop.install()\n")),
     "tokio, two current_thread runtimes": (["cargo"], tokio),
     "Asio, post": (["g++"], hop_in_c("post.cpp", "", compiler="g++")),
     "ZeroMQ, PAIR inproc": (["gcc"], hop_in_c("zeromq.c", "libzmq", "pair")),
