@@ -116,6 +116,14 @@ static int64_t waited(const struct course *course, int connections, int64_t bega
 	return longest;
 }
 
+/* Has a worker go on, and returns how long the connections wait from then. */
+static int64_t wait_beside(const struct course *course, int worker, int connections)
+{
+	int64_t began = now();
+	tell(course->go[worker][1]);
+	return waited(course, connections, began);
+}
+
 /* Waits for a connection when told to. Returns the set. */
 static int await_connection(struct course *course, int go)
 {

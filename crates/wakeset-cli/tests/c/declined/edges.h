@@ -55,9 +55,7 @@ static int64_t told_by_edge_before(void (*serve)(struct course *, int))
 	hear(course->done[0]);
 	tell(course->go[1][1]);
 	sleep_ms(20);
-	int64_t began = now();
-	tell(course->go[0][1]);
-	int64_t longest = waited(course, 1, began);
+	int64_t longest = wait_beside(course, 0, 1);
 	must(close(first));
 	must(close(second));
 	end(course);

@@ -40,9 +40,7 @@ static int64_t three_decline(void)
 		tell(course->go[i][1]);
 		sleep_ms(20);
 	}
-	int64_t began = now();
-	tell(course->go[COUNT][1]);
-	int64_t longest = waited(course, COUNT, began);
+	int64_t longest = wait_beside(course, COUNT, COUNT);
 	for (int i = 0; i < COUNT; i++)
 		must(close(clients[i]));
 	end(course);
@@ -107,9 +105,7 @@ static int64_t other_listener_before(void)
 	int client = connect_to(course->listener);
 	hear(course->done[0]);
 	sleep_ms(20);
-	int64_t began = now();
-	tell(course->go[0][1]);
-	int64_t longest = waited(course, 1, began);
+	int64_t longest = wait_beside(course, 0, 1);
 	for (int i = 0; i < HELD; i++)
 		must(close(held[i]));
 	must(close(client));
