@@ -19,6 +19,7 @@
 //! | `duplicates` | dup(2) and its kin |
 //! | `environment` | what the environment asks of the library without `wakeset run` |
 //! | `forks` | what a fork costs |
+//! | `home` | what comes home after a fork |
 //! | `keeping` | which worker is next, by what workers hold |
 //! | `memory` | programs with a heap that refuses |
 //! | `instructions` | programs that make system calls by instruction |
@@ -47,6 +48,8 @@ mod duplicates;
 mod environment;
 #[path = "programs/forks.rs"]
 mod forks;
+#[path = "programs/home.rs"]
+mod home;
 #[path = "programs/instructions.rs"]
 mod instructions;
 #[path = "programs/keeping.rs"]

@@ -6,6 +6,9 @@ use core::ffi::c_int;
 #[path = "../src/table/lifecycle.rs"]
 pub(crate) mod lifecycle;
 
+#[path = "../src/table/away/word.rs"]
+pub(crate) mod away_word;
+
 pub(crate) fn take_spare_doorbell() -> Option<c_int> {
     None
 }

@@ -145,7 +145,7 @@ fn answer(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Counts that become a metric each: name, help.
-const COUNTERS: [(Stat, &str, &str); 8] = [
+const COUNTERS: [(Stat, &str, &str); 9] = [
     (Stat::Waits, "waits", "Calls of the epoll_wait family."),
     (Stat::Events, "events", "Events that these calls reported."),
     (
@@ -159,6 +159,7 @@ const COUNTERS: [(Stat, &str, &str); 8] = [
         "Writes to eventfds, pipes and pairs (not signal(7)) that were answered in process.",
     ),
     (Stat::SignalsInKernel, "signals_in_kernel", "Such writes that were the kernel's."),
+    (Stat::HomeFork, "objects_home_after_fork", "Objects that came home after a fork."),
     (Stat::Wakes, "wakes", "Sleeping waits that were woken for what lives in process."),
     (Stat::SpuriousWakes, "spurious_wakes", "Wakes after which there was nothing to report."),
     (Stat::SyscallsAvoided, "syscalls_avoided", "Calls answered without a system call."),

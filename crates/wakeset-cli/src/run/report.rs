@@ -196,6 +196,9 @@ impl Report {
         if !reasons.is_empty() {
             let _ = writeln!(text, "migrated into the kernel: {}", reasons.join(", "));
         }
+        if self.total.came_home() > 0 {
+            let _ = writeln!(text, "came home: {} after a fork", self.total.came_home());
+        }
         let of_kernel = self.total.get(Stat::WaitsOfKernelSets);
         if of_kernel > 0 {
             let _ = writeln!(text, "waits on sets that are the kernel's: {of_kernel}");
@@ -319,6 +322,7 @@ fn counts(summary: &Summary) -> Map<String, Value> {
     object.insert("events_in_process_percent".to_string(), json!(summary.percent_in_process()));
     object.insert("signals_in_process_percent".to_string(), json!(summary.percent_of_signals()));
     object.insert("migrated".to_string(), json!(summary.migrated()));
+    object.insert("came_home".to_string(), json!(summary.came_home()));
     object.insert("migrated_by_reason".to_string(), Value::Object(migrated));
     object
 }

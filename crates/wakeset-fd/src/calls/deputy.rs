@@ -11,9 +11,9 @@ pub use forked::{
 
 use crate::migrate;
 use crate::stats::Stat;
-use crate::sys::signal_guard;
+use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::vforked::{Request, Wish};
-use crate::table::{self, gate, inherited};
+use crate::table::{self, away, gate, inherited};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether deputies must not be made.
@@ -39,6 +39,11 @@ pub(super) fn begin() -> Option<Option<&'static Request>> {
         return None;
     }
     gate::close();
+    if away::any() {
+        // What is on its way home is there when the child begins; from now on nothing sets out.
+        let _guard = SignalGuard::enter();
+        drop(gate::hold_migrations());
+    }
     if !table::numbers().any(|fd| table::peek(fd).is_object()) {
         return Some(None);
     }

@@ -15,11 +15,11 @@ use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
 use crate::sys::{forked, vforked};
-use crate::table::inherited;
 use crate::table::lifecycle;
 use crate::table::object::{Host, Object};
 use crate::table::slot;
 use crate::table::{self, Entry, SlotHead};
+use crate::table::{away, inherited};
 use core::ffi::{c_int, c_uint};
 use libc::{cmsghdr, msghdr};
 use wakeset::mutated;
@@ -27,6 +27,7 @@ use wakeset::mutated;
 /// close(2) as far as it concerns in-process objects: forgets the object, so that the kernel may
 /// close the number.
 pub fn close(fd: c_int) -> Verdict<()> {
+    away::close(fd);
     match table::peek(fd) {
         Entry::Kernel => {
             if lifecycle::has_closes() && !is_foreign() {
@@ -194,7 +195,7 @@ pub fn before_new_program(reason: Stat, given: impl Fn(c_int) -> bool) {
         let stays_open =
             || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
         // The flags are those of the caller's table, also if that is a vfork(2) child's.
-        let is_object = table::peek(fd).is_object() || inherited::is(fd);
+        let is_object = table::peek(fd).is_object() || inherited::is(fd) || away::is(fd);
         if is_object && (given(fd) || stays_open()) {
             migrate::fd(fd, reason);
         }

@@ -2,12 +2,13 @@
 
 use crate::migrate;
 use crate::objects::counter::{self, FdCounter};
+use crate::objects::home;
 use crate::objects::pipe::{self, FdPipe};
 use crate::objects::timer::{self, FdTimer};
 use crate::stats::Stat;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
-use crate::table::{self, Entry, left};
+use crate::table::{self, Bytes, Entry, away, left};
 use core::ffi::c_int;
 
 /// write(2) as far as it concerns in-process objects.
@@ -16,13 +17,15 @@ use core::ffi::c_int;
 /// As write(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
 #[inline]
 pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> {
-    match table::get(fd) {
-        Entry::Kernel => {
+    match table::get_for_bytes(fd) {
+        Bytes::Entry(Entry::Kernel) => {
             left::count_write(fd);
             Kernel
         }
         // SAFETY: the same contract.
-        Entry::Object(_) | Entry::Doorbell => unsafe { write_here(fd, buffer, len) },
+        Bytes::Entry(Entry::Object(_) | Entry::Doorbell) | Bytes::Away => unsafe {
+            write_here(fd, buffer, len)
+        },
     }
 }
 
@@ -34,11 +37,18 @@ pub unsafe fn write(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> 
 unsafe fn write_here(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize> {
     loop {
         // Until the operation is over.
-        let (entry, _held) = table::get_held(fd);
-        let object = match entry {
-            Entry::Object(object) => object,
-            Entry::Doorbell => return Done(Err(Errno::EBADF)),
-            Entry::Kernel => {
+        let (found, _held) = table::get_held_for_bytes(fd);
+        let object = match found {
+            Bytes::Entry(Entry::Object(object)) => object,
+            Bytes::Entry(Entry::Doorbell) => return Done(Err(Errno::EBADF)),
+            Bytes::Away => match home::call(fd, || sys::write(fd, buffer, len)) {
+                None => continue,
+                Some(verdict) => {
+                    left::count_write(fd);
+                    return verdict;
+                }
+            },
+            Bytes::Entry(Entry::Kernel) => {
                 left::count_write(fd);
                 return Kernel;
             }
@@ -73,10 +83,12 @@ unsafe fn write_here(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize>
 /// As read(2): `buffer` is the caller's to give, for `len` bytes, or `len` is 0.
 #[inline]
 pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
-    match table::get(fd) {
-        Entry::Kernel => Kernel,
+    match table::get_for_bytes(fd) {
+        Bytes::Entry(Entry::Kernel) => Kernel,
         // SAFETY: the same contract.
-        Entry::Object(_) | Entry::Doorbell => unsafe { read_here(fd, buffer, len) },
+        Bytes::Entry(Entry::Object(_) | Entry::Doorbell) | Bytes::Away => unsafe {
+            read_here(fd, buffer, len)
+        },
     }
 }
 
@@ -88,11 +100,15 @@ pub unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
 unsafe fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
     loop {
         // Until the operation is over.
-        let (entry, _held) = table::get_held(fd);
-        let object = match entry {
-            Entry::Object(object) => object,
-            Entry::Doorbell => return Done(Err(Errno::EBADF)),
-            Entry::Kernel => return Kernel,
+        let (found, _held) = table::get_held_for_bytes(fd);
+        let object = match found {
+            Bytes::Entry(Entry::Object(object)) => object,
+            Bytes::Entry(Entry::Doorbell) => return Done(Err(Errno::EBADF)),
+            Bytes::Entry(Entry::Kernel) => return Kernel,
+            Bytes::Away => match home::call(fd, || sys::read(fd, buffer, len)) {
+                None => continue,
+                Some(verdict) => return verdict,
+            },
         };
         let verdict = if let Some(end) = object.downcast::<FdPipe>() {
             // SAFETY: the same contract.
@@ -126,7 +142,18 @@ unsafe fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
 /// Takes note of a change of `O_NONBLOCK` that the kernel object has made: fcntl(`F_SETFL`),
 /// ioctl(`FIONBIO`).
 pub fn note_nonblocking(fd: c_int, nonblocking: bool) {
-    if let (Entry::Object(object), _held) = table::get_held(fd) {
-        object.object().set_nonblocking(nonblocking);
+    loop {
+        match table::get_held_for_bytes(fd) {
+            (Bytes::Entry(Entry::Object(object)), _held) => {
+                object.object().set_nonblocking(nonblocking);
+            }
+            // What comes home from now on finds the change in the kernel.
+            (Bytes::Away, _) if !away::is_in_kernel(fd) => {
+                migrate::wait_for_migrations();
+                continue;
+            }
+            _ => {}
+        }
+        return;
     }
 }

@@ -13,7 +13,7 @@ use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::migrating::Migrating;
 use crate::table::object::{Host, Object};
 use crate::table::slot::end_use_guarded;
-use crate::table::{self, Entry, Slot, SlotHead, duplicates, left};
+use crate::table::{self, Entry, Slot, SlotHead, away, duplicates, left};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use wakeset::{WaitQueue, mutated, probe};
@@ -378,7 +378,7 @@ fn leave_table<O: Object + ?Sized>(object: &'static O) {
         for _ in 0..duplicates::leave_all(head) {
             end_use_guarded(object);
         }
-    } else if table::vacate(head.fd(), head) {
+    } else if away::leave(head) || table::vacate(head.fd(), head) {
         end_use_guarded(object);
     }
 }

@@ -44,7 +44,7 @@ use crate::sys::vforked::{self, Wish};
 use crate::table::gate::{self, Gate};
 pub(crate) use crate::table::gate::{hold_migrations, wait_for_migrations};
 use crate::table::object::Host;
-use crate::table::{self, Entry, Slot, SlotHead, late};
+use crate::table::{self, Entry, Slot, SlotHead, away, late};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -181,6 +181,10 @@ pub fn release(fd: c_int) -> Result<(), sys::Errno> {
 /// Migrates all pipes and socket pairs.
 pub fn pipes(reason: Stat) {
     for number in table::numbers() {
+        // What is away is no pipe, and a look-up would be a doubt.
+        if away::is(number) {
+            continue;
+        }
         if matches!(table::get(number), Entry::Object(object) if object.kind() == table::PIPE) {
             fd(number, reason);
         }
@@ -216,7 +220,7 @@ pub(crate) fn leave_timers_held() {
         return;
     }
     for number in table::numbers() {
-        if matches!(table::get(number), Entry::Object(object) if object.kind() == table::TIMER) {
+        if matches!(table::peek(number), Entry::Object(object) if object.kind() == table::TIMER) {
             fd_held(number, Stat::MigratedPoll);
         }
     }

@@ -20,7 +20,7 @@ use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno, notice};
 use crate::table::duplicates::{self, Loss};
-use crate::table::{self, Entry, SlotHead, inherited, left, slot};
+use crate::table::{self, Entry, SlotHead, away, inherited, left, slot};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +31,7 @@ use wakeset::mutated;
 #[inline]
 pub fn number_is_new(fd: c_int) {
     inherited::forget(fd);
+    away::forget(fd);
     left::forget(fd);
     if table::peek(fd).is_object() && !mutated!("new_numbers_are_not_looked_at") {
         end_stale(fd);

@@ -5,6 +5,8 @@ use crate::objects::migratable::{Attempt, Migratable, carry_out, errno};
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_avoided, count_signal};
+use crate::sys::fdinfo::Eventfd;
+use crate::sys::refusable::refusable;
 use crate::sys::signal_guard::{FastSignalGuard, SignalGuard};
 use crate::sys::steps::step;
 use crate::sys::user;
@@ -13,10 +15,11 @@ use crate::sys::{self, Errno};
 use crate::table::gate::Gate;
 use crate::table::kept::KeptFile;
 use crate::table::process;
-use crate::table::slot::slot_for;
+use crate::table::slot::{end_use_guarded, slot_for};
 use crate::table::{self, Slot, SlotHead, left};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU64, Ordering};
+use libc::iovec;
 use wakeset::{Counter, CounterFlags, Error, Events, Source, WaitQueue};
 
 /// An eventfd whose state lives here while only this process can reach it. Its number belongs to a
@@ -151,6 +154,50 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     Ok(fd)
 }
 
+/// Makes an object of an eventfd that comes home: of the kernel's, which nobody else has, and in
+/// which no call is. Whether that was done; else the kernel's is as it was.
+pub(crate) fn come_home(fd: c_int, eventfd: Eventfd) -> bool {
+    let Some(slot) = slot_for::<FdCounter>(fd) else { return false };
+    // One by one: no call takes all that a semaphore has.
+    let too_many = eventfd.is_semaphore && eventfd.count > MOST_TAKEN;
+    if too_many || !take_from_kernel(fd, eventfd.count) {
+        end_use_guarded(slot);
+        return false;
+    }
+    step!(value_taken_home);
+    let mut mode = CounterFlags::empty();
+    mode.set(CounterFlags::SEMAPHORE, eventfd.is_semaphore);
+    mode.set(CounterFlags::NONBLOCK, eventfd.is_nonblocking);
+    slot.counter.unseal(eventfd.count, mode);
+    slot.residence.begin_here();
+    left::forget(fd);
+    table::put_object(fd, slot);
+    count(Stat::HomeFork, 1);
+    true
+}
+
+/// A semaphore that comes home has at most so much.
+const MOST_TAKEN: u64 = 64;
+
+/// Takes `count` out of a kernel eventfd, without ever waiting. `false`: that is not to be done,
+/// and all of it is still there.
+fn take_from_kernel(fd: c_int, count: u64) -> bool {
+    let mut taken = 0;
+    while taken < count {
+        let mut value = 0_u64;
+        let buffer = iovec { iov_base: (&raw mut value).cast(), iov_len: 8 };
+        let (vectors, offset) = (&raw const buffer, usize::MAX);
+        match refusable!(preadv2, fd, vectors, 1, offset, offset, libc::RWF_NOWAIT) {
+            Ok(8) => taken += value,
+            _ => break,
+        }
+    }
+    if taken != count && taken > 0 {
+        let _ = sys::write(fd, (&raw const taken).cast(), 8);
+    }
+    taken == count
+}
+
 /// The part of write(2) that needs nothing but a look-up and one compare-and-swap: whether it was
 /// done.
 ///
@@ -235,7 +282,11 @@ pub(crate) unsafe fn write(
             count(Stat::Signals, 1);
             Done(Ok(8))
         }
-        Ok(Attempt::InKernel) => Kernel,
+        Ok(Attempt::InKernel) => {
+            // Its number says whether it may come home, once the migration is over.
+            migrate::wait_for_migrations();
+            return None;
+        }
         Ok(Attempt::Again) => return None,
         Ok(Attempt::Failed(error)) => Done(Err(errno(error))),
     })
@@ -260,7 +311,11 @@ pub(crate) unsafe fn read(
         // SAFETY: the caller gives the memory.
         Ok(Attempt::Done(value)) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
         Ok(Attempt::Done(_)) => Done(Err(Errno::EFAULT)),
-        Ok(Attempt::InKernel) => Kernel,
+        Ok(Attempt::InKernel) => {
+            // Its number says whether it may come home, once the migration is over.
+            migrate::wait_for_migrations();
+            return None;
+        }
         Ok(Attempt::Again) => return None,
         Ok(Attempt::Failed(error)) => Done(Err(errno(error))),
     })

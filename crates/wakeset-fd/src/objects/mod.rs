@@ -4,6 +4,7 @@
 //! leaves for the kernel object of the same number, and how an operation waits and finds out.
 
 pub mod counter;
+pub(crate) mod home;
 pub(crate) mod migratable;
 pub mod pipe;
 mod residence;

@@ -87,6 +87,8 @@ stats! {
     Signals = "signals_in_process",
     /// Writes to such objects that have migrated, or began in the kernel.
     SignalsInKernel = "signals_in_kernel",
+    /// Came home: it had migrated for a fork, and no child has it any more.
+    HomeFork = "home_fork",
 }
 
 impl Stat {

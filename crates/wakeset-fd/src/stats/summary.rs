@@ -137,9 +137,15 @@ impl Summary {
         self.get(Stat::Signals).saturating_add(self.get(Stat::SignalsInKernel))
     }
 
-    /// Objects that never left user space, including those that have been closed since.
+    /// Objects that had migrated and have come home, for whatever reason, each time counted.
+    pub fn came_home(&self) -> u64 {
+        self.get(Stat::HomeFork)
+    }
+
+    /// Objects that never left user space, or came home each time, including those that have been
+    /// closed since.
     pub fn kept(&self) -> u64 {
-        self.made().saturating_sub(self.migrated())
+        self.made().saturating_add(self.came_home()).saturating_sub(self.migrated())
     }
 
     /// Objects that still live in user space: neither migrated nor closed.
@@ -190,6 +196,9 @@ mod tests {
         assert_eq!((read.pid, read.name()), (42, &b"a name longer t"[..]));
         assert_eq!((read.made(), read.migrated(), read.kept(), read.open()), (6, 2, 4, 1));
         assert_eq!(Summary::parse(&bytes_of(&page)[1..]), None);
+        page.bump(mine, Stat::HomeFork, 1);
+        let home = page.summary();
+        assert_eq!((home.came_home(), home.kept(), home.open()), (1, 5, 2));
         assert_eq!(read.percent_in_process(), None);
         page.bump(mine, Stat::Events, 3);
         page.bump(mine, Stat::EventsFromKernel, 1);

@@ -30,6 +30,8 @@ use wakeset::{ScanLock, mutated};
 
 /// In place of a number: everything has migrated, and the deputy is about to go.
 const OVER: c_int = -1;
+/// Beside a number: the child may pass on what that stands for.
+const PASSES_ON: c_int = 1 << 30;
 
 /// Who waits for an answer looks after its parent so often.
 const A_WHILE: Duration = Duration::from_millis(100);
@@ -90,8 +92,9 @@ pub(crate) fn renumber(old: c_int, new: c_int) {
     let _ = END.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
 }
 
-/// In a child: has its parent migrate what a number stood for at the fork. When this returns that
-/// has been done, or there is nobody to do it. `is_wanted` says whether it is still to be done,
+/// In a child: has its parent migrate what a number stood for at the fork; `fd` is that number, as
+/// it is or [passed on](passing_on). When this returns that has been done, or there is nobody to do
+/// it. `is_wanted` says whether it is still to be done,
 /// `done` that it has; no other thread asks meanwhile. Returns the number of an end that is of no
 /// more use, for the caller to close.
 pub(crate) fn ask(
@@ -116,6 +119,16 @@ pub(crate) fn ask(
     }
     done();
     left
+}
+
+/// What to [`ask`] about a number that the child may pass on.
+pub(crate) fn passing_on(fd: c_int) -> c_int {
+    fd | PASSES_ON
+}
+
+/// The number that a child has asked about, and whether it may pass on what that stands for.
+pub(crate) fn asked(message: c_int) -> (c_int, bool) {
+    (message & !PASSES_ON, message & PASSES_ON != 0)
 }
 
 /// Asks, and waits for the answer. `false`: there will be none.

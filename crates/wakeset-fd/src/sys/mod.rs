@@ -7,6 +7,7 @@ pub mod cancel;
 pub(crate) mod complaint;
 pub(crate) mod elsewhere;
 pub(crate) mod essential;
+pub(crate) mod fdinfo;
 pub(crate) mod forked;
 pub mod handled;
 pub(crate) mod handler;

@@ -37,7 +37,7 @@ use crate::table::closing;
 use crate::table::hidden;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::slot::{end_use, end_use_guarded};
-use crate::table::{self, Entry, SlotHead};
+use crate::table::{self, Bytes, Entry, SlotHead};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use wakeset::{ScanGuard, ScanLock, mutated};
@@ -340,9 +340,26 @@ impl Drop for Held {
 #[inline]
 pub(crate) fn get_held(fd: c_int) -> (Entry, Held) {
     match table::load(fd) {
+        word if word & table::TAG < table::ALIAS => {
+            (table::for_caller(fd, table::entry_of(word)), Held(None))
+        }
         word if word & table::TAG == table::ALIAS => get_alias(fd),
-        word if word & table::TAG == table::INHERITED => (table::inherited::ask(fd), Held(None)),
-        word => (table::for_caller(fd, table::entry_of(word)), Held(None)),
+        word => (table::get_marked(fd, word), Held(None)),
+    }
+}
+
+/// [`get_held`] for a read or a write, which shows nobody the object.
+#[inline]
+pub(crate) fn get_held_for_bytes(fd: c_int) -> (Bytes, Held) {
+    match table::load(fd) {
+        word if word & table::TAG < table::ALIAS => {
+            (Bytes::Entry(table::for_caller(fd, table::entry_of(word))), Held(None))
+        }
+        word if word & table::TAG == table::ALIAS => {
+            let (entry, held) = get_alias(fd);
+            (Bytes::Entry(entry), held)
+        }
+        word => (table::get_marked_for_bytes(fd, word), Held(None)),
     }
 }
 

@@ -71,7 +71,7 @@ fn close_all() {
     }
     let kept = kept();
     for fd in table::numbers() {
-        if !kept.contains(&fd) && matches!(table::get(fd), Entry::Doorbell) {
+        if !kept.contains(&fd) && matches!(table::peek(fd), Entry::Doorbell) {
             let _ = sys::close(fd);
         }
     }

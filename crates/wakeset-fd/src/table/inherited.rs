@@ -1,45 +1,66 @@
-//! Numbers that a forked child has from its parent, in which the objects live on. In the child's
-//! table they have a tag of their own, and no slot. What the child looks up migrates in the parent,
-//! and is the kernel's; what it closes, or puts another file over, is forgotten.
+//! Numbers that a forked child has from its parent, in which the objects live on, or may come home.
+//! In the child's table they have tags of their own, and no slot. What the child looks up migrates
+//! in the parent, and is the kernel's; what it closes, or puts another file over, is forgotten.
+//!
+//! A read or a write shows nobody the object, so that it may come home when this process has ended
+//! or executed another program. By any other look-up the object may get to a further process, or
+//! into a set of this one, so the parent is told, and keeps it in the kernel.
 
 use crate::sys::{self, forked};
 use crate::table::lifecycle::{self, Participant, Rank};
-use crate::table::{self, Entry, INHERITED, VACANT, hidden};
+use crate::table::{self, Entry, INHERITED, SHARED, VACANT, hidden};
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use wakeset::mutated;
 
-/// Whether a number is one of those.
+/// Whether a number is one of those, or one that may come home in the parent.
 #[inline]
 pub(crate) fn is(fd: c_int) -> bool {
-    forked::is_child() && has_tag(fd)
+    forked::is_child() && has_tag(fd, &BOTH)
 }
 
-fn has_tag(fd: c_int) -> bool {
-    table::word_of(fd).is_some_and(|word| word.load(Ordering::SeqCst) & table::TAG == INHERITED)
+const BOTH: [usize; 2] = [INHERITED, SHARED];
+
+fn has_tag(fd: c_int, tags: &[usize]) -> bool {
+    let tag = |word: &AtomicUsize| word.load(Ordering::SeqCst) & table::TAG;
+    table::word_of(fd).is_some_and(|word| tags.contains(&tag(word)))
 }
 
 /// The number no longer stands for what it did at the fork; whether it has until now.
 #[inline]
 pub(crate) fn forget(fd: c_int) -> bool {
-    forked::is_child() && table::retag(fd, &[INHERITED], VACANT).is_some()
+    forked::is_child() && table::retag(fd, &BOTH, VACANT).is_some()
 }
 
-/// For a look-up of such a number: when this returns it is the kernel's.
+/// For a read or a write of such a number: when this returns it is the kernel's, and may come home
+/// in the parent once this process has it no more.
 #[cold]
 pub(super) fn ask(fd: c_int) -> Entry {
-    let is_wanted = || has_tag(fd);
-    let done = || _ = table::retag(fd, &[INHERITED], VACANT);
-    if let Some(end) = forked::ask(fd, is_wanted, done) {
+    ask_by(fd, fd, &[INHERITED], SHARED)
+}
+
+/// For any other look-up of such a number, after which another process may have it: when this
+/// returns it is the kernel's for good.
+#[cold]
+pub(super) fn give(fd: c_int) -> Entry {
+    let message = if mutated!("child_passes_on_in_silence") { fd } else { forked::passing_on(fd) };
+    ask_by(fd, message, &BOTH, VACANT)
+}
+
+fn ask_by(fd: c_int, message: c_int, from: &[usize], to: usize) -> Entry {
+    let is_wanted = || has_tag(fd, from);
+    let done = || _ = table::retag(fd, from, to);
+    if let Some(end) = forked::ask(message, is_wanted, done) {
         hidden::disclose(end);
         let _ = sys::close(end);
     }
     Entry::Kernel
 }
 
-/// Leaves everything that has been inherited to the kernel.
+/// Leaves everything that has been inherited to the kernel, for good.
 pub(crate) fn settle() {
     if forked::is_child() {
-        table::numbers().filter(|fd| has_tag(*fd)).for_each(|fd| _ = ask(fd));
+        table::numbers().filter(|fd| has_tag(*fd, &BOTH)).for_each(|fd| _ = give(fd));
     }
 }
 

@@ -6,7 +6,9 @@
 //! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` when an object is made under this number |
 //! | slot, `COUNTER` / `SET` / `TIMER` / `PIPE` | an in-process object, or one end of one | `VACANT` when it is closed or moves into the kernel |
 //! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` |
-//! | 0, `INHERITED` | in a forked child: an object that may live on in its parent | 0 when the child looks it up, which has it migrate, or closes it |
+//! | slot, `AWAY` | an object that has migrated for forked children, and may come home; the slot is free | `COUNTER` when it comes home; `VACANT` when it stays in the kernel, or is closed |
+//! | 0, `INHERITED` | in a forked child: an object that may live on in its parent | `SHARED` when the child reads or writes it, which has it migrate; 0 when the child does anything else with it, or closes it |
+//! | 0, `SHARED` | in a forked child: an object that may come home in its parent | 0 when the child does anything but read or write it |
 //! | 0 or slot, `ALIAS` | a further number of an in-process object, after dup(2), or one that is being closed; the slot, if any, is the number's own | `VACANT` or 0 when it is closed or the object migrates |
 //! | 0 or slot, `DOORBELL` | a doorbell of ours, which the program does not know | `SPARE_DOORBELL` when its set is gone; 0 or `VACANT` when the program needs the number |
 //! | 0 or slot, `SPARE_DOORBELL` | a doorbell that no set uses | `DOORBELL` when a set needs one; 0 or `VACANT` as above |
@@ -19,6 +21,7 @@
 
 #[cfg(test)]
 pub(crate) mod alone;
+pub(crate) mod away;
 pub(crate) mod closing;
 pub(crate) mod duplicates;
 pub(crate) mod engine;
@@ -37,7 +40,7 @@ pub(crate) mod slot;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
 use crate::sys::vforked::{self, Wish};
-pub(crate) use crate::table::duplicates::{Held, get_held};
+pub(crate) use crate::table::duplicates::{Held, get_held, get_held_for_bytes};
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -66,8 +69,10 @@ pub(crate) const PIPE: usize = 7;
 const ALIAS: usize = 8;
 /// The kind of a slot that is in no entry: a set in which a thread sleeps that is in poll(2).
 pub(crate) const POLLER: usize = 9;
-/// Above [`ALIAS`], for which no fast path looks either.
+/// Above [`ALIAS`], for which no fast path looks either; so are those below.
 const INHERITED: usize = 10;
+const AWAY: usize = 11;
+const SHARED: usize = 12;
 
 /// What a number stands for.
 #[derive(Clone, Copy)]
@@ -119,9 +124,45 @@ fn load(fd: c_int) -> usize {
 #[inline(always)]
 pub(crate) fn get(fd: c_int) -> Entry {
     match load(fd) {
-        word if word & TAG == ALIAS => for_caller(fd, duplicates::entry(fd)),
-        word if word & TAG == INHERITED => inherited::ask(fd),
-        word => for_caller(fd, entry_of(word)),
+        word if word & TAG < ALIAS => for_caller(fd, entry_of(word)),
+        word => get_marked(fd, word),
+    }
+}
+
+/// [`get`] of a number whose entry leads to no slot of its own.
+#[cold]
+fn get_marked(fd: c_int, word: usize) -> Entry {
+    match word & TAG {
+        ALIAS => for_caller(fd, duplicates::entry(fd)),
+        INHERITED | SHARED => inherited::give(fd),
+        AWAY => away::look_up(fd),
+        _ => Entry::Kernel,
+    }
+}
+
+/// What a number stands for that is read or written.
+pub(crate) enum Bytes {
+    Entry(Entry),
+    /// An object that may come home.
+    Away,
+}
+
+/// [`get`] for a read or a write, which shows nobody the object.
+#[inline(always)]
+pub(crate) fn get_for_bytes(fd: c_int) -> Bytes {
+    match load(fd) {
+        word if word & TAG < ALIAS => Bytes::Entry(for_caller(fd, entry_of(word))),
+        word if word & TAG == ALIAS => Bytes::Entry(get(fd)),
+        word => get_marked_for_bytes(fd, word),
+    }
+}
+
+#[cold]
+fn get_marked_for_bytes(fd: c_int, word: usize) -> Bytes {
+    match word & TAG {
+        AWAY => Bytes::Away,
+        INHERITED => Bytes::Entry(inherited::ask(fd)),
+        _ => Bytes::Entry(Entry::Kernel),
     }
 }
 
@@ -348,7 +389,7 @@ pub(crate) fn stands_for(fd: c_int, head: &SlotHead) -> bool {
 /// The vacant slot of a number: its address, 0 for none.
 pub(crate) fn vacant_slot(fd: c_int) -> usize {
     let word = word_of(fd).map_or(0, |place| place.load(Ordering::SeqCst));
-    if word & TAG == VACANT { word & !TAG } else { 0 }
+    if matches!(word & TAG, VACANT | AWAY) { word & !TAG } else { 0 }
 }
 
 /// Calls `f` with each slot that has ever been used for an object of this number.
@@ -384,7 +425,8 @@ pub(crate) fn numbers() -> core::ops::Range<c_int> {
 /// mind which numbers stood for objects.
 pub(crate) fn forget_all(inherits: bool) {
     for fd in numbers() {
-        let stays = inherits && peek(fd).is_object();
+        let stays = inherits && (peek(fd).is_object() || away::is(fd));
+        away::forget_parents(fd);
         // A page that is not written to is not copied.
         if let Some(place) = word_of(fd).filter(|place| place.load(Ordering::SeqCst) != 0) {
             place.store(if stays { INHERITED } else { 0 }, Ordering::SeqCst);

@@ -19,8 +19,9 @@ use crate::sys::signal_guard::{self, SignalGuard};
 use crate::table::hidden::Kept;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::object::Host;
-use crate::table::{self, Entry, gate, hidden, inherited};
+use crate::table::{self, Entry, away, gate, hidden, inherited};
 use core::ffi::c_int;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use wakeset::mutated;
 
@@ -29,20 +30,20 @@ const SLOTS: usize = 32;
 /// So many numbers are left to the program.
 const LEFT: usize = 8;
 
-/// Whether a child has reached the deadline, or a fork may wait for another thread.
-static FUTILE: AtomicBool = AtomicBool::new(false);
+/// Whether a fork may wait for another thread.
+static MAY_WAIT: AtomicBool = AtomicBool::new(false);
 
 /// From now on everything migrates before a fork: the program has a userfaultfd, of which a thread
 /// may have to read that the process forks (`UFFD_EVENT_FORK`) before fork(2) goes on. It could
 /// wait for the migrations lock, which is held across a fork, if there was still something to
 /// migrate.
 pub fn refuse_forks() {
-    FUTILE.store(true, Ordering::Relaxed);
+    MAY_WAIT.store(true, Ordering::Relaxed);
 }
 
 /// Whether a fork may wait for another thread.
 pub(in super::super) fn are_refused() -> bool {
-    FUTILE.load(Ordering::Relaxed)
+    MAY_WAIT.load(Ordering::Relaxed)
 }
 
 /// What is known of a child.
@@ -57,6 +58,9 @@ struct Slot {
     /// When the deputy began to serve it; 0 while it does not, [`ALONE`](alone::ALONE) where the
     /// thread that forked does.
     begun: AtomicU64,
+    /// It has reached the deadline, and everything that it may have has migrated. It is heard for
+    /// the sake of what may come home.
+    outlived: AtomicBool,
 }
 
 // The parent writes to them after each fork.
@@ -67,12 +71,24 @@ static CONNECTIONS: [Slot; SLOTS] = [const {
         end: AtomicI32::new(-1),
         child: AtomicI32::new(0),
         begun: AtomicU64::new(0),
+        outlived: AtomicBool::new(false),
     }
 }; SLOTS];
+
+/// What children are known by in [`away`]: a bit for each that has a connection.
+fn connected() -> u32 {
+    let has_end = |slot: &&Slot| slot.end.load(Ordering::SeqCst) >= 0;
+    CONNECTIONS.iter().filter(has_end).fold(0, |all, slot| all | slot.bit())
+}
 
 impl Slot {
     fn claim(&self) -> bool {
         self.users.compare_exchange(0, 2, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    fn bit(&self) -> u32 {
+        let index = CONNECTIONS.iter().position(|other| ptr::eq(other, self));
+        index.map_or(0, |index| 1 << index)
     }
 
     fn leave(&self) {
@@ -141,9 +157,9 @@ pub(in super::super) fn begin(server: Server) -> Option<Keeping> {
     keeping
 }
 
-/// Whether there are objects, and all of them may stay.
+/// Whether there are objects, or some that may come home, and all of them may stay.
 fn may_all_stay() -> bool {
-    if REFUSED.load(Ordering::Relaxed) || FUTILE.load(Ordering::Relaxed) {
+    if REFUSED.load(Ordering::Relaxed) || are_refused() || serve::is_futile() {
         return false;
     }
     // Waiters of related processes wait in turn. A parent's sets that stay are as the kernel's to
@@ -151,7 +167,7 @@ fn may_all_stay() -> bool {
     if hidden::inherited(Kept::Baton) >= 0 || table::numbers().end > forked::MOST {
         return false;
     }
-    let mut any = false;
+    let mut any = away::any();
     for head in table::numbers().filter_map(object_at) {
         // It would be watched by its number from now on.
         if head.object().as_host().is_some_and(Host::is_fixed) {
@@ -183,7 +199,9 @@ fn connect(slot: &'static Slot, server: Server) -> Option<Keeping> {
         return None;
     };
     slot.child.store(0, Ordering::SeqCst);
+    slot.outlived.store(false, Ordering::SeqCst);
     slot.end.store(ours, Ordering::SeqCst);
+    away::lend_to(slot.bit());
     forked::note_child(table::numbers().filter(|fd| table::peek(*fd).is_object()));
     Some(Keeping { slot, childs, server })
 }
@@ -218,7 +236,7 @@ impl Keeping {
         };
         if !is_served {
             migrate_noted();
-            finish(self.slot);
+            finish(self.slot, false);
         }
         Child(self.slot, self.server)
     }
@@ -226,12 +244,19 @@ impl Keeping {
 
 /// Migrates what children may have. The caller holds the migrations lock.
 fn migrate_noted() {
-    let mut noted = table::numbers().filter(|fd| forked::is_noted(*fd));
-    migrate::several_held(&mut noted, Stat::MigratedFork);
+    // What is away already would be taken for named.
+    let is_noted = |fd: &c_int| forked::is_noted(*fd) && table::peek(*fd).is_object();
+    migrate::several_held(&mut table::numbers().filter(is_noted), Stat::MigratedFork);
 }
 
-/// A child has nothing any more that lives here. The caller holds the migrations lock.
-fn finish(slot: &Slot) {
+/// A child has nothing any more that lives here. `is_gone`: it has ended, or executed another
+/// program, so that it has nothing at all. The caller holds the migrations lock.
+fn finish(slot: &Slot, is_gone: bool) {
+    if is_gone || mutated!("lost_child_counts_as_gone") {
+        away::given_back_by(slot.bit());
+    } else {
+        away::kept_by(slot.bit());
+    }
     let end = slot.end.swap(-1, Ordering::SeqCst);
     if end >= 0 {
         serve::unwatch(end);
@@ -240,7 +265,9 @@ fn finish(slot: &Slot) {
         close(end);
     }
     slot.begun.store(0, Ordering::SeqCst);
-    forked::forget_child();
+    if !slot.outlived.swap(false, Ordering::SeqCst) {
+        forked::forget_child();
+    }
     slot.leave();
 }
 
@@ -317,7 +344,7 @@ static DEPUTIES: Participant = Participant {
     rank: Rank::Deputies,
     begin_anew: || {
         // Its children need not be workers, whatever it is itself.
-        FUTILE.store(false, Ordering::Relaxed);
+        MAY_WAIT.store(false, Ordering::Relaxed);
         forked::forget_deputies();
         serve::begin_anew();
         alone::begin_anew();
@@ -338,6 +365,7 @@ fn renumber(old: c_int, new: c_int) {
     for slot in CONNECTIONS.iter().filter(with_end) {
         if new < 0 || !serve::renumber_end(slot, old, new) {
             migrate_noted();
+            away::kept_by(slot.bit());
             forked::send_over(old);
             slot.end.store(-1, Ordering::SeqCst);
             if new >= 0 {

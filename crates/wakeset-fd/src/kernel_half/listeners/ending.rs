@@ -77,7 +77,7 @@ fn pass_on(end: End, threads: u32) {
 fn leave_queue() {
     let baton = baton::number();
     let is_set =
-        |fd: &c_int| matches!(table::get(*fd), Entry::Object(it) if it.kind() == table::SET);
+        |fd: &c_int| matches!(table::peek(*fd), Entry::Object(it) if it.kind() == table::SET);
     // Those without a watch of it answer ENOENT.
     private_sets().chain(table::numbers().filter(is_set)).for_each(|set| baton::leave(set, baton));
 }

@@ -6,11 +6,13 @@
 //! | a number from a child | migrates what is there, and sends the number back |
 //! | a connection closed, the child gone: executed, or ended | is done with it: what stays is the parent's alone |
 //! | a connection closed, the child there, or not known | migrates all that it has, and is done with it |
-//! | that [`DEADLINE`] has passed | the same, and says so to the child |
+//! | that [`DEADLINE`] has passed | the same, and says so to the child; or hears it further, if something of it may come home |
+//! | that a child has been heard for as long as [`PATIENCE`] | is done with it; what it has stays in the kernel |
 //! | no child for as long as [`LINGER`] | ends |
 //!
 //! A child that reaches the deadline is a process of its own, a worker, and so will the next one
-//! be: from then on everything migrates before a fork.
+//! be: from then on everything migrates before a fork, for a second after the first such child, and
+//! twice as long after each further one.
 //!
 //! It hears of all connections by one epoll of the kernel's, to which a fork adds the child's: so
 //! the deputy need not be woken for it, and a process that forks again finds it there. By its
@@ -20,7 +22,7 @@
 
 use super::super::thread;
 use super::alone::ALONE;
-use super::{CONNECTIONS, FUTILE, SLOTS, Slot, close, finish, migrate_noted};
+use super::{CONNECTIONS, SLOTS, Slot, close, connected, finish, migrate_noted};
 use crate::migrate;
 use crate::stats::Stat;
 use crate::stats::area::now;
@@ -29,10 +31,10 @@ use crate::sys::refusable::refusable;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::vforked::grant;
 use crate::sys::{self, Errno, poll_within};
-use crate::table::{gate, hidden};
+use crate::table::{self, away, gate, hidden};
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, epoll_event};
 use wakeset::mutated;
@@ -41,8 +43,14 @@ use wakeset::mutated;
 const DEADLINE: Duration = Duration::from_secs(1);
 /// And so long for the next child.
 const LINGER: Duration = DEADLINE;
+/// So long is a child heard of which something may come home.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// So many are.
+const MOST_OUTLIVED: usize = 8;
 /// The deputy looks so often whether its epoll has another number by now.
 const A_WHILE: Duration = Duration::from_millis(100);
+/// The same, while it has no child that may ask for what lives here.
+const A_LONG_WHILE: Duration = DEADLINE;
 /// And so often which child it is, once a connection is closed.
 const A_MOMENT: Duration = Duration::from_millis(1);
 
@@ -61,6 +69,24 @@ static EPOLL: AtomicI32 = AtomicI32::new(-1);
 static IS_TO_END: AtomicBool = AtomicBool::new(false);
 /// What wakes it for that, -1 for nothing.
 static DOORBELL: AtomicI32 = AtomicI32::new(-1);
+
+/// How many children have reached the deadline.
+static OUTLIVED: AtomicU32 = AtomicU32::new(0);
+/// Until then everything migrates before a fork.
+static FUTILE_UNTIL: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the next child will most likely be a worker.
+pub(super) fn is_futile() -> bool {
+    let until = FUTILE_UNTIL.load(Ordering::Relaxed);
+    until != 0 && now() < until
+}
+
+fn note_worker(now: u64) {
+    let before = OUTLIVED.fetch_add(1, Ordering::Relaxed);
+    // Up to half a year.
+    let wait = nanoseconds(DEADLINE) << before.min(24);
+    FUTILE_UNTIL.store(now.saturating_add(wait), Ordering::Relaxed);
+}
 
 /// On the clock of [`now`], which does not stand still while the machine sleeps, and is not set.
 const fn nanoseconds(time: Duration) -> u64 {
@@ -141,6 +167,8 @@ pub(super) fn begin_anew() {
     EPOLL.store(-1, Ordering::SeqCst);
     DOORBELL.store(-1, Ordering::SeqCst);
     IS_TO_END.store(false, Ordering::SeqCst);
+    OUTLIVED.store(0, Ordering::Relaxed);
+    FUTILE_UNTIL.store(0, Ordering::Relaxed);
 }
 
 /// A hidden number is another from now on, or -1. The caller holds the migrations lock.
@@ -197,7 +225,8 @@ extern "C" fn serve(deputy: &'static Deputy) -> ! {
     loop {
         // First of all: the parent still holds the lock that a look takes.
         let epoll = EPOLL.load(Ordering::SeqCst);
-        let _ = poll_within(epoll, libc::POLLIN, A_WHILE);
+        let limit = if forked::any_may() { A_WHILE } else { A_LONG_WHILE };
+        let _ = poll_within(epoll, libc::POLLIN, limit);
         let closed = grant(look);
         let is_closed = |(index, _): &(usize, &Slot)| closed >> index & 1 != 0;
         for (_, slot) in CONNECTIONS.iter().enumerate().filter(is_closed) {
@@ -239,13 +268,26 @@ pub(super) fn is_closed(slot: &'static Slot) -> bool {
         return false;
     }
     match forked::receive(end) {
-        Ok(Some(fd)) => {
-            migrate::fd_held(fd, Stat::MigratedFork);
-            let _ = forked::send(end, fd);
+        Ok(Some(message)) => {
+            answer(message);
+            let _ = forked::send(end, message);
             false
         }
         Err(Errno::EAGAIN | Errno::EINTR) => false,
         Ok(None) | Err(_) => true,
+    }
+}
+
+/// Does what a child asks for. The caller holds the migrations lock.
+fn answer(message: c_int) {
+    match forked::asked(message) {
+        // What is away does not come home any more.
+        (fd, true) => migrate::fd_held(fd, Stat::MigratedFork),
+        (fd, false) if table::peek(fd).is_object() => {
+            away::lending(connected(), || migrate::fd_held(fd, Stat::MigratedFork));
+        }
+        // It has migrated.
+        (_, false) => {}
     }
 }
 
@@ -269,13 +311,29 @@ fn finish_guarded(slot: &'static Slot, stays: bool) {
     end_service(slot, stays);
 }
 
-/// Is done with a child; whether what it had and did not ask for may stay. The caller holds the
-/// migrations lock.
-pub(super) fn end_service(slot: &'static Slot, stays: bool) {
-    if !stays && !mutated!("outlived_child_keeps_objects") {
+/// Is done with a child; whether it is gone, so that what it had and did not ask for may stay. The
+/// caller holds the migrations lock.
+pub(super) fn end_service(slot: &'static Slot, is_gone: bool) {
+    let outlived = slot.outlived.load(Ordering::SeqCst);
+    if !is_gone && !outlived && !mutated!("outlived_child_keeps_objects") {
         migrate_noted();
     }
-    finish(slot);
+    finish(slot, is_gone);
+}
+
+/// A child has reached the deadline: what it may have migrates, and it is heard further where some
+/// of that may come home. The caller holds the migrations lock.
+fn outlive(slot: &'static Slot, now: u64) {
+    note_worker(now);
+    let outlived = CONNECTIONS.iter().filter(|slot| slot.outlived.load(Ordering::SeqCst)).count();
+    if outlived < MOST_OUTLIVED && !mutated!("outlived_child_keeps_objects") {
+        away::lending(connected(), migrate_noted);
+    }
+    if !away::is_held_by(slot.bit()) {
+        return end_service(slot, false);
+    }
+    slot.outlived.store(true, Ordering::SeqCst);
+    forked::forget_child();
 }
 
 /// Is done with the children that have reached the deadline, or can ask no more. Whether the deputy
@@ -291,13 +349,15 @@ fn is_over(idle_since: &mut u64) -> bool {
         if begun == 0 || begun == ALONE {
             continue;
         }
-        let too_late = now.saturating_sub(begun) >= nanoseconds(DEADLINE);
-        if is_to_end || slot.end.load(Ordering::SeqCst) < 0 {
+        let outlived = slot.outlived.load(Ordering::SeqCst);
+        let limit = nanoseconds(if outlived { PATIENCE } else { DEADLINE });
+        let too_late = now.saturating_sub(begun) >= limit;
+        if is_to_end || slot.end.load(Ordering::SeqCst) < 0 || too_late && outlived {
             // Everything has migrated.
-            end_service(slot, true);
+            finish(slot, false);
         } else if too_late {
-            FUTILE.store(true, Ordering::Relaxed);
-            end_service(slot, false);
+            outlive(slot, now);
+            is_idle = false;
         } else {
             is_idle = false;
         }

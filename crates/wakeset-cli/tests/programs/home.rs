@@ -1,0 +1,38 @@
+//! What comes home after a fork, and what does not.
+
+use crate::compare::compare;
+use crate::compile::Build;
+use crate::stats::{count, counts};
+
+#[test]
+fn home() {
+    compare("home", Build::Plain, &[]);
+}
+
+/// A child that takes more than a second to come to its first call is one that others are taken for
+/// as well, so a busy machine has more than one try.
+#[test]
+fn what_only_children_had_comes_home() {
+    for _ in 0..5 {
+        let Some(totals) = counts("home", &["come"]) else { return };
+        if count(&totals, "/came_home") == 5 {
+            assert_eq!(count(&totals, "/migrated"), 5, "{totals:#}");
+            return assert_eq!(count(&totals, "/migrated_by_reason/fork"), 5, "{totals:#}");
+        }
+    }
+    panic!("something has stayed in the kernel each time");
+}
+
+#[test]
+fn what_others_may_have_stays_in_the_kernel() {
+    let Some(totals) = counts("home", &["stay"]) else { return };
+    assert_eq!(count(&totals, "/came_home"), 0, "{totals:#}");
+    assert_eq!(count(&totals, "/migrated"), 6, "{totals:#}");
+}
+
+/// Objects go out and come home all the time.
+#[test]
+fn home_beside_traffic() {
+    let Some(totals) = counts("home", &["traffic", "500"]) else { return };
+    assert!(count(&totals, "/came_home") > 250, "{totals:#}");
+}

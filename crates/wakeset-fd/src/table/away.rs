@@ -1,0 +1,216 @@
+//! Objects that have migrated for forked children, and may come home once it is proved that nobody
+//! else has them. `docs/design/home.md` has the proof.
+//!
+//! Such an object is the kernel's like any other that has migrated, and its slot is free. Its entry
+//! in the table has the tag `AWAY`: a call that is answered by the kernel object alone, a read or a
+//! write, is counted for its length ([`begin_call`]), and every other look-up is a *doubt*, after
+//! which the object stays in the kernel. So is a look-up by a vfork(2) child.
+
+mod word;
+
+use crate::sys::fdinfo::{self, Eventfd};
+use crate::sys::process::is_foreign;
+use crate::sys::reserved::{self, NUMBERS, Reserved};
+use crate::table::gate::wait_for_migrations;
+use crate::table::{self, Entry, SlotHead, VACANT, late};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use wakeset::mutated;
+pub(crate) use word::{Begun, Word};
+
+// SAFETY: zero says that the object is at home, and no call is counted.
+unsafe impl reserved::Entry for Word {}
+
+/// By number.
+static WORDS: Reserved<Word, NUMBERS> = Reserved::new();
+/// By number: the children that may have the object, a bit for each connection, and above them what
+/// the kernel knows the object by. Changed with the migrations lock held.
+static HOLDERS: Reserved<AtomicU64, NUMBERS> = Reserved::new();
+const IDENTITY: u32 = 32;
+/// Whether any object has left.
+static ANY: AtomicBool = AtomicBool::new(false);
+/// The children for which objects migrate just now, and which may have them; 0 if it is not for
+/// children, or not all of them are known. The migrations lock guards it.
+static LENT_TO: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a number stands for an object that may come home, or is just coming.
+#[inline]
+pub(crate) fn is(fd: c_int) -> bool {
+    ANY.load(Ordering::SeqCst) && has_tag(fd) && word(fd).is_some_and(Word::may_return)
+}
+
+fn has_tag(fd: c_int) -> bool {
+    table::word_of(fd).is_some_and(|word| word.load(Ordering::SeqCst) & table::TAG == table::AWAY)
+}
+
+fn word(fd: c_int) -> Option<&'static Word> {
+    WORDS.get(fd as u32 as usize)
+}
+
+fn holders(fd: c_int) -> Option<&'static AtomicU64> {
+    HOLDERS.get(fd as u32 as usize)
+}
+
+/// The children that may have the object, a bit for each.
+fn children(fd: c_int) -> u32 {
+    holders(fd).map_or(0, |holders| holders.load(Ordering::SeqCst) as u32)
+}
+
+/// Runs a migration for forked children: what migrates in it may come home when none of these has
+/// it any more, a bit for each. The caller holds the migrations lock.
+pub(crate) fn lending(children: u32, migrate: impl FnOnce()) {
+    LENT_TO.store(children, Ordering::Relaxed);
+    migrate();
+    LENT_TO.store(0, Ordering::Relaxed);
+}
+
+/// In place of [`table::vacate`], for an object that has migrated: whether the number stood for it,
+/// and the object may come home. The caller holds the migrations lock.
+pub(crate) fn leave(head: &SlotHead) -> bool {
+    let (children, fd) = (LENT_TO.load(Ordering::Relaxed), head.fd());
+    let may_return = children != 0
+        && head.kind() == table::COUNTER
+        && !head.links.watched()
+        && !head.is_lost()
+        && !late::is_noted(fd);
+    if !may_return {
+        return false;
+    }
+    let (Some(eventfd), Some(word), Some(holders)) =
+        (fdinfo::eventfd(fd), WORDS.place(fd as usize), HOLDERS.place(fd as usize))
+    else {
+        return false;
+    };
+    holders.store(u64::from(eventfd.id) << IDENTITY | u64::from(children), Ordering::SeqCst);
+    ANY.store(true, Ordering::SeqCst);
+    // First: who finds the tag is told by the word.
+    word.leave();
+    let left = table::exchange(fd, head.address() | head.kind(), head.address() | table::AWAY);
+    if !left {
+        word.forget();
+    }
+    left
+}
+
+/// For a look-up of such a number by whatever may reach the object in another way than a counted
+/// call: it stays in the kernel. Where it has come home meanwhile, what the number stands for.
+#[cold]
+pub(super) fn look_up(fd: c_int) -> Entry {
+    if doubt(fd) { Entry::Kernel } else { table::get(fd) }
+}
+
+/// The object, if it is still away, stays in the kernel. `false`: it has come home. The tag stays,
+/// because by now it may be that of the number's next object.
+#[cold]
+pub(crate) fn doubt(fd: c_int) -> bool {
+    while has_tag(fd) {
+        // Nothing comes home beside a vfork(2) child.
+        if word(fd).is_none_or(Word::doubt) || is_foreign() {
+            return true;
+        }
+        wait_for_migrations();
+    }
+    !table::peek(fd).is_object()
+}
+
+/// A number is about to be closed: what is away under it does not come home any more. Where it has,
+/// that is for the caller to see.
+#[inline]
+pub(crate) fn close(fd: c_int) {
+    if is(fd) && !is_foreign() {
+        let _ = doubt(fd);
+    }
+}
+
+/// The kernel has just given a number out: what was away under it has been closed.
+#[inline]
+pub(crate) fn forget(fd: c_int) {
+    if ANY.load(Ordering::SeqCst) && has_tag(fd) && !is_foreign() && doubt(fd) {
+        // Nothing migrates under the number before this thread has made something there.
+        let _ = table::retag(fd, &[table::AWAY], VACANT);
+    }
+}
+
+/// Before a call on the kernel object of such a number.
+pub(crate) fn begin_call(fd: c_int) -> Begun {
+    if is_foreign() {
+        let _ = doubt(fd);
+        return Begun::Left;
+    }
+    match word(fd).map_or(Begun::Left, Word::begin_call) {
+        Begun::Again => {
+            wait_for_migrations();
+            Begun::Again
+        }
+        begun => begun,
+    }
+}
+
+/// After a counted one.
+pub(crate) fn end_call(fd: c_int) {
+    word(fd).inspect(|word| word.end_call());
+}
+
+/// Whether the object of a number that has been found away is neither on its way home nor there.
+pub(crate) fn is_in_kernel(fd: c_int) -> bool {
+    word(fd).is_none_or(Word::is_in_kernel) || is_foreign()
+}
+
+/// Whether it is worth a try to bring the object home.
+pub(crate) fn may_return(fd: c_int) -> bool {
+    (children(fd) == 0 || mutated!("comes_home_beside_a_child"))
+        && word(fd).is_some_and(Word::is_idle)
+}
+
+/// Brings an object home, by `make`, which is given what the kernel says of it, makes an object of
+/// that under its number, and says whether it has. The caller has a signal guard and holds the
+/// migrations lock; the gate is open.
+pub(crate) fn bring_home(fd: c_int, make: impl FnOnce(Eventfd) -> bool) -> bool {
+    if !has_tag(fd) || !may_return(fd) || late::is_noted(fd) {
+        return false;
+    }
+    let Some(word) = word(fd).filter(|word| word.begin_return()) else { return false };
+    let id = holders(fd).map_or(0, |it| (it.load(Ordering::SeqCst) >> IDENTITY) as u32);
+    let has_come = fdinfo::eventfd(fd).filter(|eventfd| eventfd.id == id).is_some_and(make);
+    word.end_return(has_come);
+    has_come
+}
+
+/// The numbers of the objects that are away.
+fn all() -> impl Iterator<Item = c_int> {
+    let numbers = if ANY.load(Ordering::SeqCst) { table::numbers() } else { 0..0 };
+    numbers.filter(|fd| has_tag(*fd))
+}
+
+/// Whether any object may come home.
+pub(crate) fn any() -> bool {
+    all().any(is)
+}
+
+/// A child has, from now on, whatever is away. The caller holds the migrations lock.
+pub(crate) fn lend_to(child: u32) {
+    all().filter_map(holders).for_each(|it| _ = it.fetch_or(u64::from(child), Ordering::SeqCst));
+}
+
+/// Whether a child may have something that may come home.
+pub(crate) fn is_held_by(child: u32) -> bool {
+    all().any(|fd| is(fd) && children(fd) & child != 0)
+}
+
+/// A child has nothing any more. The caller holds the migrations lock.
+pub(crate) fn given_back_by(child: u32) {
+    all().filter_map(holders).for_each(|it| _ = it.fetch_and(!u64::from(child), Ordering::SeqCst));
+}
+
+/// A child may have passed on what it had, or it is not known whether it still has it: that stays
+/// in the kernel. The caller holds the migrations lock.
+pub(crate) fn kept_by(child: u32) {
+    all().filter(|fd| children(*fd) & child != 0).for_each(|fd| _ = doubt(fd));
+}
+
+/// In a forked child: the entry of one number.
+pub(super) fn forget_parents(fd: c_int) {
+    if let Some(word) = word(fd).filter(|_| ANY.load(Ordering::SeqCst)) {
+        word.forget_all();
+    }
+}
