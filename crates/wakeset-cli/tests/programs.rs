@@ -18,8 +18,7 @@
 //! | `declining` | workers that do not accept what they are woken for |
 //! | `duplicates` | dup(2) and its kin |
 //! | `environment` | what the environment asks of the library without `wakeset run` |
-//! | `forks` | what a fork costs |
-//! | `home` | what comes home after a fork |
+//! | `forks`, `home` | what a fork costs; what comes home after one |
 //! | `keeping` | which worker is next, by what workers hold |
 //! | `memory` | programs with a heap that refuses |
 //! | `instructions` | programs that make system calls by instruction |

@@ -3,10 +3,11 @@
  * executed a program, and of those that may be somebody else's by then. The parent has a second
  * thread. On either side each count is exact, and what both sides print is the same.
  *
- * "home come" and "home stay" are run for their counts: in the one every object comes home, in the
- * other none does. "home steps" leaves out what takes long. "home traffic ROUNDS" has objects go
- * and come beside writers. "home take NUMBER" is what children execute: it reads 8 bytes from a
- * descriptor that it may have inherited.
+ * "home come" and "home stay" are run for their counts: in the one every object comes home, in
+ * the other none does. "home steps" leaves out what takes long. "home traffic ROUNDS" has
+ * objects go and come beside writers, "home loop" has loops whose children take more than a
+ * second. "home take NUMBER" is what children execute: it reads 8 bytes from a descriptor that
+ * it may have inherited.
  */
 #include "show.h"
 #include <poll.h>
@@ -344,6 +345,8 @@ static void beside_a_child(void)
 	}
 }
 
+#include "home/loops.h"
+
 /* ---- writers beside it ---- */
 
 static atomic_int over;
@@ -426,12 +429,15 @@ int main(int count, char **arguments)
 		come();
 	} else if (count == 2 && strcmp(arguments[1], "stay") == 0) {
 		stay_in_kernel();
+	} else if (count == 2 && strcmp(arguments[1], "loop") == 0) {
+		loops(1);
 	} else if (count == 3 && strcmp(arguments[1], "traffic") == 0) {
 		traffic(atoi(arguments[2]));
 	} else {
 		stay_in_kernel();
 		sleepers();
 		beside_a_child();
+		loops(0);
 		traffic(200);
 		/* Last: after its last child nothing stays at a fork for a while. */
 		if (count == 1)

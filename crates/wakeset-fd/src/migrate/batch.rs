@@ -4,10 +4,9 @@
 use crate::migrate::stale;
 use crate::stats::count::{count, count_migration};
 use crate::stats::{Migration, NAMES, Stat, area};
-use crate::sys;
-use crate::sys::complaint;
 use crate::sys::signal_guard::Masked;
 use crate::sys::steps::{step, step_lock, step_waited};
+use crate::sys::{self, complaint};
 use crate::table::gate;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::migrating::Migrating;
@@ -191,6 +190,7 @@ impl Batch {
     fn detach_emptied_sets(&mut self) {
         for head in self.sets.rev() {
             let Some(set) = host(head).filter(|set| set.is_empty()) else { continue };
+            head.links.set_watched(head.links.watched() || set.wait_queue().has_watches());
             if head.is_lost() {
                 set.wait_queue().close();
             } else {

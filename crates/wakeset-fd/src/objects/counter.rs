@@ -1,11 +1,12 @@
 //! Eventfds by descriptor number.
 
 use crate::migrate;
+use crate::objects::home::Watcher;
 use crate::objects::migratable::{Attempt, Migratable, carry_out, errno};
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_avoided, count_signal};
-use crate::sys::fdinfo::Eventfd;
+use crate::sys::fdinfo::{self, Eventfd};
 use crate::sys::refusable::refusable;
 use crate::sys::signal_guard::{FastSignalGuard, SignalGuard};
 use crate::sys::steps::step;
@@ -156,24 +157,51 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
 
 /// Makes an object of an eventfd that comes home: of the kernel's, which nobody else has, and in
 /// which no call is. Whether that was done; else the kernel's is as it was.
-pub(crate) fn come_home(fd: c_int, eventfd: Eventfd) -> bool {
-    let Some(slot) = slot_for::<FdCounter>(fd) else { return false };
+pub(crate) fn come_home(fd: c_int, watcher: Option<Watcher>) -> bool {
+    let Some(eventfd) = fdinfo::eventfd(fd) else { return false };
     // One by one: no call takes all that a semaphore has.
-    let too_many = eventfd.is_semaphore && eventfd.count > MOST_TAKEN;
-    if too_many || !take_from_kernel(fd, eventfd.count) {
+    if eventfd.is_semaphore && eventfd.count > MOST_TAKEN
+        || watcher.is_some_and(|watcher| may_be_told_twice(watcher.asked.events, eventfd.count))
+    {
+        return false;
+    }
+    let Some(slot) = slot_for::<FdCounter>(fd) else { return false };
+    let has_come = take_from_kernel(fd, eventfd.count) && {
+        let is_here = begin_at_home(slot, eventfd, watcher);
+        if !is_here && eventfd.count > 0 {
+            let _ = sys::write(fd, (&raw const eventfd.count).cast(), 8);
+        }
+        is_here
+    };
+    if !has_come {
         end_use_guarded(slot);
         return false;
     }
+    left::forget(fd);
+    table::put_object(fd, slot);
+    count(Stat::HomeFork, 1);
+    true
+}
+
+/// Opens the words of an object that comes home, and has it watched here.
+fn begin_at_home(slot: &'static FdCounter, eventfd: Eventfd, watcher: Option<Watcher>) -> bool {
+    let fd = slot.head.fd();
     step!(value_taken_home);
+    if watcher.is_some_and(|watcher| !watcher.give_up(fd)) {
+        return false;
+    }
     let mut mode = CounterFlags::empty();
     mode.set(CounterFlags::SEMAPHORE, eventfd.is_semaphore);
     mode.set(CounterFlags::NONBLOCK, eventfd.is_nonblocking);
     slot.counter.unseal(eventfd.count, mode);
     slot.residence.begin_here();
-    left::forget(fd);
-    table::put_object(fd, slot);
-    count(Stat::HomeFork, 1);
-    true
+    watcher.is_none_or(|watcher| watcher.take_back(fd, &slot.head))
+}
+
+/// Whether a watch may have reported already what it would report again when it is made anew: an
+/// edge. Without one that could be reported, none is on its way in the kernel either.
+fn may_be_told_twice(asked: Events, count: u64) -> bool {
+    asked.contains(Events::ET) && asked.intersects(Counter::events_of(count))
 }
 
 /// A semaphore that comes home has at most so much.

@@ -8,16 +8,25 @@ use crate::sys::process::is_owner;
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::steps::step;
 use crate::sys::verdict::Verdict;
-use crate::table::away::{self, Begun};
-use crate::table::gate;
+use crate::table::away::{self, Begun, Watched};
+use crate::table::migrating::Migrating;
+use crate::table::object::Host;
+use crate::table::{self, Entry, SlotHead, gate};
 use core::ffi::c_int;
+use wakeset::Event;
 
 /// A read or a write of an object that is away. `None`: it has come home, or is just coming; look
 /// the number up again.
 pub(crate) fn call<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
-    if away::may_return(fd) && come(fd) {
+    if away::may_return(fd) && is_set_here(fd) && come(fd, || counter_comes(fd)) {
         return None;
     }
+    counted(fd, call)
+}
+
+/// A call on the kernel object of a number that is away, where nothing has come home. `None`: look
+/// the number up again.
+pub(crate) fn counted<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
     let begun = away::begin_call(fd);
     step!(call_away_begun);
     match begun {
@@ -32,14 +41,80 @@ pub(crate) fn call<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Opt
     }
 }
 
-/// Brings an object home, if nothing is in the way.
+/// Brings an object home by `make`, as [`away::bring_home`], if nothing is in the way.
 #[cold]
-fn come(fd: c_int) -> bool {
+pub(crate) fn come(fd: c_int, make: impl FnOnce() -> bool) -> bool {
     if signal_guard::is_inside() || !is_owner() {
         return false;
     }
     let _guard = SignalGuard::enter();
     let _migrating = gate::hold_migrations();
     // A fork or a vfork(2) waits for us, or its child has the number already.
-    gate::is_open() && away::bring_home(fd, |eventfd| counter::come_home(fd, eventfd))
+    gate::is_open() && away::bring_home(fd, make)
+}
+
+/// A set that watches what comes home, in its kernel half so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Watcher {
+    set: &'static dyn Host,
+    pub(crate) asked: Event,
+}
+
+impl Watcher {
+    /// Takes the watch out of the kernel half.
+    pub(crate) fn give_up(&self, fd: c_int) -> bool {
+        let was_there = self.set.give_up_watch(fd);
+        if !was_there {
+            away::lose_watch(fd);
+        }
+        was_there
+    }
+
+    /// Watches the object here; else in the kernel half again.
+    pub(crate) fn take_back(&self, fd: c_int, source: &'static SlotHead) -> bool {
+        let taken = self.set.take_back(fd, source, self.asked);
+        if !taken {
+            self.set.leave_watch(fd, self.asked);
+        }
+        taken
+    }
+}
+
+fn set_at(fd: c_int) -> Option<&'static SlotHead> {
+    match table::peek(fd) {
+        Entry::Object(head) if head.kind() == table::SET => Some(head),
+        _ => None,
+    }
+}
+
+/// Whether the set that watches an object is here, if there is one. If it is the kernel's for good,
+/// so is the object.
+fn is_set_here(fd: c_int) -> bool {
+    match away::watched(fd) {
+        Watched::No => true,
+        Watched::By { set, .. } if set_at(set).is_some() => true,
+        Watched::By { set, .. } if away::is(set) => false,
+        Watched::By { .. } | Watched::Unclear => {
+            let _ = away::doubt(fd);
+            false
+        }
+    }
+}
+
+/// An eventfd comes home, with its watch. The caller holds the migrations lock.
+fn counter_comes(fd: c_int) -> bool {
+    let Watched::By { set, asked } = away::watched(fd) else {
+        return counter::come_home(fd, None);
+    };
+    // Its number stays what it is meanwhile.
+    let mut marked = Migrating::none();
+    let Some(head) = set_at(set).filter(|head| marked.begin(head)) else { return false };
+    let Some(set) = head.object().as_host().filter(|set| set.begin_return()) else {
+        // It does not watch here what it watches there. The next call keeps the object there.
+        away::lose_watch(fd);
+        return false;
+    };
+    let has_come = counter::come_home(fd, Some(Watcher { set, asked }));
+    set.toggle_unsettled();
+    has_come
 }

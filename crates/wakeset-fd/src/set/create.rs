@@ -61,13 +61,16 @@ pub fn adopt(epfd: c_int) -> Result<(), Errno> {
 
 /// Puts a set into the table under the number of a kernel epoll, which holds watches of the
 /// program's or does not; `false`: there is no memory.
-fn begin(fd: c_int, holds_watches: bool) -> bool {
+pub(super) fn begin(fd: c_int, holds_watches: bool) -> bool {
     let Some(slot) = slot_for::<FdSet>(fd) else { return false };
     slot.set.reopen();
     // SAFETY: nobody uses the slot.
     unsafe { slot.set.end_ring() };
     slot.state.begin(holds_watches);
     slot.rotation.clear();
+    if holds_watches {
+        slot.rotation.note_unknown();
+    }
     polls::begin_without(slot);
     slot.round_robin.store(0, Ordering::Relaxed);
     slot.busy_poll.store(0, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use crate::migrate;
 use crate::set::kernel_watch::change_kernel_watch;
-use crate::set::{FdSet, doorbell, first_listener};
+use crate::set::{FdSet, doorbell, first_listener, home};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
@@ -10,7 +10,7 @@ use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
 use crate::table::object::Object;
-use crate::table::{self, Entry, SlotHead, Using};
+use crate::table::{self, Entry, SlotHead, Using, away};
 use core::ffi::c_int;
 use core::ptr;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
@@ -29,6 +29,12 @@ pub unsafe fn epoll_ctl(
     loop {
         // What it stands for stays that until the watch has been changed.
         let (target, _held) = table::get_held(fd);
+        if away::is(epfd) {
+            match change_away(epfd, op, fd, event, target) {
+                Some(verdict) => return verdict,
+                None => continue,
+            }
+        }
         let set = match find_set(epfd, op, fd, event, target) {
             Ok(set) => set,
             Err(verdict) => return verdict,
@@ -65,6 +71,23 @@ pub unsafe fn epoll_ctl(
             return verdict;
         }
     }
+}
+
+/// epoll_ctl(2) of a set that is away. `None`: look the numbers up again.
+#[cold]
+fn change_away(
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *const epoll_event,
+    target: Entry,
+) -> Option<Verdict<()>> {
+    if away::kind(epfd) != Some(table::SET) || !matches!(target, Entry::Kernel) {
+        // It is no set, or is to watch what lives here, which it cannot.
+        let _ = away::doubt(epfd);
+        return None;
+    }
+    home::call(epfd, || sys::epoll_ctl(epfd, op, fd, event))
 }
 
 /// The set that `epfd` stands for. `Err`: the verdict without one.

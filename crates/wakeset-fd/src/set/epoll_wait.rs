@@ -2,7 +2,7 @@
 
 use crate::migrate;
 use crate::set::wait::{Limit, Mask, Wait};
-use crate::set::{FdSet, doorbell};
+use crate::set::{FdSet, doorbell, home};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_served, count_wait};
 use crate::sys::handled;
@@ -12,6 +12,7 @@ use crate::sys::{self, Errno, SIGSET_BYTES};
 use crate::table::{self, Entry, Using};
 use core::cell::Cell;
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use libc::{epoll_event, timespec};
 use wakeset::Timeout;
@@ -48,7 +49,15 @@ pub(crate) unsafe fn epoll_wait_into(
     mask: Mask,
 ) -> Verdict<c_int> {
     loop {
-        let Some(set) = table::find::<FdSet>(epfd) else {
+        let found = match table::find_for_wait::<FdSet>(epfd) {
+            Ok(found) => found,
+            // SAFETY: the caller's contract.
+            Err(()) => match unsafe { wait_away(epfd, events, maxevents, limit, mask) } {
+                Some(verdict) => return verdict,
+                None => continue,
+            },
+        };
+        let Some(set) = found else {
             return match table::get(epfd) {
                 // SAFETY: the caller's contract.
                 Entry::Doorbell => Done(unsafe { wait_on_closed(events, maxevents, limit, mask) }),
@@ -70,20 +79,7 @@ pub(crate) unsafe fn epoll_wait_into(
             return Kernel;
         }
         let Some(set) = Using::begin(epfd, set) else { continue };
-        let wait = Wait {
-            set: &set,
-            lease,
-            events,
-            capacity: maxevents,
-            limit,
-            timeout,
-            mask,
-            handled: set.rotation.any().then(handled::any),
-            faulted: Cell::new(false),
-            rung: Cell::new(false),
-            passes_on: Cell::new(false),
-            counted: Cell::new(false),
-        };
+        let wait = wait_on(&set, lease, events, maxevents, limit, timeout, mask);
         let result = match wait.run() {
             Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),
             result => result,
@@ -96,6 +92,32 @@ pub(crate) unsafe fn epoll_wait_into(
             Err(_) => {}
         }
         return Done(result);
+    }
+}
+
+fn wait_on<'a>(
+    set: &'a FdSet,
+    lease: Option<&'a wakeset::Lease<'static>>,
+    events: *mut epoll_event,
+    capacity: c_int,
+    limit: Limit,
+    timeout: Timeout,
+    mask: Mask,
+) -> Wait<'a> {
+    Wait {
+        set,
+        lease,
+        events,
+        capacity,
+        limit,
+        timeout,
+        mask,
+        handled: set.rotation.any().then(handled::any),
+        faulted: Cell::new(false),
+        rung: Cell::new(false),
+        passes_on: Cell::new(false),
+        migrated: set.migrated_watches.load(Ordering::SeqCst),
+        counted: Cell::new(false),
     }
 }
 
@@ -119,6 +141,65 @@ unsafe fn timeout_of(limit: Limit) -> Option<Timeout> {
     }
 }
 
+/// A wait on a set that is away. `None`: look the number up again.
+///
+/// # Safety
+/// As [`epoll_wait`].
+#[cold]
+unsafe fn wait_away(
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    limit: Limit,
+    mask: Mask,
+) -> Option<Verdict<c_int>> {
+    // SAFETY: the caller's contract.
+    let verdict =
+        home::call(epfd, || unsafe { kernels_wait(epfd, events, maxevents, limit, mask) });
+    let Some(Done(Ok(found))) = verdict else { return verdict };
+    let kept = match found {
+        0 => 0,
+        // SAFETY: the kernel has just written so many.
+        _ => unsafe { doorbell::strike(epfd, events, found) },
+    };
+    if kept == 0 && found > 0 {
+        return None;
+    }
+    count(Stat::Waits, 1);
+    count(Stat::WaitsOfKernelSets, 1);
+    count(Stat::Events, kept as usize);
+    count(Stat::EventsFromKernel, kept as usize);
+    Some(Done(Ok(kept)))
+}
+
+/// The system call as the program made it.
+///
+/// # Safety
+/// As [`epoll_wait`].
+unsafe fn kernels_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    limit: Limit,
+    mask: Mask,
+) -> Result<c_int, Errno> {
+    match limit {
+        Limit::Milliseconds(milliseconds) => {
+            sys::epoll_pwait(epfd, events, maxevents, milliseconds, mask.set, mask.bytes)
+        }
+        Limit::Timespec(limit) if limit.is_null() => {
+            sys::epoll_pwait2(epfd, events, maxevents, None, mask.set, mask.bytes)
+        }
+        // SAFETY: any bits are a timespec.
+        Limit::Timespec(limit) => match unsafe { user::load(limit) } {
+            Some(limit) => {
+                sys::epoll_pwait2(epfd, events, maxevents, Some(&limit), mask.set, mask.bytes)
+            }
+            None => Err(Errno::EFAULT),
+        },
+    }
+}
+
 /// What the kernel says to a wait on a closed number: EBADF, unless something else is wrong that it
 /// sees first.
 ///
@@ -130,21 +211,8 @@ unsafe fn wait_on_closed(
     limit: Limit,
     mask: Mask,
 ) -> Result<c_int, Errno> {
-    match limit {
-        Limit::Milliseconds(milliseconds) => {
-            sys::epoll_pwait(-1, events, maxevents, milliseconds, mask.set, mask.bytes)
-        }
-        Limit::Timespec(limit) if limit.is_null() => {
-            sys::epoll_pwait2(-1, events, maxevents, None, mask.set, mask.bytes)
-        }
-        // SAFETY: any bits are a timespec.
-        Limit::Timespec(limit) => match unsafe { user::load(limit) } {
-            Some(limit) => {
-                sys::epoll_pwait2(-1, events, maxevents, Some(&limit), mask.set, mask.bytes)
-            }
-            None => Err(Errno::EFAULT),
-        },
-    }
+    // SAFETY: the caller's contract.
+    unsafe { kernels_wait(-1, events, maxevents, limit, mask) }
 }
 
 /// Waits in the kernel after [`epoll_wait`] gave [`Kernel`]: repeats `call` while it reports only

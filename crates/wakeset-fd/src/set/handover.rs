@@ -5,12 +5,12 @@ use crate::set::export::export_held;
 use crate::set::{FdSet, doorbell, polls};
 use crate::sys::{self, Errno, complaint, elsewhere};
 use crate::table::object::{Host, Lists};
-use crate::table::{self, SlotHead, hidden};
+use crate::table::{self, SlotHead, away, hidden};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
-use libc::{EPOLL_CTL_ADD, epoll_event};
-use wakeset::{DetachedWatch, Events, mutated};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, epoll_event};
+use wakeset::{DetachedWatch, Event, Events, Source, mutated};
 
 impl Host for FdSet {
     fn is_fixed(&self) -> bool {
@@ -53,6 +53,7 @@ impl Host for FdSet {
         let event = epoll_event { events, u64: watch.data };
         let has_edges = watch.interest.intersects(Events::ET | Events::ONESHOT);
         self.rotation.note_other(watch.data);
+        away::note_watch(source.fd(), watch, if self.has_several() { -1 } else { self.fd() });
         match add(self.fd(), watch.fd, source, &event) {
             // A thread is closing the number and waits for us, and another has added it meanwhile,
             // as a number of the kernel's.
@@ -97,6 +98,50 @@ impl Host for FdSet {
         self.rotation.make_plain(self);
         doorbell::remove(self);
         self.set.kick_all();
+    }
+
+    fn may_return(&self) -> bool {
+        // What sets around it hear of is its number's, and what else it has is to be made anew.
+        !self.state.is_fixed()
+            && !self.state.is_exported()
+            && !self.state.is_closed()
+            && !self.rotation.any()
+            && !self.polls.are_active()
+            && self.set.ring().is_none()
+            && self.busy_poll.load(Ordering::Relaxed) == 0
+    }
+
+    fn begin_return(&self) -> bool {
+        let may = !self.state.is_in_kernel()
+            && self.state.has_kernel()
+            && !self.has_several()
+            && !self.set.wait_queue().has_watches()
+            && self.may_return();
+        let begun = may && doorbell::install_held(self) == Ok(true);
+        if begun {
+            self.toggle_unsettled();
+        }
+        begun
+    }
+
+    fn give_up_watch(&self, fd: c_int) -> bool {
+        let given = sys::epoll_ctl(self.fd(), EPOLL_CTL_DEL, fd, ptr::null()).is_ok();
+        // After that, and before it is watched here: a wait that has found it there does not find
+        // it here as well.
+        self.migrated_watches.fetch_add(1, Ordering::SeqCst);
+        given
+    }
+
+    fn take_back(&self, fd: c_int, source: &'static SlotHead, asked: Event) -> bool {
+        // SAFETY: slots are never freed, and their queues are closed when the object ends.
+        unsafe { self.set.add_source(fd, source.object() as &dyn Source, asked) }.is_ok()
+    }
+
+    fn leave_watch(&self, fd: c_int, asked: Event) {
+        let event = epoll_event { events: asked.events.bits(), u64: asked.data };
+        if let Err(error) = sys::epoll_ctl(self.fd(), EPOLL_CTL_ADD, fd, &raw const event) {
+            complaint::of_watch(self.fd(), fd, error);
+        }
     }
 
     fn lists(&self) -> &Lists {

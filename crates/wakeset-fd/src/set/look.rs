@@ -13,6 +13,7 @@ use crate::sys::Errno;
 use crate::table::{self, Using};
 use core::cell::Cell;
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use libc::epoll_event;
 use wakeset::{Deadline, EventPoll, Timeout};
@@ -79,6 +80,7 @@ fn wait(set: &FdSet, events: *mut epoll_event, capacity: c_int, timeout: Timeout
         faulted: Cell::new(false),
         rung: Cell::new(false),
         passes_on: Cell::new(false),
+        migrated: set.migrated_watches.load(Ordering::SeqCst),
         // By its caller.
         counted: Cell::new(true),
     }

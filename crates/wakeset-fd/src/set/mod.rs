@@ -16,6 +16,7 @@ mod export;
 mod fd_set;
 mod first_listener;
 mod handover;
+mod home;
 mod kernel_watch;
 pub mod lease;
 mod look;

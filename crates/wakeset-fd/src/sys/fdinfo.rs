@@ -25,6 +25,16 @@ pub(crate) fn eventfd(fd: c_int) -> Option<Eventfd> {
     parse(core::str::from_utf8(text.get(..len.ok()?)?).ok()?)
 }
 
+/// Whether a number is an epoll's.
+pub(crate) fn is_epoll(fd: c_int) -> bool {
+    const EPOLL: &[u8] = b"anon_inode:[eventpoll]";
+    let Some(path) = Path::of(format_args!("/proc/self/fd/{fd}")) else { return false };
+    let mut text = [0_u8; 64];
+    let (at, buffer) = (libc::AT_FDCWD, text.as_mut_ptr());
+    let len = refusable!(readlinkat, at, path.as_ptr(), buffer, text.len());
+    len.is_ok_and(|len| text.get(..len) == Some(EPOLL))
+}
+
 fn parse(text: &str) -> Option<Eventfd> {
     let value = |name: &str| {
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
@@ -54,7 +64,7 @@ mod tests {
         assert_eq!((another.count, another.is_nonblocking), (0, false));
         assert_ne!(known.id, another.id);
         let set = sys::epoll_create1(libc::EPOLL_CLOEXEC).expect("an epoll");
-        assert_eq!(eventfd(set), None);
+        assert_eq!((eventfd(set), is_epoll(set), is_epoll(one)), (None, true, false));
         for fd in [one, other, set] {
             sys::close(fd).expect("it is open");
         }

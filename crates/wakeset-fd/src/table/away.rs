@@ -6,16 +6,19 @@
 //! write, is counted for its length ([`begin_call`]), and every other look-up is a *doubt*, after
 //! which the object stays in the kernel. So is a look-up by a vfork(2) child.
 
+mod watched;
 mod word;
 
-use crate::sys::fdinfo::{self, Eventfd};
+use crate::sys::fdinfo;
 use crate::sys::process::is_foreign;
 use crate::sys::reserved::{self, NUMBERS, Reserved};
 use crate::table::gate::wait_for_migrations;
+use crate::table::object::Host;
 use crate::table::{self, Entry, SlotHead, VACANT, late};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use wakeset::mutated;
+use wakeset::{DetachedWatch, mutated};
+pub(crate) use watched::{Watched, lose as lose_watch, of as watched};
 pub(crate) use word::{Begun, Word};
 
 // SAFETY: zero says that the object is at home, and no call is counted.
@@ -64,24 +67,57 @@ pub(crate) fn lending(children: u32, migrate: impl FnOnce()) {
     LENT_TO.store(0, Ordering::Relaxed);
 }
 
+/// Before the watches of an object that migrates leave: where they go is noted, if it may come
+/// home.
+pub(crate) fn begin(head: &SlotHead) {
+    if LENT_TO.load(Ordering::Relaxed) != 0 {
+        let _ = watched::begin(head.fd());
+    }
+}
+
+/// A watch goes into the kernel half of a set, by a number of that one; -1 if it has several.
+pub(crate) fn note_watch(fd: c_int, watch: &DetachedWatch, set: c_int) {
+    if LENT_TO.load(Ordering::Relaxed) != 0 {
+        watched::note(fd, watch, set);
+    }
+}
+
+/// What tells the kernel object from the next one of its number. `None`: it is another kind of
+/// file, or one that does not come home.
+fn identity(fd: c_int, kind: usize) -> Option<u32> {
+    match kind {
+        table::COUNTER => fdinfo::eventfd(fd).map(|eventfd| eventfd.id),
+        // Another one would be taken for this one, and be as good: all that it watches stays there.
+        table::SET => fdinfo::is_epoll(fd).then_some(0),
+        _ => None,
+    }
+}
+
+/// Whether such an object can come home.
+fn can_return(head: &'static SlotHead) -> bool {
+    match head.kind() {
+        table::COUNTER => watched(head.fd()) != Watched::Unclear,
+        // Sets around it know its number.
+        table::SET => {
+            !head.links.watched() && head.object().as_host().is_some_and(Host::may_return)
+        }
+        _ => false,
+    }
+}
+
 /// In place of [`table::vacate`], for an object that has migrated: whether the number stood for it,
 /// and the object may come home. The caller holds the migrations lock.
-pub(crate) fn leave(head: &SlotHead) -> bool {
+pub(crate) fn leave(head: &'static SlotHead) -> bool {
     let (children, fd) = (LENT_TO.load(Ordering::Relaxed), head.fd());
-    let may_return = children != 0
-        && head.kind() == table::COUNTER
-        && !head.links.watched()
-        && !head.is_lost()
-        && !late::is_noted(fd);
-    if !may_return {
+    if children == 0 || head.is_lost() || late::is_noted(fd) || !can_return(head) {
         return false;
     }
-    let (Some(eventfd), Some(word), Some(holders)) =
-        (fdinfo::eventfd(fd), WORDS.place(fd as usize), HOLDERS.place(fd as usize))
+    let (Some(identity), Some(word), Some(holders)) =
+        (identity(fd, head.kind()), WORDS.place(fd as usize), HOLDERS.place(fd as usize))
     else {
         return false;
     };
-    holders.store(u64::from(eventfd.id) << IDENTITY | u64::from(children), Ordering::SeqCst);
+    holders.store(u64::from(identity) << IDENTITY | u64::from(children), Ordering::SeqCst);
     ANY.store(true, Ordering::SeqCst);
     // First: who finds the tag is told by the word.
     word.leave();
@@ -162,18 +198,26 @@ pub(crate) fn may_return(fd: c_int) -> bool {
         && word(fd).is_some_and(Word::is_idle)
 }
 
-/// Brings an object home, by `make`, which is given what the kernel says of it, makes an object of
-/// that under its number, and says whether it has. The caller has a signal guard and holds the
-/// migrations lock; the gate is open.
-pub(crate) fn bring_home(fd: c_int, make: impl FnOnce(Eventfd) -> bool) -> bool {
+/// Brings an object home, by `make`, which makes an object of the kernel's under its number, and
+/// says whether it has. The caller has a signal guard and holds the migrations lock; the gate is
+/// open.
+pub(crate) fn bring_home(fd: c_int, make: impl FnOnce() -> bool) -> bool {
     if !has_tag(fd) || !may_return(fd) || late::is_noted(fd) {
         return false;
     }
     let Some(word) = word(fd).filter(|word| word.begin_return()) else { return false };
-    let id = holders(fd).map_or(0, |it| (it.load(Ordering::SeqCst) >> IDENTITY) as u32);
-    let has_come = fdinfo::eventfd(fd).filter(|eventfd| eventfd.id == id).is_some_and(make);
+    let known = holders(fd).map_or(0, |it| (it.load(Ordering::SeqCst) >> IDENTITY) as u32);
+    let is_same = kind(fd).and_then(|kind| identity(fd, kind)) == Some(known);
+    let has_come = is_same && make();
     word.end_return(has_come);
     has_come
+}
+
+/// What is away: the kind of the slot that it had.
+pub(crate) fn kind(fd: c_int) -> Option<usize> {
+    let slot = table::word_of(fd)?.load(Ordering::SeqCst) & !table::TAG;
+    // SAFETY: entries lead to slots, which are never freed.
+    (slot != 0).then(|| unsafe { SlotHead::at(slot) }.kind())
 }
 
 /// The numbers of the objects that are away.

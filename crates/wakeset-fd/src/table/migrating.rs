@@ -1,8 +1,8 @@
 //! The objects of a migration under way, in lists that need no memory: a migration must not fail
 //! for want of it. The links are in the slots' heads, and the migrations lock guards them.
 
-use crate::table::duplicates;
 use crate::table::slot::SlotHead;
+use crate::table::{away, duplicates};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A slot's place in a list.
@@ -94,6 +94,7 @@ impl Links {
     /// A migration begins with the object.
     pub(crate) fn begin(&self) {
         self.asked.store(false, Ordering::Relaxed);
+        self.watched.store(false, Ordering::Relaxed);
     }
 
     /// Notes that this migration asks whether the number is lost; whether it has not before.
@@ -150,6 +151,7 @@ impl Migrating {
             return false;
         }
         head.links.begin();
+        away::begin(head);
         head.links.next.store(0, Ordering::Relaxed);
         head.links.prev.store(self.last.map_or(0, SlotHead::address), Ordering::Relaxed);
         match self.last {

@@ -216,6 +216,16 @@ pub(crate) fn find<S: Slot>(fd: c_int) -> Option<&'static S> {
         .then(|| unsafe { &*((word - S::KIND) as *const S) })
 }
 
+/// [`find`] for a wait, which shows nobody the set. `Err`: it may come home.
+#[inline(always)]
+pub(crate) fn find_for_wait<S: Slot>(fd: c_int) -> Result<Option<&'static S>, ()> {
+    let Some(place) = TABLE.get(fd as u32 as usize) else { return Ok(None) };
+    match place.load(Ordering::Acquire) & TAG {
+        AWAY if away::kind(fd) == Some(S::KIND) => Err(()),
+        _ => Ok(find(fd)),
+    }
+}
+
 /// [`find`] for the fast path of read and write, which touches nothing in the object but a word
 /// that knows its generation: a late reader is told by that.
 #[inline(always)]

@@ -4,8 +4,9 @@
 use crate::sys::Errno;
 use crate::table::kept::KeptFile;
 use crate::table::slot::SlotHead;
+use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
-use wakeset::{DetachedWatch, Source};
+use wakeset::{DetachedWatch, Event, Source};
 
 /// An in-process object: a set, a source, or an end of a pair.
 pub(crate) trait Object: Source {
@@ -120,6 +121,31 @@ pub(crate) trait Host: Object {
 
     /// Nothing is left here: the set is the kernel epoll.
     fn arrive(&self);
+
+    /// Whether the kernel epoll that it is by now may become a set again.
+    fn may_return(&self) -> bool {
+        false
+    }
+
+    /// Before a source in the kernel half comes home: whether the set can watch it here. If so, a
+    /// wait that finds nothing waits for the end of that, which is
+    /// [`toggle_unsettled`](Self::toggle_unsettled).
+    fn begin_return(&self) -> bool {
+        false
+    }
+
+    /// Takes the watch of such a source out of the kernel half; whether it was there.
+    fn give_up_watch(&self, _: c_int) -> bool {
+        false
+    }
+
+    /// Watches such a source here; whether that could be done.
+    fn take_back(&self, _: c_int, _: &'static SlotHead, _: Event) -> bool {
+        false
+    }
+
+    /// The same in the kernel half, as before.
+    fn leave_watch(&self, _: c_int, _: Event) {}
 
     /// The migration's lists.
     fn lists(&self) -> &Lists;

@@ -165,6 +165,11 @@ impl SlotHead {
         self.users.load(Ordering::SeqCst) > 1
     }
 
+    /// Whether it has an object, or a call is still in the last one.
+    pub(crate) fn is_used(&self) -> bool {
+        self.users.load(Ordering::SeqCst) != 0
+    }
+
     pub(crate) fn set_migrating(&self, migrating: bool) {
         let before = self.migrating.swap(u32::from(migrating), Ordering::SeqCst);
         if migrating {

@@ -3,22 +3,28 @@
 
 use super::{EDGE, IN};
 use crate::rooms::kernel::{KERNEL, KERNEL_FILE};
-use crate::rooms::set::FdSet;
+use crate::rooms::set::{FdSet, doorbell};
+use crate::table::gate::hold_migrations;
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 use libc::EPOLL_CTL_ADD;
 use loom::thread::{JoinHandle, spawn};
 use std::sync::Arc;
 use std::vec::Vec;
-use wakeset::{Counter, CounterFlags, Description, Engine, Timeout, explore};
+use wakeset::{Counter, CounterFlags, Description, Engine, Event, Events, Timeout, explore};
 
 /// The number of the counter, its data, and that of the file.
 const COUNTER: c_int = 6;
 const OF_COUNTER: u64 = 60;
 const OF_FILE: u64 = 20;
+/// The number of the other counter.
+const IDLE: c_int = 7;
 
 struct Mixed {
     set: FdSet,
     counter: Description<Counter>,
+    /// Another one, at 0.
+    idle: Description<Counter>,
     /// The file's index.
     file: usize,
 }
@@ -28,7 +34,8 @@ impl Mixed {
     fn new() -> Arc<Self> {
         let engine = Engine::new();
         let counter = Description::new(&engine, Counter::new(0, CounterFlags::NONBLOCK));
-        Arc::new(Self { set: FdSet::of(&engine), counter, file: KERNEL.open(KERNEL_FILE) })
+        let idle = Description::new(&engine, Counter::new(0, CounterFlags::NONBLOCK));
+        Arc::new(Self { set: FdSet::of(&engine), counter, idle, file: KERNEL.open(KERNEL_FILE) })
     }
 
     /// The same with both in the set.
@@ -126,5 +133,53 @@ fn a_sleeper_in_process_hears_of_the_first_kernel_watch() {
         mixed.add_file(IN);
         KERNEL.fill(mixed.file);
         assert_eq!(sleeper.join().unwrap(), [OF_FILE]);
+    });
+}
+
+/// A counter at 1 that is away, watched in the kernel half as a file that can be read; the kernel
+/// half is the first to be looked at.
+fn away() -> Arc<Mixed> {
+    let mixed = Mixed::new();
+    let file = KERNEL.open(COUNTER);
+    // So that a wait looks here, too.
+    mixed.set.add(IDLE, &mixed.idle, IN, 0);
+    mixed.set.ctl(EPOLL_CTL_ADD, COUNTER, IN, OF_COUNTER).unwrap();
+    KERNEL.fill(file);
+    mixed.set.round_robin.store(1, Ordering::SeqCst);
+    mixed
+}
+
+/// Brings it home, as `objects::home` and `set::handover` do.
+fn come_home(mixed: &Mixed) {
+    let _migrating = hold_migrations();
+    assert_eq!(doorbell::install_held(&mixed.set), Ok(true));
+    mixed.set.unsettled.fetch_add(1, Ordering::SeqCst);
+    KERNEL.remove(COUNTER).unwrap();
+    mixed.set.migrated_watches.fetch_add(1, Ordering::SeqCst);
+    mixed.counter.write(1).unwrap();
+    let asked = Event::new(Events::from_bits_retain(IN), OF_COUNTER);
+    mixed.set.set.add(COUNTER, &mixed.counter, asked).unwrap();
+    mixed.set.unsettled.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Catches a wait that is told of a watch in both halves, and one that is told in neither.
+#[test]
+fn a_wait_is_told_once_of_what_comes_home() {
+    explore(2, || {
+        let mixed = away();
+        let home = run(&mixed, come_home);
+        assert_eq!(mixed.set.wait(4, Timeout::Now), [OF_COUNTER]);
+        home.join().unwrap();
+    });
+}
+
+/// Catches the same of a wait that sleeps.
+#[test]
+fn a_sleeper_is_told_once_of_what_comes_home() {
+    explore(2, || {
+        let mixed = away();
+        let home = run(&mixed, come_home);
+        assert_eq!(mixed.set.wait(4, Timeout::Never), [OF_COUNTER]);
+        home.join().unwrap();
     });
 }

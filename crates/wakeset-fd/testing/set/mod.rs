@@ -146,6 +146,7 @@ impl FdSet {
             faulted: Cell::new(false),
             rung: Cell::new(false),
             passes_on: Cell::new(false),
+            migrated: self.migrated_watches.load(core::sync::atomic::Ordering::SeqCst),
             counted: Cell::new(false),
         };
         let n = wait.run().unwrap() as usize;

@@ -59,6 +59,8 @@ pub(crate) struct Wait<'a> {
     pub(crate) rung: Cell<bool>,
     /// The baton has woken the wait for a connection that it does not report.
     pub(crate) passes_on: Cell<bool>,
+    /// How many watches had changed halves when it began.
+    pub(crate) migrated: u32,
     /// It has been counted, because it was not answered at once, in process.
     pub(crate) counted: Cell<bool>,
 }
@@ -216,6 +218,7 @@ impl Wait<'_> {
     /// Harvests in-process events into the buffer after the first `filled`; how many.
     fn harvest(&self, filled: c_int) -> c_int {
         let _guard = SignalGuard::enter();
+        let set = self.set;
         let mut target = self.events.wrapping_add(filled as usize);
         let capacity = (self.capacity - filled) as usize;
         // A lease takes note of events under the lock.
@@ -225,7 +228,16 @@ impl Wait<'_> {
         {
             return taken as c_int;
         }
+        // What has come home meanwhile may be among the `filled`.
+        let has_moved = || {
+            filled > 0
+                && set.migrated_watches.load(Ordering::SeqCst) != self.migrated
+                && !mutant!("half_seen_again")
+        };
         let report = |event: Event| {
+            if has_moved() {
+                return false;
+            }
             let event = epoll_event { events: event.events.bits(), u64: event.data };
             // SAFETY: the caller gives the memory for that many events, and a harvest reports no
             // more than it has room for.

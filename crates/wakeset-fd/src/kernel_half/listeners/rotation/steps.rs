@@ -131,6 +131,11 @@ impl Rotation {
         }
     }
 
+    /// The kernel half has watches of which nothing is known.
+    pub(crate) fn note_unknown(&self) {
+        self.others.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+    }
+
     /// Whether a watch that is not in the rotation may have this data.
     pub(super) fn may_be_others(&self, data: u64) -> bool {
         if self.former.has(data) && !mutated!("renewed_watch_is_ambiguous") {

@@ -1,0 +1,106 @@
+/*
+ * For `home.c`: loops with a wake-up and a pipe, whose children let everything come home.
+ */
+#ifndef HOME_LOOPS_H
+#define HOME_LOOPS_H
+
+/* A turn of a loop: a wake-up is written, waited for, and read; whether all of that was right. */
+static int turn(int set, int counter)
+{
+	struct epoll_event events[4];
+	must(add(counter, 2));
+	int in_process = lives_here && in_kernel(counter) == 0;
+	if (epoll_wait(set, events, 4, 5000) != 1 || events[0].data.u64 != 'c' ||
+	    take(counter) != 2 || epoll_wait(set, events, 4, 0) != 0)
+		give_up();
+	return in_process;
+}
+
+static int nothing_at_all(void *unused)
+{
+	(void)unused;
+	return 0;
+}
+
+static int sleep_long(void *unused)
+{
+	(void)unused;
+	sleep_ms(1300);
+	return 0;
+}
+
+/* A loop with a wake-up and a pipe of the kernel's, whose child writes, or outlives a second. */
+static void loop(const char *name, int (*act)(void *), uint32_t events, long long left)
+{
+	int set = must(epoll_create1(EPOLL_CLOEXEC)), ends[2], tries = 0;
+	int counter = must(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	kernel_pipe(ends, O_CLOEXEC);
+	struct epoll_event event = { .events = events, .data.u64 = 'c' }, found[4];
+	must(epoll_ctl(set, EPOLL_CTL_ADD, counter, &event));
+	event = (struct epoll_event){ .events = EPOLLIN, .data.u64 = 'p' };
+	must(epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event));
+	number(name, 0, in_child(act, &counter));
+	number("  reports", left > 0, epoll_wait(set, found, 4, 0));
+	number("  holds", left > 0 ? left : -1, take(counter));
+	while (!turn(set, counter) && lives_here && tries++ < 2000)
+		sleep_ms(1);
+	turn(set, counter);
+	must(write(ends[1], "x", 1));
+	must(add(counter, 1));
+	number("  reports both", 2, epoll_wait(set, found, 4, 0));
+	number("  reports no more", events & EPOLLET ? 1 : 2, epoll_wait(set, found, 4, 0));
+	must(epoll_ctl(set, EPOLL_CTL_DEL, counter, NULL));
+	number("  and of the pipe alone", 1, epoll_wait(set, found, 4, 0));
+	must(close(counter));
+	must(close(set));
+	must(close(ends[0]));
+	must(close(ends[1]));
+}
+
+static void *wait_for_three_seconds(void *set)
+{
+	struct epoll_event event;
+	return (void *)(intptr_t)epoll_wait(*(int *)set, &event, 1, 3000);
+}
+
+/* A wait that has begun before everything migrates, and sleeps on. */
+static void sleeping_loop(void)
+{
+	int set = must(epoll_create1(EPOLL_CLOEXEC));
+	int counter = must(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	struct epoll_event event = { .events = EPOLLIN, .data.u64 = 'c' };
+	struct thread waiter;
+	int found = 0;
+	must(epoll_ctl(set, EPOLL_CTL_ADD, counter, &event));
+	start(&waiter, wait_for_three_seconds, &set);
+	until_asleep(waiter.id);
+	number("a child beside a wait", 0, in_child(sleep_long, NULL));
+	for (int i = 0; i < 50; i++) {
+		found += epoll_wait(set, &event, 1, 0);
+		sleep_ms(1);
+	}
+	number("  nothing yet", 0, found);
+	must(add(counter, 1));
+	number("  the wait finds it", 1, (long long)(intptr_t)finish(&waiter));
+	number("  and holds", 1, take(counter));
+	must(close(counter));
+	must(close(set));
+}
+
+static void loops(int long_ones)
+{
+	heading("a loop");
+	loop("a child that does nothing", nothing_at_all, EPOLLIN, 0);
+	loop("a child that writes", write_three, EPOLLIN, 3);
+	loop("a child that writes, with edges", write_three, EPOLLIN | EPOLLET, 3);
+	if (!long_ones)
+		return;
+	loop("a child that sleeps", sleep_long, EPOLLIN, 0);
+	/* Until everything no longer migrates before a fork. */
+	sleep_ms(1500);
+	loop("a child that writes late", write_late, EPOLLIN | EPOLLET, 3);
+	sleep_ms(2500);
+	sleeping_loop();
+}
+
+#endif

@@ -1,0 +1,37 @@
+//! The way home of a set that is a kernel epoll by now: its number stands for a set again, all of
+//! whose watches are in the kernel half. What it watches comes home by itself, after it.
+
+use crate::objects::home;
+use crate::set::create;
+use crate::stats::Stat;
+use crate::stats::count::count;
+use crate::sys::Errno;
+use crate::sys::verdict::Verdict;
+use crate::table::{self, away};
+use core::ffi::c_int;
+use wakeset::mutated;
+
+/// A call on a set that is away: has it come home, or makes the call on the kernel epoll. `None`:
+/// look the number up again.
+pub(super) fn call<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
+    if away::may_return(fd) && home::come(fd, || comes(fd)) {
+        return None;
+    }
+    home::counted(fd, call)
+}
+
+/// Makes a set of it. The caller holds the migrations lock.
+fn comes(fd: c_int) -> bool {
+    // A wait that began before the migration may sleep in the kernel epoll: it would hear nothing
+    // of what comes home later.
+    let mut is_free = true;
+    table::each_slot(fd, |slot| is_free &= slot.kind() != table::SET || !slot.is_used());
+    if !is_free && !mutated!("set_comes_home_beside_a_wait") {
+        return false;
+    }
+    let has_come = create::begin(fd, true);
+    if has_come {
+        count(Stat::HomeFork, 1);
+    }
+    has_come
+}
