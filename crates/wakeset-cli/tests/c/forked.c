@@ -383,7 +383,8 @@ static void workers(void)
 		_exit(read_it(&counter) != 5 || write_three(&counter));
 	}
 	int made = counter_of(1);
-	until_no_child_can_ask();
+	/* What it may have migrates when it is a second old; it is heard of for longer. */
+	usleep(1500 * 1000);
 	reports("before it does anything", "1", set);
 	say(down[0], 'x');
 	number("it reads and writes", 0, status_of(child));
