@@ -192,14 +192,16 @@ pub fn before_new_program(reason: Stat, given: impl Fn(c_int) -> bool) {
         return;
     }
     for fd in table::numbers() {
-        let stays_open =
-            || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
-        // The flags are those of the caller's table, also if that is a vfork(2) child's.
-        let is_object = table::peek(fd).is_object() || inherited::is(fd) || away::is(fd);
-        if is_object && (given(fd) || stays_open()) {
+        if table::may_be_here(fd) && (given(fd) || stays_open(fd)) {
             migrate::fd(fd, reason);
         }
     }
+}
+
+/// Whether exec leaves a number open. The flags are those of the caller's table, also if that is a
+/// vfork(2) child's.
+fn stays_open(fd: c_int) -> bool {
+    sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
 /// Before sendmsg(2): migrates what it passes to another process (`SCM_RIGHTS`).

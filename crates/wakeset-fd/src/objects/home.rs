@@ -92,8 +92,9 @@ fn set_at(fd: c_int) -> Option<&'static SlotHead> {
 fn is_set_here(fd: c_int) -> bool {
     match away::watched(fd) {
         Watched::No => true,
-        Watched::By { set, .. } if set_at(set).is_some() => true,
+        // In this order: it may come home in between.
         Watched::By { set, .. } if away::is(set) => false,
+        Watched::By { set, .. } if set_at(set).is_some() => true,
         Watched::By { .. } | Watched::Unclear => {
             let _ = away::doubt(fd);
             false

@@ -258,3 +258,6 @@ pub(super) fn forget_parents(fd: c_int) {
         word.forget_all();
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

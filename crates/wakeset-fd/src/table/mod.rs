@@ -44,6 +44,7 @@ pub(crate) use crate::table::duplicates::{Held, get_held, get_held_for_bytes};
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use wakeset::mutated;
 
 /// Numbers for which it has no room are left to the kernel.
 static TABLE: Reserved<AtomicUsize, NUMBERS> = Reserved::new();
@@ -249,6 +250,20 @@ pub(crate) fn words() -> &'static [AtomicUsize] {
 pub(crate) fn is_kernels(word: usize) -> bool {
     const KERNELS: u32 = 1 | 1 << VACANT | 1 << DOORBELL | 1 << SPARE_DOORBELL;
     KERNELS >> (word & TAG) & 1 == 1
+}
+
+/// Whether a number may stand for something that lives here, or comes home: an object, also one
+/// that is away, or what a forked child has inherited. By one look, because an object that comes
+/// home in between two is found by neither.
+pub(crate) fn may_be_here(fd: c_int) -> bool {
+    if mutated!("new_program_looks_twice") {
+        let is_object = peek(fd).is_object() || inherited::is(fd);
+        if !is_object {
+            crate::sys::sched_yield();
+        }
+        return is_object || away::is(fd);
+    }
+    !is_kernels(load(fd))
 }
 
 /// Whether the number is the kernel's, or closed.

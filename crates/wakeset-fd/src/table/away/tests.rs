@@ -1,0 +1,77 @@
+//! Objects that go away and come home, for children that are not there.
+
+use crate::migrate;
+use crate::stats::Stat;
+use crate::sys;
+use crate::sys::signal_guard::SignalGuard;
+use crate::table::alone::alone;
+use crate::table::{self, away, gate};
+use core::ffi::{c_int, c_uint};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+extern crate std;
+
+/// What no child has here, because no test makes so many.
+const CHILD: u32 = 1 << 31;
+
+/// Has an object migrate for a child, and come home no more before that has ended.
+pub(crate) fn lend(fd: c_int, child: u32) {
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::hold_migrations();
+    away::lending(child, || migrate::fd_held(fd, Stat::MigratedFork));
+    assert!(away::is(fd), "{fd} has migrated for good");
+}
+
+pub(crate) fn give_back(child: u32) {
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::hold_migrations();
+    away::given_back_by(child);
+}
+
+fn eventfd(value: c_uint, flags: c_int) -> c_int {
+    let fd = crate::eventfd(value, flags | libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).unwrap();
+    assert!(table::peek(fd).is_object());
+    fd
+}
+
+fn write(fd: c_int, value: u64) {
+    // SAFETY: eight bytes.
+    assert_eq!(unsafe { crate::write(fd, (&raw const value).cast(), 8) }, Ok(8));
+}
+
+/// Before an exec every number is looked at, and what comes home in that moment is looked at too.
+#[test]
+fn what_comes_home_is_seen_all_along() {
+    let _alone = alone();
+    let fd = eventfd(0, 0);
+    let (is_over, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut unseen = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                looks.fetch_add(1, Ordering::SeqCst);
+                unseen += u32::from(!table::may_be_here(fd));
+                std::thread::yield_now();
+            }
+            unseen
+        });
+        // It comes home while it is looked for, on one processor too.
+        let wait_for_looks = || {
+            let before = looks.load(Ordering::SeqCst);
+            while looks.load(Ordering::SeqCst) < before + 2 {
+                std::thread::yield_now();
+            }
+        };
+        for _ in 0..300 {
+            lend(fd, CHILD);
+            give_back(CHILD);
+            wait_for_looks();
+            write(fd, 0);
+            wait_for_looks();
+        }
+        is_over.store(true, Ordering::SeqCst);
+        assert_eq!(looking.join().unwrap(), 0);
+    });
+    assert!(table::peek(fd).is_object(), "it has come home");
+    assert!(migrate::fd(fd, Stat::MigratedExec) && !table::may_be_here(fd));
+    sys::close(fd).unwrap();
+}
