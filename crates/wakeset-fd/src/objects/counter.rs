@@ -186,7 +186,6 @@ pub(crate) fn come_home(fd: c_int, watcher: Option<Watcher>) -> bool {
 /// Opens the words of an object that comes home, and has it watched here.
 fn begin_at_home(slot: &'static FdCounter, eventfd: Eventfd, watcher: Option<Watcher>) -> bool {
     let fd = slot.head.fd();
-    step!(value_taken_home);
     if watcher.is_some_and(|watcher| !watcher.give_up(fd)) {
         return false;
     }

@@ -6,7 +6,6 @@ use crate::sys::Errno;
 use crate::sys::cancel;
 use crate::sys::process::is_owner;
 use crate::sys::signal_guard::{self, SignalGuard};
-use crate::sys::steps::step;
 use crate::sys::verdict::Verdict;
 use crate::table::away::{self, Begun, Watched};
 use crate::table::migrating::Migrating;
@@ -27,9 +26,7 @@ pub(crate) fn call<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Opt
 /// A call on the kernel object of a number that is away, where nothing has come home. `None`: look
 /// the number up again.
 pub(crate) fn counted<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
-    let begun = away::begin_call(fd);
-    step!(call_away_begun);
-    match begun {
+    match away::begin_call(fd) {
         Begun::Again => None,
         Begun::Left => Some(Verdict::Kernel),
         Begun::Counted => {
