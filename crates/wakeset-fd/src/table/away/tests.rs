@@ -2,8 +2,8 @@
 
 use crate::migrate;
 use crate::stats::Stat;
-use crate::sys;
 use crate::sys::signal_guard::SignalGuard;
+use crate::sys::{self, Errno};
 use crate::table::alone::alone;
 use crate::table::{self, away, gate};
 use core::ffi::{c_int, c_uint};
@@ -27,15 +27,21 @@ pub(crate) fn give_back(child: u32) {
     away::given_back_by(child);
 }
 
-fn eventfd(value: c_uint, flags: c_int) -> c_int {
+pub(crate) fn eventfd(value: c_uint, flags: c_int) -> c_int {
     let fd = crate::eventfd(value, flags | libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).unwrap();
     assert!(table::peek(fd).is_object());
     fd
 }
 
-fn write(fd: c_int, value: u64) {
+pub(crate) fn write(fd: c_int, value: u64) {
     // SAFETY: eight bytes.
     assert_eq!(unsafe { crate::write(fd, (&raw const value).cast(), 8) }, Ok(8));
+}
+
+pub(crate) fn read(fd: c_int) -> Result<u64, Errno> {
+    let mut value = 0_u64;
+    // SAFETY: eight bytes.
+    unsafe { crate::read(fd, (&raw mut value).cast(), 8) }.map(|_| value)
 }
 
 /// Before an exec every number is looked at, and what comes home in that moment is looked at too.

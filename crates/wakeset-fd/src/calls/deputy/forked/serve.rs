@@ -6,7 +6,7 @@
 //! | a number from a child | migrates what is there, and sends the number back |
 //! | a connection closed, the child gone: executed, or ended | is done with it: what stays is the parent's alone |
 //! | a connection closed, the child there, or not known | migrates all that it has, and is done with it |
-//! | that [`DEADLINE`] has passed | the same, and says so to the child; or hears it further, if something of it may come home |
+//! | that [`DEADLINE`] has passed | the same, and says so to the child; or hears it further, if something of it may come home, and not too many are heard so |
 //! | that a child has been heard for as long as [`PATIENCE`] | is done with it; what it has stays in the kernel |
 //! | no child for as long as [`LINGER`] | ends |
 //!
@@ -322,14 +322,16 @@ pub(super) fn end_service(slot: &'static Slot, is_gone: bool) {
 }
 
 /// A child has reached the deadline: what it may have migrates, and it is heard further where some
-/// of that may come home. The caller holds the migrations lock.
+/// of that may come home, unless too many are. The caller holds the migrations lock.
 fn outlive(slot: &'static Slot, now: u64) {
     note_worker(now);
     let outlived = CONNECTIONS.iter().filter(|slot| slot.outlived.load(Ordering::SeqCst)).count();
     if outlived < MOST_OUTLIVED && !mutated!("outlived_child_keeps_objects") {
         away::lending(connected(), migrate_noted);
     }
-    if !away::is_held_by(slot.bit()) {
+    let is_one_too_many = outlived >= MOST_OUTLIVED && !mutated!("ninth_child_keeps_objects");
+    if is_one_too_many || !away::is_held_by(slot.bit()) {
+        // Which migrates what has not migrated yet.
         return end_service(slot, false);
     }
     slot.outlived.store(true, Ordering::SeqCst);
@@ -371,3 +373,6 @@ fn is_over(idle_since: &mut u64) -> bool {
     }
     ends
 }
+
+#[cfg(test)]
+mod tests;
