@@ -1,4 +1,5 @@
-//! A fork beside a thread that holds a lock: of the kept io_urings of either kind, of an object.
+//! A fork beside a thread that holds a lock, of the kept io_urings of either kind or of an object;
+//! and one within a call on an object that is away.
 
 use super::fork;
 use crate::kernel_half::uring::command_uring;
@@ -6,6 +7,7 @@ use crate::kernel_half::uring::thread_rings::{ThreadRing, ThreadRings};
 use crate::set::{FdSet, polls};
 use crate::table;
 use crate::table::alone::alone;
+use crate::table::away::{self, Begun};
 use crate::table::lifecycle::{self, Participant};
 use core::ffi::c_int;
 use std::sync::Barrier;
@@ -89,4 +91,36 @@ fn a_child_makes_no_object_in_the_memory_of_its_parents() {
         },
         "the child hangs, or uses its parent's memory",
     );
+}
+
+/// A handler may fork within a call on an object that is away, and the child return from it. Then
+/// its end took a call of the child's own off the count, or made a huge number of none.
+#[test]
+fn a_child_ends_no_call_that_its_parent_began() {
+    let _alone = alone();
+    let fd = away::tests::eventfd(0, 0);
+    away::tests::lend(fd, 1);
+    let before = away::forks();
+    assert_eq!(away::begin_call(fd), Begun::Counted);
+    fork_beside(
+        |wait| wait(),
+        || {
+            crate::close(fd).unwrap();
+            while away::tests::eventfd(0, 0) != fd {}
+            away::end_call(fd, before);
+            away::tests::lend(fd, 1);
+            let own = away::forks();
+            let is_counted = away::begin_call(fd) == Begun::Counted;
+            away::end_call(fd, before);
+            away::tests::give_back(1);
+            away::tests::write(fd, 1);
+            let stays = away::is(fd);
+            away::end_call(fd, own);
+            away::tests::write(fd, 1);
+            is_counted && stays && table::peek(fd).is_object() && away::tests::read(fd) == Ok(2)
+        },
+        "a call of the parent's ends in the child",
+    );
+    away::end_call(fd, before);
+    crate::close(fd).unwrap();
 }

@@ -26,13 +26,15 @@ pub(crate) fn call<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Opt
 /// A call on the kernel object of a number that is away, where nothing has come home. `None`: look
 /// the number up again.
 pub(crate) fn counted<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
+    // First: a handler may fork at any moment.
+    let forks = away::forks();
     match away::begin_call(fd) {
         Begun::Again => None,
         Begun::Left => Some(Verdict::Kernel),
         Begun::Counted => {
             // As any call on a kernel object.
             let result = cancel::point(call);
-            away::end_call(fd);
+            away::end_call(fd, forks);
             Some(Verdict::Done(result))
         }
     }

@@ -12,6 +12,7 @@ mod word;
 use crate::sys::fdinfo;
 use crate::sys::process::is_foreign;
 use crate::sys::reserved::{self, NUMBERS, Reserved};
+use crate::sys::signal_guard::SignalGuard;
 use crate::table::gate::wait_for_migrations;
 use crate::table::object::Host;
 use crate::table::{self, Entry, SlotHead, VACANT, late};
@@ -32,6 +33,7 @@ static HOLDERS: Reserved<AtomicU64, NUMBERS> = Reserved::new();
 const IDENTITY: u32 = 32;
 /// Whether any object has left.
 static ANY: AtomicBool = AtomicBool::new(false);
+static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The children for which objects migrate just now, and which may have them; 0 if it is not for
 /// children, or not all of them are known. The migrations lock guards it.
 static LENT_TO: AtomicU32 = AtomicU32::new(0);
@@ -182,9 +184,19 @@ pub(crate) fn begin_call(fd: c_int) -> Begun {
     }
 }
 
-/// After a counted one.
-pub(crate) fn end_call(fd: c_int) {
-    word(fd).inspect(|word| word.end_call());
+/// After a counted one, which began after so many [`forks`].
+pub(crate) fn end_call(fd: c_int, begun: u32) {
+    // Until it is counted out no handler forks.
+    let _guard = SignalGuard::enter();
+    if forks() == begun || mutated!("parents_call_ends_in_child") {
+        word(fd).inspect(|word| word.end_call());
+    }
+}
+
+/// How many forks have made this process of one that had objects away. A handler may fork within a
+/// call, and its child return from the handler: the call is one of the parent's, and was forgotten.
+pub(crate) fn forks() -> u32 {
+    FORKS.load(Ordering::SeqCst)
 }
 
 /// Whether the object of a number that has been found away is neither on its way home nor there.
@@ -250,6 +262,13 @@ pub(crate) fn given_back_by(child: u32) {
 /// in the kernel. The caller holds the migrations lock.
 pub(crate) fn kept_by(child: u32) {
     all().filter(|fd| children(*fd) & child != 0).for_each(|fd| _ = doubt(fd));
+}
+
+/// In a forked child, before [`forget_parents`].
+pub(super) fn begin_anew() {
+    if ANY.load(Ordering::SeqCst) {
+        FORKS.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// In a forked child: the entry of one number.

@@ -449,6 +449,7 @@ pub(crate) fn numbers() -> core::ops::Range<c_int> {
 /// Forgets everything, slots and all: a forked child begins anew. Where it `inherits`, it keeps in
 /// mind which numbers stood for objects.
 pub(crate) fn forget_all(inherits: bool) {
+    away::begin_anew();
     for fd in numbers() {
         let stays = inherits && (peek(fd).is_object() || away::is(fd));
         away::forget_parents(fd);

@@ -102,10 +102,10 @@ impl Word {
         }
     }
 
-    /// After it.
+    /// After it. Where none is counted that stays so, and the state is not touched.
     pub(crate) fn end_call(&self) {
         if !mutant!("call_away_is_not_counted") {
-            self.0.fetch_sub(ONE_CALL, Ordering::SeqCst);
+            let _ = self.change(|word| (word & CALLS > 0).then(|| word - ONE_CALL));
         }
     }
 
