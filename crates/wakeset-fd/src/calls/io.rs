@@ -41,7 +41,7 @@ unsafe fn write_here(fd: c_int, buffer: *const u8, len: usize) -> Verdict<usize>
         let object = match found {
             Bytes::Entry(Entry::Object(object)) => object,
             Bytes::Entry(Entry::Doorbell) => return Done(Err(Errno::EBADF)),
-            Bytes::Away => match home::call(fd, || sys::write(fd, buffer, len)) {
+            Bytes::Away => match home::write(fd, || sys::write(fd, buffer, len)) {
                 None => continue,
                 Some(verdict) => {
                     left::count_write(fd);
@@ -105,7 +105,7 @@ unsafe fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> Verdict<usize> {
             Bytes::Entry(Entry::Object(object)) => object,
             Bytes::Entry(Entry::Doorbell) => return Done(Err(Errno::EBADF)),
             Bytes::Entry(Entry::Kernel) => return Kernel,
-            Bytes::Away => match home::call(fd, || sys::read(fd, buffer, len)) {
+            Bytes::Away => match home::read(fd, || sys::read(fd, buffer, len)) {
                 None => continue,
                 Some(verdict) => return verdict,
             },

@@ -155,10 +155,12 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     Ok(fd)
 }
 
-/// Makes an object of an eventfd that comes home: of the kernel's, which nobody else has, and in
-/// which no call is. Whether that was done; else the kernel's is as it was.
-pub(crate) fn come_home(fd: c_int, watcher: Option<Watcher>) -> bool {
-    let Some(eventfd) = fdinfo::eventfd(fd) else { return false };
+/// Makes an object of an eventfd that comes home: of the kernel's that is `known`, which nobody
+/// else has, and in which no call is. Whether that was done; else the kernel's is as it was.
+pub(crate) fn come_home(fd: c_int, known: u32, watcher: Option<Watcher>) -> bool {
+    // Its flags may be others by now.
+    let eventfd = fdinfo::eventfd(fd).filter(|eventfd| eventfd.id == known);
+    let Some(eventfd) = eventfd else { return false };
     // One by one: no call takes all that a semaphore has.
     if eventfd.is_semaphore && eventfd.count > MOST_TAKEN
         || watcher.is_some_and(|watcher| may_be_told_twice(watcher.asked.events, eventfd.count))

@@ -12,15 +12,44 @@ use crate::table::migrating::Migrating;
 use crate::table::object::Host;
 use crate::table::{self, Entry, SlotHead, gate};
 use core::ffi::c_int;
-use wakeset::Event;
+use wakeset::{Event, Events, mutated};
 
-/// A read or a write of an object that is away. `None`: it has come home, or is just coming; look
-/// the number up again.
-pub(crate) fn call<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
-    if away::may_return(fd) && is_set_here(fd) && come(fd, || counter_comes(fd)) {
+/// A write of an object that is away. `None`: it has come home, or is just coming; look the number
+/// up again.
+pub(crate) fn write(
+    fd: c_int,
+    call: impl FnOnce() -> Result<usize, Errno>,
+) -> Option<Verdict<usize>> {
+    if (!has_edges(fd) || mutated!("edge_is_tried_unread")) && comes(fd) {
         return None;
     }
     counted(fd, call)
+}
+
+/// A read of one, as [`write`].
+pub(crate) fn read(
+    fd: c_int,
+    call: impl FnOnce() -> Result<usize, Errno>,
+) -> Option<Verdict<usize>> {
+    if !has_edges(fd) {
+        return if comes(fd) { None } else { counted(fd, call) };
+    }
+    let verdict = counted(fd, call)?;
+    // Now it is empty, unless somebody has just written.
+    if matches!(verdict, Verdict::Done(Ok(_) | Err(Errno::EAGAIN))) {
+        let _ = comes(fd);
+    }
+    Some(verdict)
+}
+
+/// Whether what is away comes home only while it is empty, because edges of it are reported.
+fn has_edges(fd: c_int) -> bool {
+    matches!(away::watched(fd), Watched::By { asked, .. } if asked.events.contains(Events::ET))
+}
+
+/// Brings an eventfd home, if that is due.
+fn comes(fd: c_int) -> bool {
+    away::is_due(fd) && is_set_here(fd) && come(fd, |known| counter_comes(fd, known))
 }
 
 /// A call on the kernel object of a number that is away, where nothing has come home. `None`: look
@@ -42,7 +71,7 @@ pub(crate) fn counted<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> 
 
 /// Brings an object home by `make`, as [`away::bring_home`], if nothing is in the way.
 #[cold]
-pub(crate) fn come(fd: c_int, make: impl FnOnce() -> bool) -> bool {
+pub(crate) fn come(fd: c_int, make: impl FnOnce(u32) -> bool) -> bool {
     if signal_guard::is_inside() || !is_owner() {
         return false;
     }
@@ -102,9 +131,9 @@ fn is_set_here(fd: c_int) -> bool {
 }
 
 /// An eventfd comes home, with its watch. The caller holds the migrations lock.
-fn counter_comes(fd: c_int) -> bool {
+fn counter_comes(fd: c_int, known: u32) -> bool {
     let Watched::By { set, asked } = away::watched(fd) else {
-        return counter::come_home(fd, None);
+        return counter::come_home(fd, known, None);
     };
     // Its number stays what it is meanwhile.
     let mut marked = Migrating::none();
@@ -114,7 +143,7 @@ fn counter_comes(fd: c_int) -> bool {
         away::lose_watch(fd);
         return false;
     };
-    let has_come = counter::come_home(fd, Some(Watcher { set, asked }));
+    let has_come = counter::come_home(fd, known, Some(Watcher { set, asked }));
     set.toggle_unsettled();
     has_come
 }

@@ -5,8 +5,8 @@ use crate::objects::home;
 use crate::set::create;
 use crate::stats::Stat;
 use crate::stats::count::count;
-use crate::sys::Errno;
 use crate::sys::verdict::Verdict;
+use crate::sys::{Errno, fdinfo};
 use crate::table::{self, away};
 use core::ffi::c_int;
 use wakeset::mutated;
@@ -14,7 +14,7 @@ use wakeset::mutated;
 /// A call on a set that is away: has it come home, or makes the call on the kernel epoll. `None`:
 /// look the number up again.
 pub(super) fn call<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
-    if away::may_return(fd) && home::come(fd, || comes(fd)) {
+    if away::is_due(fd) && home::come(fd, |_| comes(fd)) {
         return None;
     }
     home::counted(fd, call)
@@ -29,7 +29,8 @@ fn comes(fd: c_int) -> bool {
     if !is_free && !mutated!("set_comes_home_beside_a_wait") {
         return false;
     }
-    let has_come = create::begin(fd, true);
+    // Another one would be taken for this one, and be as good.
+    let has_come = fdinfo::is_epoll(fd) && create::begin(fd, true);
     if has_come {
         count(Stat::HomeFork, 1);
     }

@@ -6,6 +6,7 @@
 //! write, is counted for its length ([`begin_call`]), and every other look-up is a *doubt*, after
 //! which the object stays in the kernel. So is a look-up by a vfork(2) child.
 
+mod tries;
 mod watched;
 mod word;
 
@@ -85,7 +86,7 @@ pub(crate) fn note_watch(fd: c_int, watch: &DetachedWatch, set: c_int) {
 }
 
 /// What tells the kernel object from the next one of its number. `None`: it is another kind of
-/// file, or one that does not come home.
+/// file, or one that does not come home. [`bring_home`] has it looked at again.
 fn identity(fd: c_int, kind: usize) -> Option<u32> {
     match kind {
         table::COUNTER => fdinfo::eventfd(fd).map(|eventfd| eventfd.id),
@@ -119,6 +120,9 @@ pub(crate) fn leave(head: &'static SlotHead) -> bool {
     else {
         return false;
     };
+    if !tries::begin(fd) {
+        return false;
+    }
     holders.store(u64::from(identity) << IDENTITY | u64::from(children), Ordering::SeqCst);
     ANY.store(true, Ordering::SeqCst);
     // First: who finds the tag is told by the word.
@@ -204,24 +208,31 @@ pub(crate) fn is_in_kernel(fd: c_int) -> bool {
     word(fd).is_none_or(Word::is_in_kernel) || is_foreign()
 }
 
-/// Whether it is worth a try to bring the object home.
-pub(crate) fn may_return(fd: c_int) -> bool {
+/// Whether a call is to try to bring the object home. Counts the call.
+pub(crate) fn is_due(fd: c_int) -> bool {
+    may_return(fd) && tries::is_due(fd)
+}
+
+/// Whether nobody else has the object, and no call is in it.
+fn may_return(fd: c_int) -> bool {
     (children(fd) == 0 || mutated!("comes_home_beside_a_child"))
         && word(fd).is_some_and(Word::is_idle)
 }
 
-/// Brings an object home, by `make`, which makes an object of the kernel's under its number, and
-/// says whether it has. The caller has a signal guard and holds the migrations lock; the gate is
-/// open.
-pub(crate) fn bring_home(fd: c_int, make: impl FnOnce() -> bool) -> bool {
-    if !has_tag(fd) || !may_return(fd) || late::is_noted(fd) {
+/// Brings an object home, by `make`, which makes an object of the kernel's under its number if it
+/// is known by what `make` is given, and says whether it has. Where that is in vain too often the
+/// object stays. The caller has a signal guard and holds the migrations lock; the gate is open.
+pub(crate) fn bring_home(fd: c_int, make: impl FnOnce(u32) -> bool) -> bool {
+    if !has_tag(fd) || !may_return(fd) {
         return false;
     }
     let Some(word) = word(fd).filter(|word| word.begin_return()) else { return false };
     let known = holders(fd).map_or(0, |it| (it.load(Ordering::SeqCst) >> IDENTITY) as u32);
-    let is_same = kind(fd).and_then(|kind| identity(fd, kind)) == Some(known);
-    let has_come = is_same && make();
+    let has_come = !late::is_noted(fd) && make(known);
     word.end_return(has_come);
+    if !has_come && tries::note(fd) {
+        let _ = word.doubt();
+    }
     has_come
 }
 

@@ -1,5 +1,6 @@
 //! Objects that go away and come home, for children that are not there.
 
+use super::tries;
 use crate::migrate;
 use crate::stats::Stat;
 use crate::sys::signal_guard::SignalGuard;
@@ -8,6 +9,7 @@ use crate::table::alone::alone;
 use crate::table::{self, away, gate};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use libc::{EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_event};
 extern crate std;
 
 /// What no child has here, because no test makes so many.
@@ -80,4 +82,67 @@ fn what_comes_home_is_seen_all_along() {
     assert!(table::peek(fd).is_object(), "it has come home");
     assert!(migrate::fd(fd, Stat::MigratedExec) && !table::may_be_here(fd));
     sys::close(fd).unwrap();
+}
+
+/// Makes up to so many calls, until the object has come home; how many that took.
+fn call_until_home(fd: c_int, calls: usize) -> Option<usize> {
+    (0..calls).find(|_| {
+        write(fd, 1);
+        assert_eq!(read(fd), Ok(1));
+        table::peek(fd).is_object()
+    })
+}
+
+/// It was tried before each call, for ten times what the call itself takes.
+#[test]
+fn a_return_in_vain_is_tried_less_and_less() {
+    let _alone = alone();
+    let [drained, full] = [100, 100].map(|value| eventfd(value, libc::EFD_SEMAPHORE));
+    for fd in [drained, full] {
+        lend(fd, CHILD);
+        give_back(CHILD);
+        assert_eq!(call_until_home(fd, 500), None);
+        assert!(away::is(fd), "too many tries, which were the last ones");
+        assert!((4..12).contains(&tries::in_vain(fd)), "{} tries", tries::in_vain(fd));
+    }
+    for _ in 0..90 {
+        assert_eq!(read(drained), Ok(1));
+    }
+    assert!(call_until_home(drained, 1000).is_some(), "what was in the way is gone");
+    for _ in 0..10 {
+        assert_eq!(read(drained), Ok(1));
+    }
+    assert_eq!(read(drained), Err(Errno::EAGAIN));
+    // What stays in the way is no longer looked for.
+    assert_eq!(call_until_home(full, 5000), None);
+    assert!(!away::is(full) && !table::peek(full).is_object());
+    [drained, full].into_iter().for_each(|fd| crate::close(fd).unwrap());
+}
+
+/// A wake-up that is written and never read has an edge that may have been reported.
+#[test]
+fn an_edge_comes_home_once_it_has_been_read() {
+    let _alone = alone();
+    let (set, fd) = (crate::epoll_create1(libc::EPOLL_CLOEXEC).unwrap(), eventfd(0, 0));
+    let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: 7 };
+    let wait = || {
+        let mut found = event;
+        // SAFETY: room for one.
+        unsafe { crate::epoll_wait(set, &raw mut found, 1, 0) }
+    };
+    // SAFETY: a valid event.
+    unsafe { crate::epoll_ctl(set, EPOLL_CTL_ADD, fd, &raw const event) }.unwrap();
+    lend(fd, CHILD);
+    give_back(CHILD);
+    for _ in 0..100 {
+        write(fd, 1);
+        assert_eq!(wait(), Ok(1));
+    }
+    assert!(away::is(fd) && tries::in_vain(fd) == 0, "{} tries", tries::in_vain(fd));
+    assert_eq!(read(fd), Ok(100));
+    assert!(table::peek(fd).is_object(), "it was empty");
+    assert_eq!(wait(), Ok(0));
+    write(fd, 1);
+    assert_eq!([wait(), wait()], [Ok(1), Ok(0)]);
+    [fd, set].into_iter().for_each(|fd| crate::close(fd).unwrap());
 }
