@@ -49,8 +49,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const MOST_OUTLIVED: usize = 8;
 /// The deputy looks so often whether its epoll has another number by now.
 const A_WHILE: Duration = Duration::from_millis(100);
-/// The same, while it has no child that may ask for what lives here.
+/// The same, while it has no child that may ask for what lives here. No longer than [`DEADLINE`]: a
+/// child that is forked while it sleeps so long must not reach that unseen.
 const A_LONG_WHILE: Duration = DEADLINE;
+const _: () = assert!(A_LONG_WHILE.as_nanos() <= DEADLINE.as_nanos());
 /// And so often which child it is, once a connection is closed.
 const A_MOMENT: Duration = Duration::from_millis(1);
 
