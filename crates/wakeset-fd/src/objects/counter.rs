@@ -6,7 +6,6 @@ use crate::objects::migratable::{Attempt, Migratable, carry_out, errno};
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_avoided, count_signal};
-use crate::sys::fdinfo::{self, Eventfd};
 use crate::sys::refusable::refusable;
 use crate::sys::signal_guard::{FastSignalGuard, SignalGuard};
 use crate::sys::steps::step;
@@ -20,7 +19,7 @@ use crate::table::slot::{end_use_guarded, slot_for};
 use crate::table::{self, Slot, SlotHead, left};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU64, Ordering};
-use libc::iovec;
+use libc::{iovec, pollfd};
 use wakeset::{Counter, CounterFlags, Error, Events, Source, WaitQueue};
 
 /// An eventfd whose state lives here while only this process can reach it. Its number belongs to a
@@ -101,6 +100,10 @@ impl Migratable for FdCounter {
         self.counter.set_nonblocking(nonblocking);
     }
 
+    fn takes_one(&self) -> bool {
+        self.counter.flags().contains(CounterFlags::SEMAPHORE)
+    }
+
     fn is_sealed(&self) -> bool {
         self.residence.now() != Whereabouts::Here
     }
@@ -155,26 +158,26 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     Ok(fd)
 }
 
-/// Makes an object of an eventfd that comes home: of the kernel's that is `known`, which nobody
-/// else has, and in which no call is. Whether that was done; else the kernel's is as it was.
-pub(crate) fn come_home(fd: c_int, known: u32, watcher: Option<Watcher>) -> bool {
-    // Its flags may be others by now.
-    let eventfd = fdinfo::eventfd(fd).filter(|eventfd| eventfd.id == known);
-    let Some(eventfd) = eventfd else { return false };
-    // One by one: no call takes all that a semaphore has.
-    if eventfd.is_semaphore && eventfd.count > MOST_TAKEN
-        || watcher.is_some_and(|watcher| may_be_told_twice(watcher.asked.events, eventfd.count))
-    {
+/// Makes an object of an eventfd that comes home: of the kernel's, which nobody else has, and in
+/// which no call is. Whether that was done; else the kernel's is as it was.
+pub(crate) fn come_home(fd: c_int, is_semaphore: bool, watcher: Option<Watcher>) -> bool {
+    // What is not known is not guessed. An edge may have been reported already, and would be again.
+    let has_edges = watcher.is_some_and(|watcher| watcher.asked.events.contains(Events::ET));
+    let Ok(flags) = sys::fcntl(fd, libc::F_GETFL, 0) else { return false };
+    if has_edges && !is_empty(fd) {
         return false;
     }
+    let mut mode = CounterFlags::empty();
+    mode.set(CounterFlags::SEMAPHORE, is_semaphore);
+    mode.set(CounterFlags::NONBLOCK, flags & libc::O_NONBLOCK != 0);
     let Some(slot) = slot_for::<FdCounter>(fd) else { return false };
-    let has_come = take_from_kernel(fd, eventfd.count) && {
-        let is_here = begin_at_home(slot, eventfd, watcher);
-        if !is_here && eventfd.count > 0 {
-            let _ = sys::write(fd, (&raw const eventfd.count).cast(), 8);
+    let has_come = take_from_kernel(fd, is_semaphore).is_some_and(|count| {
+        let is_here = begin_at_home(slot, count, mode, watcher);
+        if !is_here {
+            give_back(fd, count);
         }
         is_here
-    };
+    });
     if !has_come {
         end_use_guarded(slot);
         return false;
@@ -186,45 +189,54 @@ pub(crate) fn come_home(fd: c_int, known: u32, watcher: Option<Watcher>) -> bool
 }
 
 /// Opens the words of an object that comes home, and has it watched here.
-fn begin_at_home(slot: &'static FdCounter, eventfd: Eventfd, watcher: Option<Watcher>) -> bool {
+fn begin_at_home(
+    slot: &'static FdCounter,
+    count: u64,
+    mode: CounterFlags,
+    watcher: Option<Watcher>,
+) -> bool {
     let fd = slot.head.fd();
     if watcher.is_some_and(|watcher| !watcher.give_up(fd)) {
         return false;
     }
-    let mut mode = CounterFlags::empty();
-    mode.set(CounterFlags::SEMAPHORE, eventfd.is_semaphore);
-    mode.set(CounterFlags::NONBLOCK, eventfd.is_nonblocking);
-    slot.counter.unseal(eventfd.count, mode);
+    slot.counter.unseal(count, mode);
     slot.residence.begin_here();
     watcher.is_none_or(|watcher| watcher.take_back(fd, &slot.head))
 }
 
-/// Whether a watch may have reported already what it would report again when it is made anew: an
-/// edge. Without one that could be reported, none is on its way in the kernel either.
-fn may_be_told_twice(asked: Events, count: u64) -> bool {
-    asked.contains(Events::ET) && asked.intersects(Counter::events_of(count))
+/// Whether the kernel says that an eventfd has nothing to read.
+fn is_empty(fd: c_int) -> bool {
+    let mut entry = [pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    sys::poll_all_now(&mut entry) && entry.iter().all(|entry| entry.revents == 0)
 }
 
-/// A semaphore that comes home has at most so much.
+/// A semaphore that comes home has at most so much: one by one, because no call takes all of it.
 const MOST_TAKEN: u64 = 64;
 
-/// Takes `count` out of a kernel eventfd, without ever waiting. `false`: that is not to be done,
-/// and all of it is still there.
-fn take_from_kernel(fd: c_int, count: u64) -> bool {
+/// Takes all that a kernel eventfd has, without ever waiting. `None`: that is not to be done, and
+/// all of it is still there.
+fn take_from_kernel(fd: c_int, is_semaphore: bool) -> Option<u64> {
     let mut taken = 0;
-    while taken < count {
+    while taken <= MOST_TAKEN {
         let mut value = 0_u64;
         let buffer = iovec { iov_base: (&raw mut value).cast(), iov_len: 8 };
         let (vectors, offset) = (&raw const buffer, usize::MAX);
         match refusable!(preadv2, fd, vectors, 1, offset, offset, libc::RWF_NOWAIT) {
-            Ok(8) => taken += value,
+            Ok(8) if is_semaphore => taken += value,
+            Ok(8) => return Some(value),
+            Err(Errno::EAGAIN) => return Some(taken),
             _ => break,
         }
     }
-    if taken != count && taken > 0 {
-        let _ = sys::write(fd, (&raw const taken).cast(), 8);
+    give_back(fd, taken);
+    None
+}
+
+/// Puts what was taken into the kernel eventfd again.
+fn give_back(fd: c_int, count: u64) {
+    if count > 0 {
+        let _ = sys::write(fd, (&raw const count).cast(), 8);
     }
-    taken == count
 }
 
 /// The part of write(2) that needs nothing but a look-up and one compare-and-swap: whether it was

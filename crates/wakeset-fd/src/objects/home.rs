@@ -49,7 +49,7 @@ fn has_edges(fd: c_int) -> bool {
 
 /// Brings an eventfd home, if that is due.
 fn comes(fd: c_int) -> bool {
-    away::is_due(fd) && is_set_here(fd) && come(fd, |known| counter_comes(fd, known))
+    away::is_due(fd) && is_set_here(fd) && come(fd, |is_semaphore| counter_comes(fd, is_semaphore))
 }
 
 /// A call on the kernel object of a number that is away, where nothing has come home. `None`: look
@@ -71,7 +71,7 @@ pub(crate) fn counted<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> 
 
 /// Brings an object home by `make`, as [`away::bring_home`], if nothing is in the way.
 #[cold]
-pub(crate) fn come(fd: c_int, make: impl FnOnce(u32) -> bool) -> bool {
+pub(crate) fn come(fd: c_int, make: impl FnOnce(bool) -> bool) -> bool {
     if signal_guard::is_inside() || !is_owner() {
         return false;
     }
@@ -131,9 +131,9 @@ fn is_set_here(fd: c_int) -> bool {
 }
 
 /// An eventfd comes home, with its watch. The caller holds the migrations lock.
-fn counter_comes(fd: c_int, known: u32) -> bool {
+fn counter_comes(fd: c_int, is_semaphore: bool) -> bool {
     let Watched::By { set, asked } = away::watched(fd) else {
-        return counter::come_home(fd, known, None);
+        return counter::come_home(fd, is_semaphore, None);
     };
     // Its number stays what it is meanwhile.
     let mut marked = Migrating::none();
@@ -143,7 +143,7 @@ fn counter_comes(fd: c_int, known: u32) -> bool {
         away::lose_watch(fd);
         return false;
     };
-    let has_come = counter::come_home(fd, known, Some(Watcher { set, asked }));
+    let has_come = counter::come_home(fd, is_semaphore, Some(Watcher { set, asked }));
     set.toggle_unsettled();
     has_come
 }

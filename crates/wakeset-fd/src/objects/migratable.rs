@@ -76,6 +76,11 @@ pub(crate) trait Migratable: Slot {
     /// As [`Object::set_nonblocking`].
     fn change_nonblocking(&self, nonblocking: bool);
 
+    /// As [`Object::is_semaphore`].
+    fn takes_one(&self) -> bool {
+        false
+    }
+
     /// As [`Object::note_exclusive`].
     fn note_exclusive_watch(&self) {}
 
@@ -166,6 +171,10 @@ impl<M: Migratable> Object for M {
 
     fn set_nonblocking(&self, nonblocking: bool) {
         self.change_nonblocking(nonblocking);
+    }
+
+    fn is_semaphore(&self) -> bool {
+        self.takes_one()
     }
 
     fn note_exclusive(&self) {

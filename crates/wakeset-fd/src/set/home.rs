@@ -6,7 +6,7 @@ use crate::set::create;
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::verdict::Verdict;
-use crate::sys::{Errno, fdinfo};
+use crate::sys::{Errno, kind};
 use crate::table::{self, away};
 use core::ffi::c_int;
 use wakeset::mutated;
@@ -30,7 +30,7 @@ fn comes(fd: c_int) -> bool {
         return false;
     }
     // Another one would be taken for this one, and be as good.
-    let has_come = fdinfo::is_epoll(fd) && create::begin(fd, true);
+    let has_come = kind::is_epoll(fd) && create::begin(fd, true);
     if has_come {
         count(Stat::HomeFork, 1);
     }

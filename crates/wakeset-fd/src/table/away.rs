@@ -6,11 +6,12 @@
 //! write, is counted for its length ([`begin_call`]), and every other look-up is a *doubt*, after
 //! which the object stays in the kernel. So is a look-up by a vfork(2) child.
 
+mod known;
 mod tries;
 mod watched;
 mod word;
 
-use crate::sys::fdinfo;
+use crate::sys::kind::is_epoll;
 use crate::sys::process::is_foreign;
 use crate::sys::reserved::{self, NUMBERS, Reserved};
 use crate::sys::signal_guard::SignalGuard;
@@ -28,10 +29,10 @@ unsafe impl reserved::Entry for Word {}
 
 /// By number.
 static WORDS: Reserved<Word, NUMBERS> = Reserved::new();
-/// By number: the children that may have the object, a bit for each connection, and above them what
-/// the kernel knows the object by. Changed with the migrations lock held.
+/// By number: the children that may have the object, a bit for each connection, and above them
+/// whether it is a semaphore. Changed with the migrations lock held.
 static HOLDERS: Reserved<AtomicU64, NUMBERS> = Reserved::new();
-const IDENTITY: u32 = 32;
+const SEMAPHORE: u64 = 1 << 32;
 /// Whether any object has left.
 static ANY: AtomicBool = AtomicBool::new(false);
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -85,14 +86,22 @@ pub(crate) fn note_watch(fd: c_int, watch: &DetachedWatch, set: c_int) {
     }
 }
 
-/// What tells the kernel object from the next one of its number. `None`: it is another kind of
-/// file, or one that does not come home. [`bring_home`] has it looked at again.
-fn identity(fd: c_int, kind: usize) -> Option<u32> {
+/// Takes note of the kernel object; whether it can be told from the next one of its number.
+fn note(fd: c_int, kind: usize) -> bool {
     match kind {
-        table::COUNTER => fdinfo::eventfd(fd).map(|eventfd| eventfd.id),
+        table::COUNTER => known::note(fd),
+        table::SET => is_epoll(fd),
+        _ => false,
+    }
+}
+
+/// Whether a number stands for the kernel object that was noted.
+fn is_same(fd: c_int) -> bool {
+    match kind(fd) {
+        Some(table::COUNTER) => known::is_same(fd) || mutated!("next_file_comes_home"),
         // Another one would be taken for this one, and be as good: all that it watches stays there.
-        table::SET => fdinfo::is_epoll(fd).then_some(0),
-        _ => None,
+        Some(table::SET) => is_epoll(fd),
+        _ => false,
     }
 }
 
@@ -115,15 +124,14 @@ pub(crate) fn leave(head: &'static SlotHead) -> bool {
     if children == 0 || head.is_lost() || late::is_noted(fd) || !can_return(head) {
         return false;
     }
-    let (Some(identity), Some(word), Some(holders)) =
-        (identity(fd, head.kind()), WORDS.place(fd as usize), HOLDERS.place(fd as usize))
-    else {
+    let (Some(word), Some(holders)) = (WORDS.place(fd as usize), HOLDERS.place(fd as usize)) else {
         return false;
     };
-    if !tries::begin(fd) {
+    if !tries::begin(fd) || !note(fd, head.kind()) {
         return false;
     }
-    holders.store(u64::from(identity) << IDENTITY | u64::from(children), Ordering::SeqCst);
+    let semaphore = if head.object().is_semaphore() { SEMAPHORE } else { 0 };
+    holders.store(u64::from(children) | semaphore, Ordering::SeqCst);
     ANY.store(true, Ordering::SeqCst);
     // First: who finds the tag is told by the word.
     word.leave();
@@ -219,19 +227,24 @@ fn may_return(fd: c_int) -> bool {
         && word(fd).is_some_and(Word::is_idle)
 }
 
-/// Brings an object home, by `make`, which makes an object of the kernel's under its number if it
-/// is known by what `make` is given, and says whether it has. Where that is in vain too often the
-/// object stays. The caller has a signal guard and holds the migrations lock; the gate is open.
-pub(crate) fn bring_home(fd: c_int, make: impl FnOnce(u32) -> bool) -> bool {
+/// Brings an object home, by `make`, which makes an object of the kernel's under its number, of a
+/// semaphore or not, and says whether it has. Where that is in vain too often the object stays. The
+/// caller has a signal guard and holds the migrations lock; the gate is open.
+pub(crate) fn bring_home(fd: c_int, make: impl FnOnce(bool) -> bool) -> bool {
     if !has_tag(fd) || !may_return(fd) {
         return false;
     }
     let Some(word) = word(fd).filter(|word| word.begin_return()) else { return false };
-    let known = holders(fd).map_or(0, |it| (it.load(Ordering::SeqCst) >> IDENTITY) as u32);
-    let has_come = !late::is_noted(fd) && make(known);
+    let is_semaphore = holders(fd).is_some_and(|it| it.load(Ordering::SeqCst) & SEMAPHORE != 0);
+    let kind = kind(fd);
+    let has_come = !late::is_noted(fd) && is_same(fd) && make(is_semaphore);
     word.end_return(has_come);
-    if !has_come && tries::note(fd) {
+    let stays = !has_come && tries::note(fd);
+    if stays {
         let _ = word.doubt();
+    }
+    if (has_come || stays) && kind == Some(table::COUNTER) {
+        known::forget(fd);
     }
     has_come
 }

@@ -23,6 +23,8 @@ pub(crate) enum Rank {
     Polls,
     Commands,
     Duplicates,
+    /// What tells those that are away from others.
+    Away,
     ProgramRings,
     /// Files that outlive their numbers.
     Kept,

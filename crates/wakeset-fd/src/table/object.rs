@@ -44,6 +44,11 @@ pub(crate) trait Object: Source {
     /// Takes note of a change of `O_NONBLOCK` that the kernel object has made.
     fn set_nonblocking(&self, _: bool) {}
 
+    /// Whether a read takes one of what it holds, as `EFD_SEMAPHORE` asks for.
+    fn is_semaphore(&self) -> bool {
+        false
+    }
+
     /// Before a watch with `EPOLLEXCLUSIVE` is added to it, or changed.
     fn note_exclusive(&self) {}
 

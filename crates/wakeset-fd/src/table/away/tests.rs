@@ -146,3 +146,20 @@ fn an_edge_comes_home_once_it_has_been_read() {
     assert_eq!([wait(), wait()], [Ok(1), Ok(0)]);
     [fd, set].into_iter().for_each(|fd| crate::close(fd).unwrap());
 }
+
+/// A number that was closed, and given another eventfd, by calls that are not seen.
+#[test]
+fn the_next_file_of_a_number_does_not_come_home() {
+    let _alone = alone();
+    let fd = eventfd(3, 0);
+    lend(fd, CHILD);
+    let other = sys::eventfd(0, libc::EFD_NONBLOCK).unwrap();
+    // SAFETY: no memory is concerned.
+    assert_eq!(unsafe { libc::dup2(other, fd) }, fd);
+    give_back(CHILD);
+    assert_eq!(call_until_home(fd, 100), None);
+    write(fd, 2);
+    assert_eq!(read(other), Ok(2));
+    sys::close(other).unwrap();
+    crate::close(fd).unwrap();
+}
