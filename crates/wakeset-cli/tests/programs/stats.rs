@@ -10,7 +10,8 @@ use super::run::{Runner, TIME_LIMIT, run};
 
 /// Runs a program with `--stats` and returns the totals, after checking its status.
 pub fn counts(source: &str, arguments: &[&str]) -> Option<Value> {
-    let name = format!("{source}_counted");
+    // Tests of one program run side by side.
+    let name = arguments.iter().fold(format!("{source}_counted"), |name, part| name + "_" + part);
     let program = compile(source, Build::Plain, &name)?;
     let file = scratch(&format!("{name}.json"));
     let outcome = run(&program, arguments, Runner::Counted(&file), TIME_LIMIT);

@@ -97,9 +97,11 @@ static void loops(int long_ones)
 		return;
 	loop("a child that sleeps", sleep_long, EPOLLIN, 0);
 	/* Until everything no longer migrates before a fork. */
-	sleep_ms(1500);
+	if (lives_here)
+		sleep_ms(1500);
 	loop("a child that writes late", write_late, EPOLLIN | EPOLLET, 3);
-	sleep_ms(2500);
+	if (lives_here)
+		sleep_ms(2500);
 	sleeping_loop();
 }
 
