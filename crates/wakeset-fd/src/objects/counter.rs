@@ -16,7 +16,7 @@ use crate::table::gate::Gate;
 use crate::table::kept::KeptFile;
 use crate::table::process;
 use crate::table::slot::{end_use_guarded, slot_for};
-use crate::table::{self, Slot, SlotHead, left};
+use crate::table::{self, Slot, SlotHead, away, left};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{iovec, pollfd};
@@ -171,14 +171,9 @@ pub(crate) fn come_home(fd: c_int, is_semaphore: bool, watcher: Option<Watcher>)
     mode.set(CounterFlags::SEMAPHORE, is_semaphore);
     mode.set(CounterFlags::NONBLOCK, flags & libc::O_NONBLOCK != 0);
     let Some(slot) = slot_for::<FdCounter>(fd) else { return false };
-    let has_come = take_from_kernel(fd, is_semaphore).is_some_and(|count| {
-        let is_here = begin_at_home(slot, count, mode, watcher);
-        if !is_here {
-            give_back(fd, count);
-        }
-        is_here
-    });
-    if !has_come {
+    // The watch is that of this very file, or there is none.
+    let is_same = watcher.map_or_else(|| away::is_known(fd), |watcher| watcher.give_up(fd));
+    if !is_same || !begin_at_home(slot, mode, watcher) {
         end_use_guarded(slot);
         return false;
     }
@@ -188,20 +183,24 @@ pub(crate) fn come_home(fd: c_int, is_semaphore: bool, watcher: Option<Watcher>)
     true
 }
 
-/// Opens the words of an object that comes home, and has it watched here.
-fn begin_at_home(
-    slot: &'static FdCounter,
-    count: u64,
-    mode: CounterFlags,
-    watcher: Option<Watcher>,
-) -> bool {
+/// Opens the words of an object that comes home, with what the kernel's has, and has it watched
+/// here. Where that cannot be done, all is left in the kernel.
+fn begin_at_home(slot: &'static FdCounter, mode: CounterFlags, watcher: Option<Watcher>) -> bool {
     let fd = slot.head.fd();
-    if watcher.is_some_and(|watcher| !watcher.give_up(fd)) {
-        return false;
+    let taken = take_from_kernel(fd, mode.contains(CounterFlags::SEMAPHORE));
+    let is_here = taken.is_some_and(|count| {
+        slot.counter.unseal(count, mode);
+        slot.residence.begin_here();
+        let is_here = watcher.is_none_or(|watcher| watcher.take_back(fd, &slot.head));
+        if !is_here {
+            give_back(fd, count);
+        }
+        is_here
+    });
+    if let Some(watcher) = watcher.filter(|_| !is_here) {
+        watcher.leave(fd);
     }
-    slot.counter.unseal(count, mode);
-    slot.residence.begin_here();
-    watcher.is_none_or(|watcher| watcher.take_back(fd, &slot.head))
+    is_here
 }
 
 /// Whether the kernel says that an eventfd has nothing to read.

@@ -89,22 +89,24 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Takes the watch out of the kernel half.
+    /// Takes the watch out of the kernel half. `false`: it is not there, because the number stands
+    /// for another file by now.
     pub(crate) fn give_up(&self, fd: c_int) -> bool {
-        let was_there = self.set.give_up_watch(fd);
+        let was_there = self.set.give_up_watch(fd) || mutated!("next_file_is_watched");
         if !was_there {
             away::lose_watch(fd);
         }
         was_there
     }
 
-    /// Watches the object here; else in the kernel half again.
+    /// Watches the object here.
     pub(crate) fn take_back(&self, fd: c_int, source: &'static SlotHead) -> bool {
-        let taken = self.set.take_back(fd, source, self.asked);
-        if !taken {
-            self.set.leave_watch(fd, self.asked);
-        }
-        taken
+        self.set.take_back(fd, source, self.asked)
+    }
+
+    /// Watches it in the kernel half again.
+    pub(crate) fn leave(&self, fd: c_int) {
+        self.set.leave_watch(fd, self.asked);
     }
 }
 

@@ -89,20 +89,17 @@ pub(crate) fn note_watch(fd: c_int, watch: &DetachedWatch, set: c_int) {
 /// Takes note of the kernel object; whether it can be told from the next one of its number.
 fn note(fd: c_int, kind: usize) -> bool {
     match kind {
-        table::COUNTER => known::note(fd),
+        // The watch of a set tells as well.
+        table::COUNTER => watched(fd) != Watched::No || known::note(fd),
         table::SET => is_epoll(fd),
         _ => false,
     }
 }
 
-/// Whether a number stands for the kernel object that was noted.
-fn is_same(fd: c_int) -> bool {
-    match kind(fd) {
-        Some(table::COUNTER) => known::is_same(fd) || mutated!("next_file_comes_home"),
-        // Another one would be taken for this one, and be as good: all that it watches stays there.
-        Some(table::SET) => is_epoll(fd),
-        _ => false,
-    }
+/// Whether a number stands for the eventfd, which no set watches, that has left. The caller holds
+/// the migrations lock.
+pub(crate) fn is_known(fd: c_int) -> bool {
+    known::is_same(fd) || mutated!("next_file_comes_home")
 }
 
 /// Whether such an object can come home.
@@ -236,14 +233,13 @@ pub(crate) fn bring_home(fd: c_int, make: impl FnOnce(bool) -> bool) -> bool {
     }
     let Some(word) = word(fd).filter(|word| word.begin_return()) else { return false };
     let is_semaphore = holders(fd).is_some_and(|it| it.load(Ordering::SeqCst) & SEMAPHORE != 0);
-    let kind = kind(fd);
-    let has_come = !late::is_noted(fd) && is_same(fd) && make(is_semaphore);
+    let has_come = !late::is_noted(fd) && make(is_semaphore);
     word.end_return(has_come);
     let stays = !has_come && tries::note(fd);
     if stays {
         let _ = word.doubt();
     }
-    if (has_come || stays) && kind == Some(table::COUNTER) {
+    if has_come || stays {
         known::forget(fd);
     }
     has_come

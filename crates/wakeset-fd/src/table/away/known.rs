@@ -1,6 +1,6 @@
-//! What tells an eventfd that is away from the next file of its number: a kernel epoll of ours
-//! watches it, for no events. The kernel knows a watch by its file and its number, so it can be
-//! changed for as long as the number stands for that file.
+//! What tells an eventfd that is away from the next file of its number, if no set watches it: a
+//! kernel epoll of ours does, for no events. The kernel knows a watch by its file and its number,
+//! so it can be changed for as long as the number stands for that file.
 //!
 //! To ask `/proc/self/fdinfo` instead would take a number of the program's for a moment, in which a
 //! dup2(2) onto that number would give it to another file.
@@ -54,7 +54,9 @@ pub(super) fn is_same(fd: c_int) -> bool {
     change(EPOLL_CTL_MOD, fd).is_ok()
 }
 
-/// The same is of no more interest.
+/// The same is of no more interest. Of no effect if it was not noted.
 pub(super) fn forget(fd: c_int) {
-    let _ = change(EPOLL_CTL_DEL, fd);
+    if EPOLL.load(Ordering::SeqCst) >= 0 {
+        let _ = change(EPOLL_CTL_DEL, fd);
+    }
 }

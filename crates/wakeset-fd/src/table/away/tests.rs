@@ -151,7 +151,25 @@ fn an_edge_comes_home_once_it_has_been_read() {
 #[test]
 fn the_next_file_of_a_number_does_not_come_home() {
     let _alone = alone();
+    next_file_stays(None);
+}
+
+/// The same of one that a set watches.
+#[test]
+fn the_next_file_of_a_watched_number_does_not_come_home() {
+    let _alone = alone();
+    let set = crate::epoll_create1(libc::EPOLL_CLOEXEC).unwrap();
+    next_file_stays(Some(set));
+    crate::close(set).unwrap();
+}
+
+fn next_file_stays(set: Option<c_int>) {
     let fd = eventfd(3, 0);
+    let event = epoll_event { events: EPOLLIN as u32, u64: 7 };
+    if let Some(set) = set {
+        // SAFETY: a valid event.
+        unsafe { crate::epoll_ctl(set, EPOLL_CTL_ADD, fd, &raw const event) }.unwrap();
+    }
     lend(fd, CHILD);
     let other = sys::eventfd(0, libc::EFD_NONBLOCK).unwrap();
     // SAFETY: no memory is concerned.
