@@ -158,6 +158,13 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     Ok(fd)
 }
 
+impl FdCounter {
+    /// Whether the state is in the kernel, or about to be, and does not come home.
+    fn leaves_for_good(&self) -> bool {
+        away::leaves_for_good(&self.head, || self.residence.now() == Whereabouts::InKernel)
+    }
+}
+
 /// Makes an object of an eventfd that comes home: of the kernel's, which nobody else has, and in
 /// which no call is. Whether that was done; else the kernel's is as it was.
 pub(crate) fn come_home(fd: c_int, is_semaphore: bool, watcher: Option<Watcher>) -> bool {
@@ -322,6 +329,7 @@ pub(crate) unsafe fn write(
             count(Stat::Signals, 1);
             Done(Ok(8))
         }
+        Ok(Attempt::InKernel) if slot.leaves_for_good() => Kernel,
         Ok(Attempt::InKernel) => {
             // Its number says whether it may come home, once the migration is over.
             migrate::wait_for_migrations();
@@ -351,6 +359,7 @@ pub(crate) unsafe fn read(
         // SAFETY: the caller gives the memory.
         Ok(Attempt::Done(value)) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
         Ok(Attempt::Done(_)) => Done(Err(Errno::EFAULT)),
+        Ok(Attempt::InKernel) if slot.leaves_for_good() => Kernel,
         Ok(Attempt::InKernel) => {
             // Its number says whether it may come home, once the migration is over.
             migrate::wait_for_migrations();

@@ -39,6 +39,8 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The children for which objects migrate just now, and which may have them; 0 if it is not for
 /// children, or not all of them are known. The migrations lock guards it.
 static LENT_TO: AtomicU32 = AtomicU32::new(0);
+/// How many such migrations have begun, and how many have ended: odd while one is under way.
+static LENDINGS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether a number stands for an object that may come home, or is just coming.
 #[inline]
@@ -66,9 +68,21 @@ fn children(fd: c_int) -> u32 {
 /// Runs a migration for forked children: what migrates in it may come home when none of these has
 /// it any more, a bit for each. The caller holds the migrations lock.
 pub(crate) fn lending(children: u32, migrate: impl FnOnce()) {
+    LENDINGS.fetch_add(1, Ordering::SeqCst);
     LENT_TO.store(children, Ordering::Relaxed);
     migrate();
     LENT_TO.store(0, Ordering::Relaxed);
+    LENDINGS.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Whether an object, whose state `is_in_kernel` while its number still stands for it, does not come
+/// home: no migration for children is under way, so it is another one that takes it there.
+pub(crate) fn leaves_for_good(head: &SlotHead, is_in_kernel: impl Fn() -> bool) -> bool {
+    let before = LENDINGS.load(Ordering::SeqCst);
+    before % 2 == 0
+        && table::stands_for(head.fd(), head)
+        && is_in_kernel()
+        && LENDINGS.load(Ordering::SeqCst) == before
 }
 
 /// Before the watches of an object that migrates leave: where they go is noted, if it may come
