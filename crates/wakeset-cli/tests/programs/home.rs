@@ -48,9 +48,10 @@ fn loops_come_home() {
     });
 }
 
-/// Objects go out and come home all the time.
+/// Objects go out and come home all the time; how often depends on how many calls are made in
+/// between.
 #[test]
 fn home_beside_traffic() {
     let Some(totals) = counts("home", &["traffic", "500"]) else { return };
-    assert!(count(&totals, "/came_home") > 250, "{totals:#}");
+    assert!(count(&totals, "/came_home") > 100, "{totals:#}");
 }

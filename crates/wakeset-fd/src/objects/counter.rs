@@ -160,8 +160,16 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
 
 impl FdCounter {
     /// Whether the state is in the kernel, or about to be, and does not come home.
-    fn leaves_for_good(&self) -> bool {
-        away::leaves_for_good(&self.head, || self.residence.now() == Whereabouts::InKernel)
+    fn leaves_for_good(&self, fd: c_int) -> bool {
+        away::leaves_for_good(fd, &self.head, || self.residence.now() == Whereabouts::InKernel)
+    }
+
+    /// Waits until a number of the object says whether that may come home, which it does once the
+    /// migration is over. If it says so already nobody waits: a thread may be stopped with the lock.
+    fn wait_until_left(&self, fd: c_int) {
+        if table::stands_for(fd, &self.head) {
+            migrate::wait_for_migrations();
+        }
     }
 }
 
@@ -329,10 +337,9 @@ pub(crate) unsafe fn write(
             count(Stat::Signals, 1);
             Done(Ok(8))
         }
-        Ok(Attempt::InKernel) if slot.leaves_for_good() => Kernel,
+        Ok(Attempt::InKernel) if slot.leaves_for_good(fd) => Kernel,
         Ok(Attempt::InKernel) => {
-            // Its number says whether it may come home, once the migration is over.
-            migrate::wait_for_migrations();
+            slot.wait_until_left(fd);
             return None;
         }
         Ok(Attempt::Again) => return None,
@@ -359,10 +366,9 @@ pub(crate) unsafe fn read(
         // SAFETY: the caller gives the memory.
         Ok(Attempt::Done(value)) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
         Ok(Attempt::Done(_)) => Done(Err(Errno::EFAULT)),
-        Ok(Attempt::InKernel) if slot.leaves_for_good() => Kernel,
+        Ok(Attempt::InKernel) if slot.leaves_for_good(fd) => Kernel,
         Ok(Attempt::InKernel) => {
-            // Its number says whether it may come home, once the migration is over.
-            migrate::wait_for_migrations();
+            slot.wait_until_left(fd);
             return None;
         }
         Ok(Attempt::Again) => return None,

@@ -92,7 +92,7 @@ impl Watcher {
     /// Takes the watch out of the kernel half. `false`: it is not there, because the number stands
     /// for another file by now.
     pub(crate) fn give_up(&self, fd: c_int) -> bool {
-        let was_there = self.set.give_up_watch(fd) || mutated!("next_file_is_watched");
+        let was_there = self.set.give_up_watch(fd, self.asked) || mutated!("next_file_is_watched");
         if !was_there {
             away::lose_watch(fd);
         }
@@ -140,7 +140,7 @@ fn counter_comes(fd: c_int, is_semaphore: bool) -> bool {
     // Its number stays what it is meanwhile.
     let mut marked = Migrating::none();
     let Some(head) = set_at(set).filter(|head| marked.begin(head)) else { return false };
-    let Some(set) = head.object().as_host().filter(|set| set.begin_return()) else {
+    let Some(set) = head.object().as_host().filter(|set| set.begin_return(asked)) else {
         // It does not watch here what it watches there. The next call keeps the object there.
         away::lose_watch(fd);
         return false;

@@ -61,7 +61,7 @@ impl Host for FdSet {
             Err(error) => complaint::of_watch(self.fd(), watch.fd, error),
             Ok(()) if watch.pending => {
                 if has_edges {
-                    self.state.note_kernel_edges();
+                    self.state.note_pending_edge();
                 }
             }
             Ok(()) => {
@@ -111,8 +111,11 @@ impl Host for FdSet {
             && self.busy_poll.load(Ordering::Relaxed) == 0
     }
 
-    fn begin_return(&self) -> bool {
-        let may = !self.state.is_in_kernel()
+    fn begin_return(&self, asked: Event) -> bool {
+        // Where it left again beside other edges, nobody would know what has been reported of it.
+        let stays = asked.events.contains(Events::ET) && self.state.has_asked_edges();
+        let may = !stays
+            && !self.state.is_in_kernel()
             && self.state.has_kernel()
             && !self.has_several()
             && !self.set.wait_queue().has_watches()
@@ -124,8 +127,11 @@ impl Host for FdSet {
         begun
     }
 
-    fn give_up_watch(&self, fd: c_int) -> bool {
+    fn give_up_watch(&self, fd: c_int, asked: Event) -> bool {
         let given = sys::epoll_ctl(self.fd(), EPOLL_CTL_DEL, fd, ptr::null()).is_ok();
+        if given && asked.events.contains(Events::ET) {
+            self.state.give_up_taken_edges();
+        }
         // After that, and before it is watched here: a wait that has found it there does not find
         // it here as well.
         self.migrated_watches.fetch_add(1, Ordering::SeqCst);
@@ -141,6 +147,10 @@ impl Host for FdSet {
         let event = epoll_event { events: asked.events.bits(), u64: asked.data };
         if let Err(error) = sys::epoll_ctl(self.fd(), EPOLL_CTL_ADD, fd, &raw const event) {
             complaint::of_watch(self.fd(), fd, error);
+        }
+        if asked.events.contains(Events::ET) {
+            self.state.note_taken_edges();
+            self.state.settle_taken_edges();
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) fn change_kernel_watch(
     if op == EPOLL_CTL_ADD {
         set.state.note_not_only_polls();
     }
-    if asked.events.intersects(Events::ET | Events::ONESHOT) && !set.state.has_kernel_edges() {
+    if asked.events.intersects(Events::ET | Events::ONESHOT) && !set.state.has_asked_edges() {
         // Not while a migration is taking reports out of the kernel half.
         let _migrating = migrate::hold_migrations();
         set.state.note_kernel_edges();

@@ -6,11 +6,15 @@
 //! | `CLOSED` | the number has been closed: a wait that is still in the set, and a migration, must not use it | the closing thread, before the kernel closes the number | – |
 //! | `HAS_KERNEL` | the kernel half has, or had, a watch of the program's, or an io_uring watches for it | whoever puts the first watch there; a migration; an export | – |
 //! | `ONLY_POLLS` | only the io_uring has watches, the kernel epoll has none | the thread that gives the set its io_uring | whoever puts a watch into the kernel epoll, before the watch is there |
-//! | `KERNEL_EDGES` | the kernel epoll may hold an edge or a one-shot report that no wait has returned | an addition or change with `EPOLLET` or `EPOLLONESHOT`, before it is made; a migration; the end of the io_uring | – |
+//! | `KERNEL_EDGES` | the kernel epoll may hold an edge or a one-shot report that no wait has returned | an addition or change with `EPOLLET` or `EPOLLONESHOT`, before it is made; a migration; the end of the io_uring | the return of the last watch with edges, where `ASKED_EDGES` is not set |
+//! | `ASKED_EDGES` | some of that may be of watches that no migration has put there | as `KERNEL_EDGES`, but for a migration; the return of the set itself | – |
 //! | `TOOK_EDGES` | a watch with edges has come over from the in-process half in this round of a migration | the migrating thread | the same, at the end of the round, for `KERNEL_EDGES` |
 //! | `EXPORTED` | the number tells of both halves, by a doorbell that is rung for each event | an export | the end of the object |
 //! | `FIXED` | the set has, or had, a custom source, which the kernel cannot take over, and never migrates | the addition of one | – |
 //! | `TIMED` | the set has, or had, a custom source that time may make ready | the addition of one | – |
+//!
+//! Above the bits is counted how many watches with edges migrations have put into the kernel epoll,
+//! and how many of them have not come home.
 //!
 //! A new set in the same slot clears all of them. `IN_KERNEL`, `TOOK_EDGES`, `EXPORTED`, `FIXED`
 //! and `TIMED` change only while the migrations lock is held, and so does `ONLY_POLLS` when it is
@@ -36,6 +40,7 @@ use crate::sys::sync::{
     AtomicU32,
     Ordering::{Release, SeqCst},
 };
+use wakeset::mutated;
 
 const IN_KERNEL: u32 = 1;
 const CLOSED: u32 = 1 << 1;
@@ -46,6 +51,10 @@ const TOOK_EDGES: u32 = 1 << 5;
 const EXPORTED: u32 = 1 << 6;
 const FIXED: u32 = 1 << 7;
 const TIMED: u32 = 1 << 8;
+const ASKED_EDGES: u32 = 1 << 9;
+/// The count's lowest bit.
+const ONE_TAKEN: u32 = 1 << 16;
+const TAKEN: u32 = !(ONE_TAKEN - 1);
 
 /// The state word of a set.
 #[derive(Debug)]
@@ -96,6 +105,11 @@ impl SetState {
         self.has(KERNEL_EDGES)
     }
 
+    /// Whether it may hold edges of watches that no migration has put there.
+    pub(crate) fn has_asked_edges(&self) -> bool {
+        self.has(ASKED_EDGES)
+    }
+
     pub(crate) fn is_exported(&self) -> bool {
         self.has(EXPORTED)
     }
@@ -123,7 +137,8 @@ impl SetState {
     /// For a new set, which nobody knows yet: on a kernel epoll that holds watches, with edges for
     /// all we know, or on one that is empty.
     pub(crate) fn begin(&self, holds_watches: bool) {
-        self.0.store(if holds_watches { HAS_KERNEL | KERNEL_EDGES } else { 0 }, Release);
+        let held = HAS_KERNEL | KERNEL_EDGES | ASKED_EDGES;
+        self.0.store(if holds_watches { held } else { 0 }, Release);
     }
 
     /// A migration has begun with the set: additions wait for it from here on.
@@ -159,12 +174,32 @@ impl SetState {
 
     /// The kernel epoll is about to get a watch with edges, or may have an edge by now.
     pub(crate) fn note_kernel_edges(&self) {
+        self.set(KERNEL_EDGES | ASKED_EDGES);
+    }
+
+    /// What a migration has just put into the kernel epoll has an edge that is not reported.
+    pub(crate) fn note_pending_edge(&self) {
         self.set(KERNEL_EDGES);
     }
 
     /// A migration has put a watch with edges into the kernel epoll.
     pub(crate) fn note_taken_edges(&self) {
-        self.set(TOOK_EDGES);
+        let count = |word: u32| match word.checked_add(ONE_TAKEN) {
+            Some(counted) => Some(counted | TOOK_EDGES),
+            // From here on nobody knows.
+            None => Some(word | TOOK_EDGES | ASKED_EDGES),
+        };
+        let _ = self.0.fetch_update(SeqCst, SeqCst, count);
+    }
+
+    /// Such a watch is no longer there. With the last one go the edges, if there were no others.
+    pub(crate) fn give_up_taken_edges(&self) {
+        let _ = self.0.fetch_update(SeqCst, SeqCst, |word| {
+            let left = word.saturating_sub(ONE_TAKEN);
+            let others = left & (TAKEN | TOOK_EDGES | ASKED_EDGES) != 0;
+            let stay = others || mutated!("edges_stay_in_the_kernel");
+            Some(if stay { left } else { left & !KERNEL_EDGES })
+        });
     }
 
     /// The round of a migration is over: the edges of the watches that came over are the kernel's
@@ -193,5 +228,29 @@ impl SetState {
     /// From here on the set is not exported for a loop of the program's.
     pub(crate) fn note_timed(&self) {
         self.set(TIMED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What has been reported of an edge is told with each migration, not with the first one alone.
+    #[test]
+    fn edges_that_have_come_home_are_not_the_kernels() {
+        let state = SetState::new();
+        for _ in 0..2 {
+            (0..3).for_each(|_| state.note_taken_edges());
+            state.settle_taken_edges();
+            (0..2).for_each(|_| state.give_up_taken_edges());
+            assert!(state.has_kernel_edges(), "one is there");
+            state.give_up_taken_edges();
+            assert!(!state.has_kernel_edges() && !state.has_asked_edges());
+        }
+        state.note_taken_edges();
+        state.settle_taken_edges();
+        state.note_kernel_edges();
+        state.give_up_taken_edges();
+        assert!(state.has_kernel_edges(), "the program's own are there");
     }
 }

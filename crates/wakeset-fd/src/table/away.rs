@@ -75,12 +75,12 @@ pub(crate) fn lending(children: u32, migrate: impl FnOnce()) {
     LENDINGS.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Whether an object, whose state `is_in_kernel` while its number still stands for it, does not come
+/// Whether an object, whose state `is_in_kernel` while the number still stands for it, does not come
 /// home: no migration for children is under way, so it is another one that takes it there.
-pub(crate) fn leaves_for_good(head: &SlotHead, is_in_kernel: impl Fn() -> bool) -> bool {
+pub(crate) fn leaves_for_good(fd: c_int, head: &SlotHead, is_in_kernel: impl Fn() -> bool) -> bool {
     let before = LENDINGS.load(Ordering::SeqCst);
-    before % 2 == 0
-        && table::stands_for(head.fd(), head)
+    before.is_multiple_of(2)
+        && table::stands_for(fd, head)
         && is_in_kernel()
         && LENDINGS.load(Ordering::SeqCst) == before
 }
@@ -165,8 +165,13 @@ pub(super) fn look_up(fd: c_int) -> Entry {
 #[cold]
 pub(crate) fn doubt(fd: c_int) -> bool {
     while has_tag(fd) {
+        let is_news = word(fd).is_some_and(Word::may_return);
         // Nothing comes home beside a vfork(2) child.
         if word(fd).is_none_or(Word::doubt) || is_foreign() {
+            if is_news {
+                // At worst the next object of the number is no longer known, and stays.
+                known::forget(fd);
+            }
             return true;
         }
         wait_for_migrations();
@@ -186,7 +191,11 @@ pub(crate) fn close(fd: c_int) {
 /// The kernel has just given a number out: what was away under it has been closed.
 #[inline]
 pub(crate) fn forget(fd: c_int) {
-    if ANY.load(Ordering::SeqCst) && has_tag(fd) && !is_foreign() && doubt(fd) {
+    if !ANY.load(Ordering::SeqCst) {
+        return;
+    }
+    tries::forget(fd);
+    if has_tag(fd) && !is_foreign() && doubt(fd) {
         // Nothing migrates under the number before this thread has made something there.
         let _ = table::retag(fd, &[table::AWAY], VACANT);
     }
@@ -252,6 +261,9 @@ pub(crate) fn bring_home(fd: c_int, make: impl FnOnce(bool) -> bool) -> bool {
     let stays = !has_come && tries::note(fd);
     if stays {
         let _ = word.doubt();
+    }
+    if has_come {
+        tries::end(fd);
     }
     if has_come || stays {
         known::forget(fd);

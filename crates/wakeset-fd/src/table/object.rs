@@ -135,12 +135,12 @@ pub(crate) trait Host: Object {
     /// Before a source in the kernel half comes home: whether the set can watch it here. If so, a
     /// wait that finds nothing waits for the end of that, which is
     /// [`toggle_unsettled`](Self::toggle_unsettled).
-    fn begin_return(&self) -> bool {
+    fn begin_return(&self, _: Event) -> bool {
         false
     }
 
     /// Takes the watch of such a source out of the kernel half; whether it was there.
-    fn give_up_watch(&self, _: c_int) -> bool {
+    fn give_up_watch(&self, _: c_int, _: Event) -> bool {
         false
     }
 

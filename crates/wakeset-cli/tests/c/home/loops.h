@@ -57,6 +57,35 @@ static void loop(const char *name, int (*act)(void *), uint32_t events, long lon
 	must(close(ends[1]));
 }
 
+static int read_too_little(void *fd)
+{
+	uint64_t value;
+	return read(*(int *)fd, &value, 4) != -1 || errno != EINVAL;
+}
+
+/* An edge of what has come home is reported, and then it goes again. */
+static void edge_goes_again(void)
+{
+	int set = must(epoll_create1(EPOLL_CLOEXEC)), tries = 0;
+	int counter = must(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.u64 = 'c' }, found;
+	must(epoll_ctl(set, EPOLL_CTL_ADD, counter, &event));
+	for (int i = 0; i < 3; i++) {
+		number("a child that finds an edge", 0, in_child(write_three, &counter));
+		number("  reports", 1, epoll_wait(set, &found, 1, 0));
+		number("  holds", 3, take(counter));
+		while (!turn(set, counter) && lives_here && tries++ < 2000)
+			sleep_ms(1);
+		must(add(counter, 1));
+		number("  reports the next", 1, epoll_wait(set, &found, 1, 0));
+		number("  a child looks", 0, in_child(read_too_little, &counter));
+		number("  no more is reported", 0, epoll_wait(set, &found, 1, 0));
+		number("  holds", 1, take(counter));
+	}
+	must(close(counter));
+	must(close(set));
+}
+
 static void *wait_for_three_seconds(void *set)
 {
 	struct epoll_event event;
@@ -93,13 +122,15 @@ static void loops(int long_ones)
 	loop("a child that does nothing", nothing_at_all, EPOLLIN, 0);
 	loop("a child that writes", write_three, EPOLLIN, 3);
 	loop("a child that writes, with edges", write_three, EPOLLIN | EPOLLET, 3);
-	if (!long_ones)
+	if (!long_ones) {
+		edge_goes_again();
 		return;
+	}
 	loop("a child that sleeps", sleep_long, EPOLLIN, 0);
 	/* Until everything no longer migrates before a fork. */
 	if (lives_here)
 		sleep_ms(1500);
-	loop("a child that writes late", write_late, EPOLLIN | EPOLLET, 3);
+	loop("a child that writes late", write_late, EPOLLIN, 3);
 	if (lives_here)
 		sleep_ms(2500);
 	sleeping_loop();

@@ -105,7 +105,7 @@ impl Batch {
                 let edges = command.asked().events.intersects(Events::ET | Events::ONESHOT);
                 let plain =
                     !set.rotation.any() && !set.polls.are_active() && listeners::order().is_none();
-                if has_kernel && plain && (!edges || set.state.has_kernel_edges()) {
+                if has_kernel && plain && (!edges || set.state.has_asked_edges()) {
                     Route::InKernel
                 } else {
                     Route::Alone

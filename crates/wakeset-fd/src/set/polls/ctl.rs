@@ -72,7 +72,7 @@ pub(crate) fn epoll_ctl(
 fn move_to_epoll(set: &FdSet, fd: c_int, asked: Event) -> Option<Result<(), Errno>> {
     let has_edges = asked.events.intersects(Events::ET | Events::ONESHOT);
     // Not while a migration is taking reports out of the kernel epoll.
-    let waits = has_edges && !set.state.has_kernel_edges();
+    let waits = has_edges && !set.state.has_asked_edges();
     let _migrating = (waits && !mutant!("polls_moved_beside_a_migration")).then(hold_migrations);
     set.polls.with(|watches| {
         if !set.polls.are_usable(watches) || watches.is_watched(fd) != Some(true) {

@@ -51,6 +51,7 @@ pub(crate) fn read(fd: c_int) -> Result<u64, Errno> {
 fn what_comes_home_is_seen_all_along() {
     let _alone = alone();
     let fd = eventfd(0, 0);
+    let mut came = 0_u32;
     let (is_over, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
@@ -73,13 +74,16 @@ fn what_comes_home_is_seen_all_along() {
             lend(fd, CHILD);
             give_back(CHILD);
             wait_for_looks();
-            write(fd, 0);
+            came += (0..5000).any(|_| {
+                write(fd, 0);
+                table::peek(fd).is_object()
+            }) as u32;
             wait_for_looks();
         }
         is_over.store(true, Ordering::SeqCst);
         assert_eq!(looking.join().unwrap(), 0);
     });
-    assert!(table::peek(fd).is_object(), "it has come home");
+    assert_eq!(came, 300, "it comes home each time");
     assert!(migrate::fd(fd, Stat::MigratedExec) && !table::may_be_here(fd));
     sys::close(fd).unwrap();
 }
@@ -124,27 +128,66 @@ fn a_return_in_vain_is_tried_less_and_less() {
 fn an_edge_comes_home_once_it_has_been_read() {
     let _alone = alone();
     let (set, fd) = (crate::epoll_create1(libc::EPOLL_CLOEXEC).unwrap(), eventfd(0, 0));
-    let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: 7 };
-    let wait = || {
-        let mut found = event;
-        // SAFETY: room for one.
-        unsafe { crate::epoll_wait(set, &raw mut found, 1, 0) }
-    };
-    // SAFETY: a valid event.
-    unsafe { crate::epoll_ctl(set, EPOLL_CTL_ADD, fd, &raw const event) }.unwrap();
+    watch(set, fd, EPOLLIN | EPOLLET);
     lend(fd, CHILD);
     give_back(CHILD);
     for _ in 0..100 {
         write(fd, 1);
-        assert_eq!(wait(), Ok(1));
+        assert_eq!(wait(set), Ok(1));
     }
     assert!(away::is(fd) && tries::in_vain(fd) == 0, "{} tries", tries::in_vain(fd));
     assert_eq!(read(fd), Ok(100));
     assert!(table::peek(fd).is_object(), "it was empty");
-    assert_eq!(wait(), Ok(0));
+    assert_eq!(wait(set), Ok(0));
     write(fd, 1);
-    assert_eq!([wait(), wait()], [Ok(1), Ok(0)]);
+    assert_eq!([wait(set), wait(set)], [Ok(1), Ok(0)]);
     [fd, set].into_iter().for_each(|fd| crate::close(fd).unwrap());
+}
+
+/// Where the kernel half has other edges, nothing would be told.
+#[test]
+fn an_edge_beside_others_of_the_kernels_stays() {
+    let _alone = alone();
+    let (set, fd) = (crate::epoll_create1(libc::EPOLL_CLOEXEC).unwrap(), eventfd(0, 0));
+    watch(set, fd, EPOLLIN | EPOLLET);
+    let other = sys::eventfd(0, libc::EFD_CLOEXEC).unwrap();
+    watch(set, other, EPOLLIN | EPOLLET);
+    lend(fd, CHILD);
+    give_back(CHILD);
+    assert_eq!(call_until_home(fd, 100), None);
+    assert!(!away::is(fd), "it stays there");
+    [fd, other, set].into_iter().for_each(|fd| crate::close(fd).unwrap());
+}
+
+/// An object that goes soon after each return would cost a migration each time.
+#[test]
+fn what_leaves_again_soon_comes_home_later_each_time() {
+    let _alone = alone();
+    let fd = eventfd(0, 0);
+    let mut calls = 0;
+    for turn in 0..8 {
+        lend(fd, CHILD);
+        give_back(CHILD);
+        let last = std::mem::replace(&mut calls, call_until_home(fd, 5000).unwrap());
+        assert!(turn == 0 || calls >= (2 * last).max(1), "after {calls} calls, and {last} before");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    lend(fd, CHILD);
+    give_back(CHILD);
+    assert_eq!(call_until_home(fd, 5000), Some(0), "it was at home for a second");
+    crate::close(fd).unwrap();
+}
+
+fn watch(set: c_int, fd: c_int, events: c_int) {
+    let event = epoll_event { events: events as u32, u64: 7 };
+    // SAFETY: a valid event.
+    unsafe { crate::epoll_ctl(set, EPOLL_CTL_ADD, fd, &raw const event) }.unwrap();
+}
+
+fn wait(set: c_int) -> Result<c_int, Errno> {
+    let mut found = epoll_event { events: 0, u64: 0 };
+    // SAFETY: room for one.
+    unsafe { crate::epoll_wait(set, &raw mut found, 1, 0) }
 }
 
 /// A number that was closed, and given another eventfd, by calls that are not seen.
@@ -165,10 +208,8 @@ fn the_next_file_of_a_watched_number_does_not_come_home() {
 
 fn next_file_stays(set: Option<c_int>) {
     let fd = eventfd(3, 0);
-    let event = epoll_event { events: EPOLLIN as u32, u64: 7 };
     if let Some(set) = set {
-        // SAFETY: a valid event.
-        unsafe { crate::epoll_ctl(set, EPOLL_CTL_ADD, fd, &raw const event) }.unwrap();
+        watch(set, fd, EPOLLIN);
     }
     lend(fd, CHILD);
     let other = sys::eventfd(0, libc::EFD_NONBLOCK).unwrap();

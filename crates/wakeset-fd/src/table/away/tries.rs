@@ -3,10 +3,15 @@
 //! A try reads from `/proc` with the migrations lock held, and what is in the way may stay there: a
 //! semaphore that holds much, or a wait that sleeps. So after each try in vain twice as many calls
 //! are made in the kernel before the next one, and after [`MOST`] the object stays there.
+//!
+//! An object that children use again and again goes each time, for a hundred microseconds, and would
+//! come home at once. So one that goes within [`SOON`] of its return comes home after twice as many
+//! calls as the last time.
 
 use crate::sys::reserved::{NUMBERS, Reserved};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
+use libc::{CLOCK_MONOTONIC_COARSE, timespec};
 use wakeset::mutated;
 
 /// So many tries.
@@ -14,18 +19,60 @@ const MOST: u64 = 16;
 /// As many calls between two tries at most, as a power of two.
 const MOST_CALLS: u64 = 10;
 
+/// In milliseconds.
+const SOON: u64 = 1000;
+
 /// By number: how many calls are to be made before the next try, and above it how many tries were
 /// in vain.
 static TRIES: Reserved<AtomicU64, NUMBERS> = Reserved::new();
 const IN_VAIN: u32 = 32;
+/// By number: when an object last came home, and above it how often in a row one went soon after.
+static RETURNS: Reserved<AtomicU64, NUMBERS> = Reserved::new();
+const IN_A_ROW: u32 = 56;
+const WHEN: u64 = (1 << IN_A_ROW) - 1;
 
 fn tries(fd: c_int) -> Option<&'static AtomicU64> {
     TRIES.get(fd as u32 as usize)
 }
 
-/// The object leaves: whether there is room to count.
+/// The object leaves: whether there is room to count. The caller holds the migrations lock.
 pub(super) fn begin(fd: c_int) -> bool {
-    TRIES.place(fd as u32 as usize).inspect(|tries| tries.store(0, Ordering::Relaxed)).is_some()
+    let places = (TRIES.place(fd as u32 as usize), RETURNS.place(fd as u32 as usize));
+    let (Some(tries), Some(returns)) = places else { return false };
+    let last = returns.load(Ordering::Relaxed);
+    let is_soon = last & WHEN != 0 && now() < (last & WHEN) + SOON;
+    let in_a_row = if is_soon && !mutated!("comes_home_at_once_each_time") {
+        (last >> IN_A_ROW) + 1
+    } else {
+        0
+    };
+    let in_a_row = in_a_row.min(MOST_CALLS);
+    returns.store(in_a_row << IN_A_ROW, Ordering::Relaxed);
+    tries.store(if in_a_row > 0 { 1 << in_a_row } else { 0 }, Ordering::Relaxed);
+    true
+}
+
+/// The object has come home. The caller holds the migrations lock.
+pub(super) fn end(fd: c_int) {
+    if let Some(returns) = RETURNS.get(fd as u32 as usize) {
+        let in_a_row = returns.load(Ordering::Relaxed) >> IN_A_ROW;
+        returns.store(in_a_row << IN_A_ROW | now() & WHEN, Ordering::Relaxed);
+    }
+}
+
+/// The number stands for another object, which has never come home.
+pub(super) fn forget(fd: c_int) {
+    if let Some(returns) = RETURNS.get(fd as u32 as usize) {
+        returns.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Milliseconds of `CLOCK_MONOTONIC_COARSE`.
+fn now() -> u64 {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: room for one.
+    unsafe { libc::clock_gettime(CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
 /// Before a call: whether a try is due, or the call brings the next one nearer.

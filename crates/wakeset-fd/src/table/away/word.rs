@@ -10,7 +10,8 @@
 //!
 //! The count stands beside the state, so that a call counts itself only while the object is away,
 //! and the object sets out only while no call is counted, each in one step. A call that is left by
-//! a jump out of a signal handler, or by a cancellation, stays counted, and the object stays away.
+//! a jump out of a signal handler, or by a cancellation, stays counted: the object stays away, and so
+//! does what migrates under its number afterwards.
 
 use crate::sys::sync::{AtomicUsize, Ordering, mutant};
 
