@@ -114,6 +114,10 @@ struct Run {
     /// Pairs of workers at a time
     #[arg(long, default_value_t = processors())]
     jobs: u32,
+    /// How many seconds longer than twenty times what the kernel takes a block may take, before it
+    /// counts as one that does not end
+    #[arg(long, value_name = "SECS", default_value_t = 30)]
+    slack: u64,
 }
 
 fn processors() -> u32 {
@@ -220,7 +224,7 @@ fn setup() -> std::io::Result<Setup> {
 
 /// Compares programs on each side; returns whether nothing differed.
 fn run(options: &Run) -> std::io::Result<bool> {
-    let setup = setup()?;
+    let setup = Setup { slack: Duration::from_secs(options.slack), ..setup()? };
     let seed = options.seed.unwrap_or_else(|| fastrand::Rng::new().u64(..));
     let sides = &options.side.0;
     let n = sides.len() as u64;
