@@ -66,7 +66,7 @@ pub(crate) mod rotation {
 
         pub(crate) fn note_other(&self, _: u64) {}
 
-        pub(crate) fn report_missing(&self, _: *mut epoll_event, _: c_int) -> c_int {
+        pub(crate) fn report_missing(&self, _: *mut epoll_event, _: c_int, _: c_int) -> c_int {
             0
         }
     }

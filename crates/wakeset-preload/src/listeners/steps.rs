@@ -13,7 +13,9 @@ use super::thread::{WAITER, Waiter};
 use super::wait::Wait;
 use super::{call::Descriptors, told};
 use core::ffi::c_int;
+use syscalls::Errno;
 use wakeset::mutated;
+use wakeset_fd::listeners::baton::Visit;
 use wakeset_fd::listeners::{self, Fired, MOST, Wanted, baton};
 
 impl Wait<'_> {
@@ -81,10 +83,41 @@ impl Wait<'_> {
         baton::pass();
     }
 
-    /// Asked by the baton, the thread leaves what is there to the next.
-    pub(super) fn pass_on() {
-        WAITER.with(|waiter| waiter.share.pay());
-        baton::pass();
+    /// Whether a thread that the baton has asked, and that leaves what is there to the next, passes
+    /// the baton on.
+    pub(super) fn leaves_to_next(&self, visit: Visit) -> bool {
+        if self.is_there() {
+            WAITER.with(|waiter| waiter.share.pay());
+            return true;
+        }
+        visit.saw_none(self.notes);
+        visit.is_for_others(self.notes)
+    }
+
+    /// Whether a thread that the baton has asked passes it on after such a look; `is_busy`: it is
+    /// told of something else as well, perhaps.
+    pub(super) fn asks_next(
+        &self,
+        visit: Visit,
+        looked: Option<Result<usize, Errno>>,
+        is_busy: bool,
+    ) -> bool {
+        let is_told = || self.descriptors.listeners().any(|wanted| self.asked.is_ready(wanted.fd));
+        let own = match looked {
+            Some(Err(_)) => 0,
+            _ => self.notes,
+        };
+        let more = is_busy || visit.asks_more(own);
+        more && matches!(looked, Some(Ok(_))) && is_told() || visit.is_for_others(own)
+    }
+
+    /// Passes the baton on, once more in this round, and goes to the end of its queue before the
+    /// next sleep.
+    pub(super) fn pass_on(&mut self) {
+        if WAITER.with(|waiter| waiter.rounds.passes(true)) {
+            self.is_prepared = false;
+            baton::pass();
+        }
     }
 
     /// At the end of the wait: what the thread has left to others, and was not told of, it

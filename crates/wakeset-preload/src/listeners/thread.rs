@@ -11,7 +11,7 @@ use libc::epoll_event;
 use syscalls::{Sysno, syscall};
 use wakeset::{Deadline, Timeout, mutated};
 use wakeset_fd::fork;
-use wakeset_fd::listeners::baton::{self, Rounds};
+use wakeset_fd::listeners::baton::{self, Rounds, Visit};
 use wakeset_fd::listeners::{
     self, Fired, Numbers, Obstacle, Order, RescueClock, Share, Sleeper, Wanted, held,
 };
@@ -289,11 +289,11 @@ impl Waiter {
         inodes.fold(0, |notes, inode| notes | baton::note_of(inode))
     }
 
-    /// The baton has woken this thread, which looks at the listeners with these notes next. Returns
-    /// whether it then passes the baton on.
-    pub(super) fn visit(&self, notes: u64) -> bool {
+    /// The baton has woken this thread, which looks at its listeners next, unless it has done so in
+    /// this round.
+    pub(super) fn visit(&self) -> Option<Visit> {
         let _guard = SignalGuard::enter();
-        self.rounds.visit(notes)
+        self.rounds.visit()
     }
 
     /// The program is about to be told of a connection on this listener; `known`: the private set

@@ -13,7 +13,8 @@ use syscalls::{Errno, Sysno};
 use wakeset::{Deadline, Timeout};
 use wakeset_fd::cancel;
 use wakeset_fd::interpose::{milliseconds_of, timespec_of};
-use wakeset_fd::listeners::{self, Fired, ListenerStat, Order, Wanted, baton};
+use wakeset_fd::listeners::baton::Look;
+use wakeset_fd::listeners::{self, Fired, ListenerStat, Order, Wanted};
 use wakeset_fd::waits::is_refusal;
 
 /// Events taken from the private set at a time.
@@ -82,7 +83,7 @@ pub(super) struct Wait<'a> {
     /// Where this thread counts the signals that end the wait, and how many there were before it.
     handled: *mut u32,
     before: u32,
-    asked: &'a mut dyn Asked,
+    pub(super) asked: &'a mut dyn Asked,
     /// The private set watches what the wait is about.
     pub(super) is_prepared: bool,
     /// The notes of the listeners that it waits for.
@@ -124,6 +125,7 @@ impl Wait<'_> {
     /// private set has reported.
     fn look(&mut self, known: &[c_int]) -> Option<Result<usize, Errno>> {
         WAITER.with(|waiter| waiter.looked.note());
+        let look = Look::begin();
         let result = self.asked.look();
         if let Ok(found) = result {
             for fd in self.descriptors.listeners().map(|wanted| wanted.fd) {
@@ -133,7 +135,7 @@ impl Wait<'_> {
                     self.has_stepped = false;
                 } else {
                     told::saw_none(fd);
-                    baton::note_empty(fd);
+                    look.found_empty(fd);
                 }
             }
         }
@@ -245,24 +247,20 @@ impl Wait<'_> {
             WAITER.with(|waiter| woken_by.iter().for_each(|fd| waiter.note_report(*fd, true)));
             return Some(Outcome::Done(result));
         }
-        let notes = if leaves { 0 } else { self.notes };
-        let passes = fired.baton && WAITER.with(|waiter| waiter.visit(notes));
-        if fired.baton {
-            // The baton's watch goes to the end of the queue before the next sleep.
-            self.is_prepared = false;
-        }
+        // Before the look.
+        let visit = if fired.baton { WAITER.with(Waiter::visit) } else { None };
         if leaves {
             if fired.listener {
                 woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::SpuriousWakes));
                 self.step_back();
-            } else if passes {
-                Self::pass_on();
+            } else if visit.is_some_and(|visit| self.leaves_to_next(visit)) {
+                self.pass_on();
             }
             return self.is_over().then_some(Outcome::Done(Ok(0)));
         }
         let looked = self.look(woken_by);
-        if passes {
-            baton::pass();
+        if visit.is_some_and(|visit| self.asks_next(visit, looked, fired.other)) {
+            self.pass_on();
         }
         if let Some(result) = looked {
             return Some(self.end(result));

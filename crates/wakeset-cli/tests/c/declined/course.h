@@ -172,4 +172,15 @@ static void serve(struct course *course, int go)
 	accept_one(course, set);
 }
 
+/* Sleeps for the other listener. */
+static void await_other(struct course *course, int go)
+{
+	int set = must(epoll_create1(EPOLL_CLOEXEC));
+	hear(go);
+	watch_new(set, course->other, EPOLLIN, 'o');
+	tell(course->done[1]);
+	for (;;)
+		wait_in(set, -1);
+}
+
 #endif

@@ -54,16 +54,6 @@ static void hang(struct course *course, int go)
 	tell(course->done[1]);
 }
 
-static void await_other(struct course *course, int go)
-{
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	hear(go);
-	watch_new(set, course->other, EPOLLIN, 'o');
-	tell(course->done[1]);
-	for (;;)
-		wait_in(set, -1);
-}
-
 /* More than the automatic order calls a few. */
 enum { HELD = 5 };
 

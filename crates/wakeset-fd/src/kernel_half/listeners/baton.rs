@@ -13,20 +13,31 @@
 //! | who | does |
 //! |---|---|
 //! | a worker that declines | notes the listener, begins a round, and passes: writes |
-//! | a waiter that is woken | takes the notes of its own listeners away, then checks them. If there are notes of others, it passes, once in each round |
-//! | it finds a connection | reports it; if the program declines it as well, that is a round of its own |
+//! | a waiter to which the baton comes, the first time in a round | checks those of its listeners of which something was declined, and notes which it has found empty |
+//! | it finds a connection | tells its program, and passes nevertheless: the note may stand for several, and its thread may be busy with one of them, or with something else, for long |
+//! | something was declined, since it was last asked, on listeners that it cannot tell of | passes |
+//! | otherwise | is the last: what was declined is gone |
+//!
+//! **Nothing is lost.** While a declined connection is there, the baton is on its way to a waiter
+//! that has not been asked since, or each that sleeps for the listener has been. A waiter that was
+//! asked with the connection there knows of it: by level its set goes on finding it until it is
+//! gone, so it does not sleep before that. A write comes to the first of the queue that sleeps, and
+//! to all before it, which are awake, and find it when they look again. A waiter goes to the end of
+//! the queue before it passes, so those that have not been asked come first, and one that is asked
+//! a second time is alone with others that have been. A set, in which other threads may sleep, goes
+//! there under the lock of its members. `model` tries it.
 //!
 //! **Bounded.** A waiter that sleeps has seen its listeners empty, or, by edges, has not been told
 //! of what is there; it cannot decline a second time before that is true again, so a connection is
-//! declined once by each. Nor does a waiter pass a second time in a round on behalf of others: it
-//! goes to the end of the queue before it passes the first time, so all others that sleep have been
-//! asked. A set, in which other threads may sleep, goes there under the lock of its notes, before
-//! the pass.
+//! declined once by each. In a round each waiter passes once.
 //!
 //! **Shared** with other processes are the pipe, the notes and the number of the round, which
 //! any of them may write at any time: the worst that comes of it are checks too many, or a
 //! connection that waits for the rescue. A process that is killed leaves nothing half done: between
 //! a wake and the pass that follows it, the pass is lost, and the rescue finds the connection.
+
+mod names;
+mod rounds;
 
 use super::family::{self, INHERITED};
 use super::{shared_hint, shares};
@@ -38,8 +49,14 @@ use crate::table::hidden::{self, Kept};
 use crate::table::process::may_be_ours;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, epoll_event};
+pub(super) use names::Names;
+pub use names::note_of;
+#[cfg(test)]
+pub(super) use rounds::forget_declined;
+pub use rounds::{Look, Rounds, Visit, has_notes};
+pub(super) use rounds::{NOTES, begin_round, is_urgent};
 use wakeset::mutated;
 use wakeset_group::listener::{BATON_EVENTS, inode};
 
@@ -145,11 +162,6 @@ pub fn number() -> c_int {
     hidden::inherited(Kept::Baton)
 }
 
-/// The note of a listener, by its inode. Two may have the same, so one may be taken for the other.
-pub fn note_of(inode: Option<u64>) -> u64 {
-    inode.map_or(0, |inode| 1 << (inode % 64))
-}
-
 /// Wakes one of the waiters that sleep, if any does, for a connection that was declined, of the
 /// listener with this [note](note_of).
 pub fn decline(note: u64) {
@@ -157,47 +169,6 @@ pub fn decline(note: u64) {
         begin_round(note);
         pass();
     }
-}
-
-/// Whether a connection on one of the listeners with these notes was declined, and is for whoever
-/// is asked next: nobody else answers for it.
-pub(super) fn is_urgent(notes: u64) -> bool {
-    shared_hint::declined().urgent.load(Ordering::SeqCst) & notes != 0
-}
-
-/// This listener was found to be empty.
-pub fn note_empty(fd: c_int) {
-    let urgent = &shared_hint::declined().urgent;
-    if urgent.load(Ordering::SeqCst) != 0 {
-        urgent.fetch_and(!note_of(inode(fd)), Ordering::SeqCst);
-    }
-}
-
-impl Rounds {
-    /// For a waiter that steps back, answers for the connection, and sleeps on: it is not to be
-    /// woken by this round's first pass. The caller passes next.
-    pub fn begin(&self, note: u64) {
-        let declined = shared_hint::declined();
-        declined.listeners.fetch_or(note, Ordering::SeqCst);
-        let before = declined.round.fetch_add(1, Ordering::SeqCst);
-        self.visited.store(before.wrapping_add(1), Ordering::Relaxed);
-    }
-}
-
-pub(super) fn begin_round(note: u64) {
-    let declined = shared_hint::declined();
-    if !mutated!("declined_to_any") {
-        declined.urgent.fetch_or(note, Ordering::SeqCst);
-    }
-    declined.listeners.fetch_or(note, Ordering::SeqCst);
-    declined.round.fetch_add(1, Ordering::SeqCst);
-}
-
-/// Whether something was declined whose waiters have not been asked yet. A waiter that ends passes
-/// that on: it may have been woken for it.
-pub fn has_notes() -> bool {
-    shared_hint::declined().listeners.load(Ordering::SeqCst) != 0
-        && !mutated!("baton_ends_with_its_waiter")
 }
 
 /// Wakes the next waiter in a round.
@@ -273,47 +244,6 @@ pub(crate) fn renumber_in(epoll: c_int, data: u64, old: c_int, new: c_int) {
     leave(epoll, old);
 }
 
-/// What a waiter has done in the latest rounds.
-#[derive(Debug)]
-pub struct Rounds {
-    /// The round in which it was last woken by the baton.
-    visited: AtomicU32,
-    /// The same, when its watch was last put at the end of the queue.
-    placed: AtomicU32,
-}
-
-impl Rounds {
-    /// None so far.
-    pub const fn none() -> Self {
-        Self { visited: AtomicU32::new(0), placed: AtomicU32::new(0) }
-    }
-
-    /// Notes that the baton has woken this waiter, which checks the listeners with these notes
-    /// next. Returns whether it then passes it on: for others, and the first time in this round.
-    pub fn visit(&self, own: u64) -> bool {
-        let declined = shared_hint::declined();
-        let others = declined.listeners.fetch_and(!own, Ordering::SeqCst) & !own;
-        declined.urgent.fetch_and(!own, Ordering::SeqCst);
-        let round = declined.round.load(Ordering::SeqCst);
-        let first = self.visited.swap(round, Ordering::Relaxed) != round;
-        if others == 0 || mutated!("baton_is_kept") {
-            return false;
-        }
-        first || mutated!("baton_goes_round")
-    }
-
-    /// Whether the watch is to go to the end of the queue, before the next sleep.
-    pub fn is_due(&self) -> bool {
-        self.visited.load(Ordering::Relaxed) != self.placed.load(Ordering::Relaxed)
-            && !mutated!("baton_stays_first")
-    }
-
-    /// Notes that it has gone there.
-    pub fn note_placed(&self) {
-        self.placed.store(self.visited.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod model;
 
@@ -321,6 +251,7 @@ mod model;
 mod tests {
     use super::*;
     use crate::table::alone::alone;
+    extern crate std;
 
     /// A pipe that was read until it was empty, and a full one, woke nobody.
     #[test]
@@ -343,29 +274,117 @@ mod tests {
     #[test]
     fn a_waiter_passes_once_in_a_round() {
         let _alone = alone();
-        // Other tests leave notes.
-        shared_hint::declined().listeners.store(0, Ordering::SeqCst);
+        // Other tests decline.
+        rounds::forget_declined();
         let (rounds, own, another) = (Rounds::none(), 1, 2);
         for _ in 0..3 {
             begin_round(another);
-            assert!(rounds.visit(own));
-            assert!(!rounds.visit(own), "it has come back");
+            assert!(rounds.visit().expect("a new round").is_for_others(own));
+            assert!(rounds.visit().is_none(), "it has come back");
             begin_round(own);
-            assert!(!rounds.visit(own | another), "there is no other");
+            let visit = rounds.visit().expect("a new round");
+            assert!(!visit.is_for_others(own), "it has passed the other on");
+            assert!(visit.asks_more(own), "there may be more than one");
+            visit.saw_none(own);
+            assert!(!visit.asks_more(own) && visit.open(own) == 0);
         }
+    }
+
+    /// What was declined after a look went with what the look had not found.
+    #[test]
+    fn a_look_ends_what_was_declined_before() {
+        let _alone = alone();
+        rounds::forget_declined();
+        begin_round(1);
+        let visit = Rounds::none().visit().expect("a new round");
+        begin_round(1);
+        visit.saw_none(1);
+        assert!(is_urgent(1) && has_notes() && visit.open(1) == 1);
+        Rounds::none().visit().expect("a new round").saw_none(1);
+        assert!(!is_urgent(1) && !has_notes());
+    }
+
+    /// What another process wrote there was the latest round for ever, and no decline was noted.
+    #[test]
+    fn rubbish_does_not_stay() {
+        let _alone = alone();
+        let declined = shared_hint::declined();
+        for rubbish in [u64::MAX, 1 << 40, 0] {
+            for round in [u64::MAX, 1 << 41, 3] {
+                for words in [&declined.left, &declined.urgent, &declined.empty] {
+                    words.iter().for_each(|word| word.store(rubbish, Ordering::SeqCst));
+                }
+                declined.round.store(round, Ordering::SeqCst);
+                let rounds = Rounds::none();
+                (0..2).for_each(|_| begin_round(2));
+                let visit = rounds.visit().expect("a new round");
+                assert!(visit.is_for_others(1) && visit.open(2) == 2 && is_urgent(2));
+                declined.round.store(round.wrapping_sub(9), Ordering::SeqCst);
+                (0..2).for_each(|_| begin_round(2));
+                let visit = rounds.visit().expect("a new round");
+                assert!(visit.is_for_others(1) && is_urgent(2));
+                visit.saw_none(2);
+                assert!(!is_urgent(2) && visit.open(2) == 0);
+            }
+        }
+        declined.round.store(0, Ordering::SeqCst);
+        rounds::forget_declined();
+    }
+
+    /// A waiter that stepped back took the rounds before its own for done.
+    #[test]
+    fn a_step_back_leaves_earlier_rounds_alone() {
+        let _alone = alone();
+        rounds::forget_declined();
+        let rounds = Rounds::none();
+        begin_round(2);
+        rounds.begin(1);
+        assert!(rounds.visit().is_some_and(|visit| visit.is_for_others(1)));
+        rounds.begin(1);
+        assert!(rounds.visit().is_none(), "its own");
+    }
+
+    /// A waiter that was asked between the two did not pass on what it could not have itself, and
+    /// took it for done when it was asked again.
+    #[test]
+    fn a_waiter_that_knows_of_a_round_knows_what_it_is_for() {
+        let _alone = alone();
+        rounds::forget_declined();
+        let (rounds, begun) = (Rounds::none(), AtomicU64::new(0));
+        let (visited, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+        let mut missed = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while visited.load(Ordering::SeqCst) != u64::MAX {
+                    let so_far = begun.load(Ordering::SeqCst);
+                    if rounds.visit().is_some_and(|visit| visit.is_for_others(!1)) {
+                        seen.fetch_add(1, Ordering::SeqCst);
+                    }
+                    visited.fetch_max(so_far, Ordering::SeqCst);
+                }
+            });
+            for times in 1..=2_000 {
+                begin_round(1);
+                begin_round(2);
+                begun.store(times, Ordering::SeqCst);
+                while visited.load(Ordering::SeqCst) < times {
+                    sys::sched_yield();
+                }
+                missed += u32::from(seen.swap(0, Ordering::SeqCst) == 0);
+            }
+            visited.store(u64::MAX, Ordering::SeqCst);
+        });
+        assert_eq!(missed, 0);
     }
 
     /// A waiter that stayed first in the queue got each pass, and those after it none.
     #[test]
-    fn a_waiter_goes_to_the_end_after_a_visit() {
+    fn a_waiter_goes_to_the_end_after_a_pass() {
         let _alone = alone();
         let rounds = Rounds::none();
-        begin_round(0);
-        rounds.visit(0);
-        assert!(rounds.is_due());
+        assert!(!rounds.passes(false) && !rounds.is_due());
+        assert!(rounds.passes(true) && rounds.is_due());
         rounds.note_placed();
         assert!(!rounds.is_due());
-        rounds.visit(0);
-        assert!(!rounds.is_due(), "once in a round");
     }
 }

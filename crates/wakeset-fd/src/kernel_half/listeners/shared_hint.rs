@@ -13,13 +13,14 @@
 //! which those that are executed find ([`family`](super::family)); where there is none, of no file,
 //! and those that are executed have their own.
 
+use super::baton::{NOTES, Names};
 use super::family::MODE;
 use super::shares::Slots;
 use crate::sys;
 use crate::sys::refusable::refusable;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use wakeset_group::listener::inode;
 
 #[repr(C)]
@@ -40,9 +41,9 @@ pub(super) struct Hint {
 
 /// Changes whenever the layout of [`Hint`] does, or what a word of it means. Processes with
 /// different ones share nothing.
-const LAYOUT: u64 = u64::from_ne_bytes(*b"wakeset1");
+const LAYOUT: u64 = u64::from_ne_bytes(*b"wakeset2");
 const FAMILY: usize = 64;
-const WORDS: usize = 4096 / 8 - 12 - 1 - FAMILY;
+const WORDS: usize = 4096 / 8 - 12 - 4 * NOTES - FAMILY;
 /// The size of the mapping and its file: whole pages.
 pub(super) const BYTES: usize = 3 * 4096;
 const _: () = assert!(size_of::<Hint>() == BYTES, "whole pages");
@@ -164,23 +165,32 @@ impl Hint {
     }
 }
 
-/// What related processes have declined.
+/// What related processes have declined: see [`rounds`](super::baton).
 #[repr(C)]
 pub(super) struct Declined {
     /// The latest round.
-    pub(super) round: AtomicU32,
-    /// The listeners of which a connection was declined, and that no waiter has checked since.
-    pub(super) listeners: AtomicU64,
-    /// Those of which the next connection is for whoever is asked first, whatever it holds.
-    pub(super) urgent: AtomicU64,
+    pub(super) round: AtomicU64,
+    /// Bits of listeners of which one may have been left.
+    pub(super) any: AtomicU64,
+    /// The listeners' inodes, by note.
+    pub(super) names: Names,
+    /// By note, the latest round in which a connection was declined, or left to another.
+    pub(super) left: [AtomicU64; NOTES],
+    /// The same of those that are for whoever is asked first, whatever it holds.
+    pub(super) urgent: [AtomicU64; NOTES],
+    /// By note, the latest round before a look that has found no connection.
+    pub(super) empty: [AtomicU64; NOTES],
 }
 
 /// What related processes have declined. Each has its own where there is no memory to share.
 pub(super) fn declined() -> &'static Declined {
     static OWN: Declined = Declined {
-        round: AtomicU32::new(0),
-        listeners: AtomicU64::new(0),
-        urgent: AtomicU64::new(0),
+        round: AtomicU64::new(0),
+        any: AtomicU64::new(0),
+        names: [const { AtomicU64::new(0) }; NOTES],
+        left: [const { AtomicU64::new(0) }; NOTES],
+        urgent: [const { AtomicU64::new(0) }; NOTES],
+        empty: [const { AtomicU64::new(0) }; NOTES],
     };
     Hint::shared().map_or(&OWN, |hint| &hint.declined)
 }

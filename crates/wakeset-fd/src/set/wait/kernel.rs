@@ -33,9 +33,7 @@ impl Wait<'_> {
     /// What listeners have that are not watched for lack of memory, after the first `filled`
     /// events; how many.
     pub(super) fn report_missing(&self, filled: c_int) -> c_int {
-        self.set
-            .rotation
-            .report_missing(self.events.wrapping_add(filled as usize), self.capacity - filled)
+        self.set.rotation.report_missing(self.events, filled, self.capacity)
     }
 
     /// What is ready outside of this process's memory, after the first `filled` events; how many.

@@ -9,6 +9,7 @@ use super::member::Member;
 use crate::kernel_half::KernelEpoll;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
+use wakeset::mutated;
 
 /// Whether a set could tell its program of a connection that is passed on to it.
 fn can_take(member: &Member) -> bool {
@@ -16,7 +17,7 @@ fn can_take(member: &Member) -> bool {
 }
 
 impl Rotation {
-    /// Before a sleep: has the set watch the baton.
+    /// Before a sleep or a pass: has the set watch the baton, at the end of the queue if it is due.
     pub(super) fn place_baton(&self, set: &impl KernelEpoll, members: &[Member]) {
         let wanted = if members.iter().any(Member::is_some) { baton::number() } else { -1 };
         if wanted == self.baton.load(Ordering::Relaxed) && !(wanted >= 0 && self.rounds.is_due()) {
@@ -53,31 +54,38 @@ impl Rotation {
         });
     }
 
-    /// The baton has woken a wait in this set, which reports `filled` other events. A connection
-    /// that it can take is reported by the next check of the kernel half. Returns whether the wait
-    /// is to pass the baton on, once it holds no lock.
+    /// The baton has woken a wait in this set, or came while its threads were awake. The wait
+    /// reports `filled` other events. A connection that it can take is reported by the next check
+    /// of the kernel half. Returns whether the wait is to pass the baton on, once it holds no lock.
     pub(crate) fn take_baton(&self, set: &impl KernelEpoll, filled: c_int) -> bool {
-        if filled > 0 {
-            // The thread may be busy with that for long.
-            return true;
-        }
         self.with(|members| {
+            // Under the lock: another thread of the set finds it done.
+            let Some(visit) = self.rounds.visit() else { return false };
             let is_usable = set.is_usable();
-            let can_take = |member: &Member| is_usable && can_take(member);
-            let leaves = |member: &Member| self.share.leaves(baton::note_of(member.inode));
-            let own = members.iter().filter(|member| can_take(member) && !leaves(member));
-            let notes = own.fold(0, |notes, member| notes | baton::note_of(member.inode));
-            // Before the check.
-            let passes = self.rounds.visit(notes);
-            if passes && members.iter().any(|member| can_take(member) && leaves(member)) {
-                self.share.pay();
-            }
-            for member in members.iter_mut().filter(|member| can_take(member)) {
-                if notes & baton::note_of(member.inode) != 0 && is_ready(member.fd) {
+            let (mut own, mut passes) = (0, false);
+            for member in members.iter_mut().filter(|member| member.is_some()) {
+                let note = baton::note_of(member.inode);
+                if visit.open(note) == 0 {
+                    continue;
+                }
+                if !is_ready(member.fd) {
+                    if member.is_same_file() {
+                        visit.saw_none(note);
+                    }
+                } else if is_usable && can_take(member) {
+                    own |= note;
+                    if self.share.leaves(note) {
+                        self.share.pay();
+                        passes = true;
+                        continue;
+                    }
+                    // The thread may be busy with the others for long.
+                    passes |= filled > 0 || visit.asks_more(note);
                     member.renew(set.number());
                 }
             }
-            if passes && is_usable {
+            let passes = self.rounds.passes(passes || visit.is_for_others(own));
+            if passes && is_usable && !mutated!("set_passes_before_it_moves") {
                 // At once: another thread may sleep in this set, and would take what is passed on.
                 self.place_baton(set, members);
             }

@@ -92,7 +92,7 @@ impl Member {
     }
 
     /// Whether its number is still the listener's, as far as that is known.
-    fn is_same_file(&self) -> bool {
+    pub(super) fn is_same_file(&self) -> bool {
         self.inode.is_none() || self.inode == inode(self.fd)
     }
 

@@ -32,7 +32,7 @@ mod ctl;
 mod member;
 mod steps;
 
-use super::baton::{self, Rounds, note_of};
+use super::baton::{self, Look, Rounds, note_of};
 use super::shares::Share;
 use super::told::telling;
 use super::{ListenerStat, Order, RescueClock};
@@ -221,10 +221,16 @@ impl Rotation {
         })
     }
 
-    /// Writes events of listeners that have a connection and no watch to `events`, at most
-    /// `maxevents`, and returns how many. An edge is reported like a level: whether a connection is
-    /// a new one cannot be found out.
-    pub(crate) fn report_missing(&self, events: *mut epoll_event, maxevents: c_int) -> c_int {
+    /// Writes events of listeners that have a connection and no watch behind the first `filled`
+    /// events, at most `maxevents` in all, and returns how many: not of those that are among these
+    /// already. An edge is reported like a level: whether a connection is a new one cannot be found
+    /// out.
+    pub(crate) fn report_missing(
+        &self,
+        events: *mut epoll_event,
+        filled: c_int,
+        maxevents: c_int,
+    ) -> c_int {
         if !self.lacks_any.load(Ordering::Relaxed) {
             return 0;
         }
@@ -232,12 +238,20 @@ impl Rotation {
             let mut written = 0;
             for member in members.iter_mut().filter(|member| member.missing && !member.is_stepped) {
                 let has_connection = || sys::poll_now(member.fd, libc::POLLIN) & libc::POLLIN != 0;
-                if written == maxevents || !super::is_listener(member.fd) || !has_connection() {
+                // SAFETY: the wait has found so many.
+                let is_known = || unsafe { steps::has_event(events, filled, member.data) };
+                if filled + written == maxevents
+                    || !super::is_listener(member.fd)
+                    || !has_connection()
+                    || !member.is_ambiguous && is_known()
+                {
                     continue;
                 }
                 let event = epoll_event { events: libc::EPOLLIN as u32, u64: member.data };
                 // SAFETY: the caller of the wait gives the memory for as many.
-                if !unsafe { user::store_event(events.wrapping_add(written as usize), event) } {
+                if !unsafe {
+                    user::store_event(events.wrapping_add((filled + written) as usize), event)
+                } {
                     break;
                 }
                 written += 1;
@@ -261,8 +275,9 @@ impl Rotation {
                 if member.is_stepped {
                     self.share.take_next();
                 }
+                let look = Look::begin();
                 if !super::is_ready(member.fd) {
-                    baton::note_empty(member.fd);
+                    look.found_empty(member.fd);
                 } else if !member.knows() {
                     member.renew(set.number());
                 }

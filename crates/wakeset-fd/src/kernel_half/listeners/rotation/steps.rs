@@ -87,7 +87,7 @@ fn is_of(event: epoll_event, data: u64) -> bool {
 ///
 /// # Safety
 /// There are `found` events.
-unsafe fn has_event(events: *const epoll_event, found: c_int, data: u64) -> bool {
+pub(super) unsafe fn has_event(events: *const epoll_event, found: c_int, data: u64) -> bool {
     // SAFETY: the caller's contract.
     (0..found as usize).any(|i| is_of(unsafe { events.add(i).read_unaligned() }, data))
 }

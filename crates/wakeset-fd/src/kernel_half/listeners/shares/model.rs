@@ -7,7 +7,7 @@
 //! be left then while any waiter can take it.
 
 use super::super::baton::{self, Rounds};
-use super::super::{Choice, choose, held, shared_hint};
+use super::super::{Choice, choose, held};
 use super::*;
 use crate::table::alone::alone;
 extern crate std;
@@ -109,23 +109,27 @@ impl World {
 
     fn check(&mut self, waiter: usize, passed: bool) {
         held::put_off_count();
+        let is_there = self.pending > 0;
         let mine = &mut self.waiters[waiter];
         mine.next = Next::Sleep;
         let leaves = mine.share.leaves(NOTE);
         mine.looks |= !(passed && leaves);
         if passed {
-            let passes = mine.rounds.visit(if leaves { 0 } else { NOTE });
-            if leaves && passes {
-                self.waiters[waiter].share.pay();
+            let Some(visit) = mine.rounds.visit() else { return };
+            if !is_there {
+                visit.saw_none(NOTE);
+            } else if leaves {
+                mine.share.pay();
+            }
+            if is_there && mine.rounds.passes(leaves || visit.asks_more(NOTE)) {
                 self.pass(waiter);
             }
-            to_the_end(&mut self.batons, waiter);
             if leaves {
                 return;
             }
         }
         let mine = &mut self.waiters[waiter];
-        if self.pending == 0 {
+        if !is_there {
             return;
         }
         if leaves {
@@ -239,8 +243,7 @@ fn explore(choice: Choice) -> u32 {
     let mut steps = 0;
     for seed in 1..3_000 {
         slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
-        let declined = shared_hint::declined();
-        [&declined.listeners, &declined.urgent].iter().for_each(|notes| notes.store(0, Relaxed));
+        baton::forget_declined();
         let mut world = World::new(seed);
         let connections = 1 + world.lot(6);
         world.run(seed, connections);

@@ -1,4 +1,4 @@
-use super::super::{Choice, choose, held, shared_hint};
+use super::super::{Choice, choose, held};
 use super::*;
 use crate::table::alone::alone;
 
@@ -24,7 +24,7 @@ fn holding_two(most: Option<u32>, choice: Choice) -> Share {
     // More than there are waiters.
     rule::set_processors(8);
     // Of other tests.
-    shared_hint::declined().urgent.store(0, Relaxed);
+    baton::forget_declined();
     slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
     let (share, another) = (Share::new(), Share::new());
     share.note_sleep(NOTE);
@@ -146,7 +146,7 @@ fn what_was_declined_is_for_the_first_that_is_asked() {
     other(0, NOTE, now());
     assert!(give_up(NOTE) && !give_up(0));
     assert!(!share.leaves(NOTE));
-    super::super::baton::Rounds::none().visit(NOTE);
+    baton::Rounds::none().visit().expect("a new round").saw_none(NOTE);
     assert!(share.leaves(NOTE), "someone was asked");
     drop_both(&share);
 }

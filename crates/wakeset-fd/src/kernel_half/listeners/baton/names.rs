@@ -1,0 +1,53 @@
+//! The notes of listeners: bits by which related processes name them to each other.
+//!
+//! A listener has the place of its inode in a list in the shared memory, where the first that asks
+//! for it has put it, and keeps it. Those for which there is no place left share the last note. The
+//! list is never emptied, because nobody knows when the last process closes a listener: a family
+//! that has more than 63 of them one after the other comes to share, which costs passes of the
+//! baton and evenness, and loses nothing.
+
+use super::rounds::NOTES;
+use crate::kernel_half::listeners::shared_hint;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// The note of all listeners without a place.
+pub(in super::super) const OTHERS: u64 = 1 << LAST;
+const LAST: usize = NOTES - 1;
+
+/// The inodes, by note.
+pub(in super::super) type Names = [AtomicU64; NOTES];
+
+/// The note of a listener, by its inode: its alone, unless it is [`OTHERS`]; 0 for none.
+pub fn note_of(inode: Option<u64>) -> u64 {
+    let inode = inode.filter(|inode| *inode != 0);
+    inode.map_or(0, |inode| note_in(&shared_hint::declined().names, inode))
+}
+
+fn note_in(names: &Names, inode: u64) -> u64 {
+    let is_own = |name: &AtomicU64| {
+        let is_free = name.load(SeqCst) == 0;
+        is_free && name.compare_exchange(0, inode, SeqCst, SeqCst).is_ok()
+            || name.load(SeqCst) == inode
+    };
+    1 << names.iter().take(LAST).position(is_own).unwrap_or(LAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two listeners with one note took each other's wakes.
+    #[test]
+    fn a_note_is_one_listeners() {
+        let names: Names = [const { AtomicU64::new(0) }; NOTES];
+        for _ in 0..2 {
+            for place in 0..LAST as u64 {
+                // All have the same last bits.
+                assert_eq!(note_in(&names, 64 * (place + 1)), 1 << place);
+            }
+            assert_eq!(note_in(&names, 1), OTHERS, "there is no place left");
+        }
+        assert_eq!(note_of(None), 0);
+    }
+}

@@ -1,0 +1,63 @@
+use super::*;
+use crate::table::alone::alone;
+
+/// A worker that was killed while it declined left its listener urgent for good.
+#[test]
+fn what_a_killed_decliner_has_written_ends_with_a_look() {
+    let _alone = alone();
+    forget_declined();
+    let declined = shared_hint::declined();
+    announce(declined, 1, true, declined.round.load(SeqCst) + 1);
+    assert!(!is_urgent(1) && !has_notes(), "its round has not begun");
+    begin_round(2);
+    Look::begin().ends(1);
+    assert!(!is_urgent(1), "it was begun by another, and is over");
+    assert!(is_urgent(2));
+}
+
+/// A decline that was overtaken by others lowered what they had written.
+#[test]
+fn a_round_is_only_raised() {
+    let _alone = alone();
+    forget_declined();
+    let declined = shared_hint::declined();
+    let round = declined.round.load(SeqCst);
+    announce(declined, 1, false, round + 1);
+    raise(declined, &declined.left, 1, round);
+    declined.round.store(round + 1, SeqCst);
+    assert!(has_notes());
+    // What cannot be a round gives way.
+    let [of_first, ..] = &declined.left;
+    of_first.store(u64::MAX, SeqCst);
+    assert!(!has_notes());
+    begin_round(1);
+    assert!(has_notes());
+}
+
+/// What another process has written says that nothing was declined, and that something is urgent.
+#[test]
+fn rubbish_ends_with_a_look() {
+    let _alone = alone();
+    forget_declined();
+    let declined = shared_hint::declined();
+    let [urgent, ..] = &declined.urgent;
+    let [empty, ..] = &declined.empty;
+    declined.round.fetch_add(1, SeqCst);
+    urgent.store(declined.round.load(SeqCst), SeqCst);
+    empty.store(u64::MAX, SeqCst);
+    assert!(is_urgent(1));
+    Look::begin().ends(1);
+    assert!(!is_urgent(1));
+}
+
+/// Of two listeners with one note, one that was found empty ended what was declined on the other.
+#[test]
+fn a_look_says_nothing_of_those_that_share_a_note() {
+    let _alone = alone();
+    forget_declined();
+    begin_round(OTHERS);
+    let visit = Rounds::none().visit().expect("a new round");
+    visit.saw_none(OTHERS);
+    assert!(has_notes() && visit.is_for_others(OTHERS));
+    forget_declined();
+}
