@@ -41,7 +41,7 @@ pub(super) struct Hint {
 
 /// Changes whenever the layout of [`Hint`] does, or what a word of it means. Processes with
 /// different ones share nothing.
-const LAYOUT: u64 = u64::from_ne_bytes(*b"wakeset2");
+const LAYOUT: u64 = u64::from_ne_bytes(*b"wakeset3");
 const FAMILY: usize = 64;
 const WORDS: usize = 4096 / 8 - 12 - 4 * NOTES - FAMILY;
 /// The size of the mapping and its file: whole pages.

@@ -45,12 +45,17 @@ fn of_one(notes: u64) -> u64 {
     if mutated!("others_are_one_listener") { notes } else { notes & !OTHERS }
 }
 
-/// A round that was read before this, or 0 for one that has not begun: its decliner was killed, or
-/// has not written the number yet, and asks somebody afterwards; or it is no round at all.
+/// A round that was read before this. One that has not begun hides the round before it: its
+/// decliner was killed, or has not written the number yet, and asks somebody afterwards. A look in
+/// the present round ends that as well. 0 for what is no round at all.
 fn begun(declined: &Declined, round: u64) -> u64 {
     let most =
         declined.round.load(SeqCst).saturating_add(mutated!("round_before_it_begins").into());
-    if round <= most { round } else { 0 }
+    match round.saturating_sub(most) {
+        0 => round,
+        1 if !mutated!("next_round_hides_this") => most,
+        _ => 0,
+    }
 }
 
 /// Raises what is lower than `round`, which is the next one at most, or cannot be a round.
@@ -163,6 +168,11 @@ impl Look {
         if shared_hint::declined().any.load(SeqCst) & of_one(notes) != 0 {
             self.saw_none(notes);
         }
+    }
+
+    /// Whether something may be known of the listener with this note, so that a look may end it.
+    pub fn may_end(note: u64) -> bool {
+        shared_hint::declined().any.load(SeqCst) & of_one(note) != 0
     }
 
     /// It has found none on this listener.

@@ -200,6 +200,13 @@ impl Rotation {
                     continue;
                 }
                 super::count(member.fd, ListenerStat::Waits);
+                // What was declined here, and is gone by now, is over.
+                if Look::may_end(note_of(member.inode)) {
+                    let look = Look::begin();
+                    if !super::is_ready(member.fd) {
+                        look.found_empty(member.fd);
+                    }
+                }
                 let settled = member.due && !(member.is_edge() && super::is_ready(member.fd));
                 if settled && order.ends_turn(member.reports) || member.missing {
                     member.renew(set.number());

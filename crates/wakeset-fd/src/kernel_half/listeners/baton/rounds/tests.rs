@@ -15,6 +15,21 @@ fn what_a_killed_decliner_has_written_ends_with_a_look() {
     assert!(is_urgent(2));
 }
 
+/// A decliner that was stopped before its round began hid what another had declined before.
+#[test]
+fn a_round_that_has_not_begun_hides_none_that_has() {
+    let _alone = alone();
+    forget_declined();
+    let declined = shared_hint::declined();
+    begin_round(1);
+    announce(declined, 1, true, declined.round.load(SeqCst) + 1);
+    let visit = Rounds::none().visit().expect("a new round");
+    assert_eq!(visit.open(1), 1);
+    assert!(is_urgent(1) && visit.is_for_others(2));
+    Look::begin().ends(1);
+    assert!(!is_urgent(1) && !has_notes());
+}
+
 /// A decline that was overtaken by others lowered what they had written.
 #[test]
 fn a_round_is_only_raised() {
