@@ -18,8 +18,9 @@
 //! Nor does it step back more than [`MOST_STEPS`] times in a row before it has been told of a
 //! connection or has seen the listener empty, because the figures of what others took may be wrong
 //! too, and the check that each waiter makes once a second takes what it finds. One that has
-//! stepped back is still free: another may step back for it. Listeners are named by a bit of their
-//! inode ([`note_of`](baton::note_of)); two may have the same, which costs evenness.
+//! stepped back is still free: another may step back for it. Listeners are named by their notes
+//! ([`note_of`](baton::note_of)); where there are very many, some have the same, which costs
+//! evenness.
 //!
 //! In the automatic order a waiter steps back as often as its [`Credit`] allows, and not at all
 //! while it holds few and others keep the processors busy ([`rule`]).
@@ -271,15 +272,20 @@ impl Share {
             return false;
         }
         let (own, now, distrusts) = (self.id(), now(), self.distrusts.load(Relaxed));
-        let mine = held::number_held(self.counted_as());
-        let may_step = may_step && minds(mine, || slots::holding(now));
-        mine > 0
-            && slots::used().iter().any(|slot| {
-                slot.owner.load(Relaxed) != own
-                    && slot.since.load(Relaxed) > distrusts
-                    && slot.may_take(notes, now)
-                    && is_better(slot.held.load(Relaxed), mine, may_step)
-            })
+        let is_anothers = |mine: u32| {
+            let may_step = may_step && minds(mine, || slots::holding(now));
+            mine > 0
+                && slots::used().iter().any(|slot| {
+                    slot.owner.load(Relaxed) != own
+                        && slot.since.load(Relaxed) > distrusts
+                        && slot.may_take(notes, now)
+                        && is_better(slot.held.load(Relaxed), mine, may_step)
+                })
+        };
+        // A close that was not seen makes it too many, and never too few. To find that out takes a
+        // system call.
+        let holder = self.counted_as();
+        is_anothers(held::count_of(holder)) && is_anothers(held::number_held(holder))
     }
 
     /// It steps back now.
