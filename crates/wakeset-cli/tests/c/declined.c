@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include "declined/course.h"
 #include <poll.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Two workers decline a connection each at the same time; the first that hears of it is busy with
  * one of them, and the other must have the second. */
@@ -173,6 +175,7 @@ static int64_t left_before(void)
 #include "declined/edges.h"
 #include "declined/polls.h"
 #include "declined/alike.h"
+#include "declined/threads.h"
 
 /* A course in a process of its own, which shares nothing with those of other courses. */
 static int64_t apart(int64_t (*course)(void))
@@ -207,6 +210,14 @@ static void show_course(const char *name, int64_t (*course)(void))
 	yes("no connection is stranded", late < 2);
 }
 
+/* Whether what workers hold and accept is counted: in the orders auto and least. Plain, all are
+ * woken. */
+static int counts_accepted(void)
+{
+	const char *order = getenv("WAKESET_ORDER");
+	return order == NULL || strcmp(order, "auto") == 0 || strcmp(order, "least") == 0;
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -218,5 +229,8 @@ int main(void)
 	show_course("a worker that has accepted one after an edge", taken_before);
 	show_course("a worker in poll that was busy while three were declined", three_decline);
 	show_course("one that waits for a listener that is named alike", two_listeners);
+	if (counts_accepted()) {
+		show_course("threads of a set that leave one to another", threads_leave_one);
+	}
 	return verdict();
 }

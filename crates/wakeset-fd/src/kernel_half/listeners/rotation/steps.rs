@@ -188,6 +188,10 @@ impl Rotation {
                 self.rounds.begin(note);
                 self.share.note_step();
                 self.has_stepped.store(true, Ordering::Relaxed);
+                if !mutated!("step_passes_before_it_moves") {
+                    // At once: another thread may sleep in this set, and would take the pass.
+                    self.place_baton(set, members);
+                }
                 return;
             }
         });
