@@ -230,7 +230,6 @@ int main(void)
 	show_course("a worker in poll that was busy while three were declined", three_decline);
 	show_course("one that waits for a listener that is named alike", two_listeners);
 	if (counts_accepted()) {
-		show_course("a worker that has left an edge which another took", taken_by_another);
 		show_course("threads of a set that leave one to another", threads_leave_one);
 	}
 	return verdict();

@@ -240,7 +240,9 @@ impl Share {
         if is_told {
             self.steps.store(0, Relaxed);
         }
-        if let Some(slot) = self.own() {
+        if let Some(slot) = slots::all().get(usize::from(self.slot.load(Relaxed)))
+            && slot.owner.load(Relaxed) == self.id.load(Relaxed)
+        {
             if is_told {
                 slot.told.store(now(), Relaxed);
             } else if slot.told.load(Relaxed) == 0 {
@@ -284,20 +286,6 @@ impl Share {
         // system call.
         let holder = self.counted_as();
         is_anothers(held::count_of(holder)) && is_anothers(held::number_held(holder))
-    }
-
-    /// A number that changes whenever another waiter has accepted, where that is counted.
-    pub(super) fn taken_by_others(&self) -> u32 {
-        if !counts_held() {
-            return 0;
-        }
-        taken().wrapping_sub(self.own().map_or(0, |slot| slot.taken.load(Relaxed)))
-    }
-
-    /// Its slot, if it has one now.
-    fn own(&self) -> Option<&'static Slot> {
-        let slot = slots::all().get(usize::from(self.slot.load(Relaxed)))?;
-        (slot.owner.load(Relaxed) == self.id.load(Relaxed)).then_some(slot)
     }
 
     /// It steps back now.

@@ -11,6 +11,11 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use wakeset::mutated;
 
+/// Whether a set could tell its program of a connection that is passed on to it.
+fn can_take(member: &Member) -> bool {
+    member.is_some() && !member.knows()
+}
+
 impl Rotation {
     /// Before a sleep or a pass: has the set watch the baton, at the end of the queue if it is due.
     pub(super) fn place_baton(&self, set: &impl KernelEpoll, members: &[Member]) {
@@ -67,7 +72,7 @@ impl Rotation {
                     if member.is_same_file() {
                         visit.saw_none(note);
                     }
-                } else if is_usable && !member.knows(&self.share) {
+                } else if is_usable && can_take(member) {
                     own |= note;
                     if self.share.leaves(note) {
                         self.share.pay();

@@ -1,6 +1,5 @@
 //! One listener in the rotation of a set.
 
-use super::super::shares::Share;
 use super::super::told::answered;
 use crate::kernel_half::KernelEpoll;
 use crate::sys::{self, Errno, complaint};
@@ -27,8 +26,6 @@ pub(super) struct Member {
     pub(super) due: bool,
     /// How often accept(2) had [answered](answered) for the listener at the last report.
     pub(super) answered: u32,
-    /// What others had accepted by the last report, for edges.
-    pub(super) taken: u32,
     /// Reports since the watch was added.
     pub(super) reports: u32,
     /// Whether the kernel had no memory to add the watch again.
@@ -53,7 +50,6 @@ impl Member {
         asked_exclusive: false,
         due: false,
         answered: 0,
-        taken: 0,
         reports: 0,
         missing: false,
         is_stepped: false,
@@ -69,25 +65,20 @@ impl Member {
         self.events & libc::EPOLLET as u32 != 0
     }
 
-    /// An event was reported to a set whose threads have this share.
-    pub(super) fn note_report(&mut self, share: &Share) {
+    /// An event was reported.
+    pub(super) fn note_report(&mut self) {
         self.due = true;
-        self.taken = if self.is_edge() { share.taken_by_others() } else { 0 };
         self.answered = answered(self.fd);
         self.reports = self.reports.saturating_add(1);
     }
 
     /// Whether the program has been told, by an edge, of all that is there: it is not told again.
-    /// Once it has followed the edge with an accept(2), whatever that said, or another waiter has
-    /// accepted, what is there may have come since. The kernel may have woken another waiter alone
-    /// for that, which declines it. A program that accepts one of several, or leaves some of which
-    /// another accepts one, is told of the others once more by this.
-    pub(super) fn knows(&self, share: &Share) -> bool {
-        let is_known = || {
-            let others_take = self.taken != share.taken_by_others();
-            self.answered == answered(self.fd) && (!others_take || mutated!("left_edge_stays_old"))
-        };
-        self.is_edge() && self.due && (is_known() || mutated!("drained_edge_stays_old"))
+    /// Once it has followed the edge with an accept(2), whatever that said, what is there may have
+    /// come since. The kernel may have woken another waiter alone for that, which declines it. A
+    /// program that accepts one of several is told of the others once more by this.
+    pub(super) fn knows(&self) -> bool {
+        let is_old = self.answered == answered(self.fd) || mutated!("drained_edge_stays_old");
+        self.is_edge() && self.due && is_old
     }
 
     /// Adds the watch to the kernel epoll `epoll`.

@@ -21,8 +21,8 @@
 //!
 //! An edge-triggered watch that was reported keeps its position until the program has emptied the
 //! listener: adding it again would report the same connection twice. What is there once the program
-//! has followed the edge with an accept(2), or another waiter has accepted, may be new, and is the
-//! set's to report when another declines it.
+//! has followed the edge with an accept(2) may be new, and is the set's to report when another
+//! declines it.
 //!
 //! `batons` has the set's part in passing on what a worker was woken for and does not accept,
 //! `steps` in leaving it to a worker that holds less.
@@ -167,7 +167,7 @@ impl Rotation {
                 // Another watch with the same data costs a member its position, and nothing else.
                 let reported = |member: &&mut Member| member.is_some() && member.data == data;
                 for member in members.iter_mut().filter(reported) {
-                    member.note_report(&self.share);
+                    member.note_report();
                     self.share.note_awake(true);
                     if let Some(telling) = telling() {
                         (telling.hold_as)(self.share.holder());
@@ -285,7 +285,7 @@ impl Rotation {
                 let look = Look::begin();
                 if !super::is_ready(member.fd) {
                     look.found_empty(member.fd);
-                } else if !member.knows(&self.share) {
+                } else if !member.knows() {
                     member.renew(set.number());
                 }
             }
