@@ -239,7 +239,7 @@ fn leaves_the_rest(fd: c_int) -> bool {
     let holder = || WAITER.with(|waiter| waiter.holder.get());
     let another = |note| listeners::another_holds_less(holder(), note);
     told::has_taken_one(fd)
-        && another(u64::MAX)
+        && another(baton::Notes::MAX)
         && another(baton::note_of(listeners::inode(fd)))
         && listeners::order().is_some()
         && listeners::is_listener(fd)

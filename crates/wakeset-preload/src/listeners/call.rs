@@ -61,7 +61,7 @@ impl Descriptors {
     }
 
     /// The notes of the listeners among them.
-    pub(super) fn notes(&self) -> u64 {
+    pub(super) fn notes(&self) -> baton::Notes {
         let note = |wanted: &Wanted| baton::note_of(listeners::inode(wanted.fd));
         self.listeners().fold(0, |notes, wanted| notes | note(wanted))
     }

@@ -44,8 +44,9 @@ impl Wait<'_> {
 
     /// Whether the thread goes on leaving a connection, or leaves the one that its sleep ended with
     /// or that another has declined.
-    pub(super) fn leaves(&self, fired: Fired) -> bool {
-        let leaves = || WAITER.with(|waiter| waiter.share.leaves(self.notes));
+    pub(super) fn leaves(&self, fired: Fired, visit: Option<Visit>) -> bool {
+        let is_urgent = visit.is_some_and(|visit| visit.is_urgent(self.notes));
+        let leaves = || !is_urgent && WAITER.with(|waiter| waiter.share.leaves(self.notes));
         !(fired.other || fired.stale || fired.twins)
             && if fired.listener || fired.baton { leaves() } else { self.has_stepped }
     }

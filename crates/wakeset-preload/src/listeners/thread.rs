@@ -11,7 +11,7 @@ use libc::epoll_event;
 use syscalls::{Sysno, syscall};
 use wakeset::{Deadline, Timeout, mutated};
 use wakeset_fd::fork;
-use wakeset_fd::listeners::baton::{self, Rounds, Visit};
+use wakeset_fd::listeners::baton::{self, Notes, Rounds, Visit};
 use wakeset_fd::listeners::{
     self, Fired, Numbers, Obstacle, Order, RescueClock, Share, Sleeper, Wanted, held,
 };
@@ -281,7 +281,7 @@ impl Waiter {
     }
 
     /// The notes of the listeners that its set watches.
-    pub(super) fn notes(&self) -> u64 {
+    pub(super) fn notes(&self) -> Notes {
         let _guard = SignalGuard::enter();
         // SAFETY: as in `has_something`.
         let sleeper = self.sleeper().map(|sleeper| unsafe { sleeper.as_ref() });

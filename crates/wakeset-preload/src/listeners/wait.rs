@@ -13,7 +13,7 @@ use syscalls::{Errno, Sysno};
 use wakeset::{Deadline, Timeout};
 use wakeset_fd::cancel;
 use wakeset_fd::interpose::{milliseconds_of, timespec_of};
-use wakeset_fd::listeners::baton::Look;
+use wakeset_fd::listeners::baton::{Look, Notes};
 use wakeset_fd::listeners::{self, Fired, ListenerStat, Order, Wanted};
 use wakeset_fd::waits::is_refusal;
 
@@ -87,7 +87,7 @@ pub(super) struct Wait<'a> {
     /// The private set watches what the wait is about.
     pub(super) is_prepared: bool,
     /// The notes of the listeners that it waits for.
-    pub(super) notes: u64,
+    pub(super) notes: Notes,
     /// It has stepped back, and watches the others alone.
     pub(super) has_stepped: bool,
     /// Sleeps that ended for nothing the program's call sees.
@@ -238,7 +238,9 @@ impl Wait<'_> {
         // The kernel has looked at everything that it did not report, and had capacity for more.
         let is_plain =
             events.len() < CAPACITY && events.iter().all(|event| event.events == EPOLLIN as u32);
-        let leaves = self.leaves(fired);
+        // Before the look.
+        let visit = if fired.baton { WAITER.with(Waiter::visit) } else { None };
+        let leaves = self.leaves(fired, visit);
         if fired.only_listeners()
             && is_plain
             && !leaves
@@ -247,8 +249,6 @@ impl Wait<'_> {
             WAITER.with(|waiter| woken_by.iter().for_each(|fd| waiter.note_report(*fd, true)));
             return Some(Outcome::Done(result));
         }
-        // Before the look.
-        let visit = if fired.baton { WAITER.with(Waiter::visit) } else { None };
         if leaves {
             if fired.listener {
                 woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::SpuriousWakes));

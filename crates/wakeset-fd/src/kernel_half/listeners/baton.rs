@@ -52,11 +52,11 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, epoll_event};
 pub(super) use names::Names;
-pub use names::note_of;
+pub use names::{Notes, note_of};
 #[cfg(test)]
 pub(super) use rounds::forget_declined;
 pub use rounds::{Look, Rounds, Visit, has_notes};
-pub(super) use rounds::{NOTES, begin_round, is_urgent};
+pub(super) use rounds::{NOTES, begin_round, is_urgent, of_one};
 use wakeset::mutated;
 use wakeset_group::listener::{BATON_EVENTS, inode};
 
@@ -164,7 +164,7 @@ pub fn number() -> c_int {
 
 /// Wakes one of the waiters that sleep, if any does, for a connection that was declined, of the
 /// listener with this [note](note_of).
-pub fn decline(note: u64) {
+pub fn decline(note: Notes) {
     if number() >= 0 && !mutated!("declined_in_silence") {
         begin_round(note);
         pass();

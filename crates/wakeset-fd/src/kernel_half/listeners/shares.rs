@@ -19,8 +19,8 @@
 //! connection or has seen the listener empty, because the figures of what others took may be wrong
 //! too, and the check that each waiter makes once a second takes what it finds. One that has
 //! stepped back is still free: another may step back for it. Listeners are named by their notes
-//! ([`note_of`](baton::note_of)); where there are very many, some have the same, which costs
-//! evenness.
+//! ([`note_of`](baton::note_of)); where there are very many, some have the same second bit, which
+//! costs evenness.
 //!
 //! In the automatic order a waiter steps back as often as its [`Credit`] allows, and not at all
 //! while it holds few and others keep the processors busy ([`rule`]).
@@ -38,7 +38,7 @@ mod credit;
 mod rule;
 mod slots;
 
-use super::baton;
+use super::baton::{self, Notes};
 use super::held::{self, PROCESS};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -82,7 +82,7 @@ fn is_within(time: u64, now: u64, limit: Duration) -> bool {
 
 /// Whether another waiter, which sleeps for the listener with this note or was just woken for it,
 /// holds less than `holder`. For a waiter that has accepted one and is about to accept a second.
-pub fn another_holds_less(holder: u8, note: u64) -> bool {
+pub fn another_holds_less(holder: u8, note: Notes) -> bool {
     if note == 0 || !is_least_first() || baton::is_urgent(note) {
         return false;
     }
@@ -97,10 +97,10 @@ pub fn another_holds_less(holder: u8, note: u64) -> bool {
 impl Slot {
     /// Whether its waiter sleeps for one of the listeners with these notes, or was told of a
     /// connection a moment ago.
-    fn may_take(&self, notes: u64, now: u64) -> bool {
+    fn may_take(&self, notes: Notes, now: u64) -> bool {
         let told = self.told.load(Relaxed);
         self.owner.load(Relaxed) != 0
-            && self.sleeps_for.load(Relaxed) & notes != 0
+            && self.sleeps_for_one_of(notes)
             && is_within(self.since.load(Relaxed), now, FRESH)
             && (told == 0 || is_within(told, now, TOLD))
     }
@@ -108,7 +108,7 @@ impl Slot {
 
 /// When a wait ends while its waiter leaves connections on listeners with these notes to others:
 /// begins a round of the baton for them. Whether the caller has to pass the baton.
-pub fn give_up(notes: u64) -> bool {
+pub fn give_up(notes: Notes) -> bool {
     let gives_up = notes != 0 && !mutated!("left_without_a_word");
     if gives_up {
         baton::begin_round(notes);
@@ -212,7 +212,7 @@ impl Share {
     }
 
     /// It is about to sleep for the listeners with these notes.
-    pub fn note_sleep(&self, notes: u64) {
+    pub fn note_sleep(&self, notes: Notes) {
         if !counts_held() {
             return;
         }
@@ -229,7 +229,7 @@ impl Share {
         slot.held.store(held::count_of(holder), Relaxed);
         slot.since.store(now(), Relaxed);
         slot.told.store(0, Relaxed);
-        slot.sleeps_for.store(notes, Relaxed);
+        slot.note_sleep(notes);
     }
 
     /// It sleeps no more, and was told of a connection or not.
@@ -246,7 +246,7 @@ impl Share {
             if is_told {
                 slot.told.store(now(), Relaxed);
             } else if slot.told.load(Relaxed) == 0 {
-                slot.sleeps_for.store(0, Relaxed);
+                slot.note_sleep(0);
             }
         }
     }
@@ -259,12 +259,12 @@ impl Share {
 
     /// Whether a connection on one of the listeners with these notes should be another's, which
     /// sleeps.
-    pub fn leaves(&self, notes: u64) -> bool {
+    pub fn leaves(&self, notes: Notes) -> bool {
         let held = || held::count_of(self.counted_as());
         self.would_leave(notes, !is_on_credit() || self.credit.is_enough(now(), held()))
     }
 
-    fn would_leave(&self, notes: u64, may_step: bool) -> bool {
+    fn would_leave(&self, notes: Notes, may_step: bool) -> bool {
         if notes == 0 || self.is_free() || baton::number() < 0 || baton::is_urgent(notes) {
             return false;
         }
@@ -316,7 +316,7 @@ impl Share {
 
     /// Whether it stays back from listeners with these notes; `is_there`: on which there is a
     /// connection.
-    pub fn stays_back(&self, notes: u64, is_there: bool) -> bool {
+    pub fn stays_back(&self, notes: Notes, is_there: bool) -> bool {
         if !is_there {
             self.steps.store(0, Relaxed);
         }

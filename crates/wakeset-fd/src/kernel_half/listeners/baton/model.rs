@@ -12,7 +12,7 @@
 //!
 //! Left out: a decline whose parts are steps of their own.
 
-use super::names::OTHERS;
+use super::names::{Notes, OTHERS};
 use super::{Rounds, begin_round, forget_declined, has_notes};
 use crate::table::alone::alone;
 use wakeset::mutated;
@@ -94,7 +94,7 @@ struct World {
     pending: [u32; LISTENERS],
     queues: [Vec<usize>; LISTENERS],
     batons: Vec<usize>,
-    notes: [u64; LISTENERS],
+    notes: [Notes; LISTENERS],
     passes: u32,
     declines: u32,
     ends: u32,
@@ -107,7 +107,7 @@ impl World {
         (self.random >> 33) as usize % most
     }
 
-    fn new(seed: u64, notes: [u64; LISTENERS]) -> Self {
+    fn new(seed: u64, notes: [Notes; LISTENERS]) -> Self {
         let (sets, pending, batons) = (Vec::new(), [0; LISTENERS], Vec::new());
         let queues = [const { Vec::new() }; LISTENERS];
         let random = seed;
@@ -363,7 +363,7 @@ fn after(away: Away) -> Next {
     }
 }
 
-fn explore(notes: [u64; LISTENERS], seeds: u64) {
+fn explore(notes: [Notes; LISTENERS], seeds: u64) {
     for seed in 1..seeds {
         forget_declined();
         let mut world = World::new(seed, notes);
@@ -392,6 +392,6 @@ fn no_connection_is_stranded_and_the_passing_ends() {
 #[test]
 fn no_connection_is_stranded_where_listeners_share_a_note() {
     let _alone = alone();
-    explore([OTHERS; LISTENERS], 20_000);
+    explore([Notes::from(OTHERS); LISTENERS], 20_000);
     forget_declined();
 }

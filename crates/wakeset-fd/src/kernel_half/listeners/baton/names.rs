@@ -4,12 +4,17 @@
 //! for it has put it, and keeps it. Those for which there is no place left share the last note. The
 //! list is never emptied, because nobody knows when the last process closes a listener: a family
 //! that has more than 63 of them one after the other comes to share, which costs passes of the
-//! baton and evenness, and loses nothing.
+//! baton, and loses nothing. Those that share have a second bit, by their inodes, which says for
+//! which of them a waiter sleeps. Where two have that in common, a waiter may leave a connection to
+//! one that cannot take it, for as long as it leaves any.
 
 use super::rounds::NOTES;
 use crate::kernel_half::listeners::shared_hint;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;
+
+/// Listeners, by their notes. In the upper half are the second bits.
+pub type Notes = u128;
 
 /// The note of all listeners without a place.
 pub(in super::super) const OTHERS: u64 = 1 << LAST;
@@ -19,18 +24,20 @@ const LAST: usize = NOTES - 1;
 pub(in super::super) type Names = [AtomicU64; NOTES];
 
 /// The note of a listener, by its inode: its alone, unless it is [`OTHERS`]; 0 for none.
-pub fn note_of(inode: Option<u64>) -> u64 {
+pub fn note_of(inode: Option<u64>) -> Notes {
     let inode = inode.filter(|inode| *inode != 0);
     inode.map_or(0, |inode| note_in(&shared_hint::declined().names, inode))
 }
 
-fn note_in(names: &Names, inode: u64) -> u64 {
+fn note_in(names: &Names, inode: u64) -> Notes {
     let is_own = |name: &AtomicU64| {
         let is_free = name.load(SeqCst) == 0;
         is_free && name.compare_exchange(0, inode, SeqCst, SeqCst).is_ok()
             || name.load(SeqCst) == inode
     };
-    1 << names.iter().take(LAST).position(is_own).unwrap_or(LAST)
+    let second = || 1 << (NOTES as u64 + inode % NOTES as u64);
+    let place = names.iter().take(LAST).position(is_own);
+    place.map_or_else(|| Notes::from(OTHERS) | second(), |place| 1 << place)
 }
 
 #[cfg(test)]
@@ -46,7 +53,9 @@ mod tests {
                 // All have the same last bits.
                 assert_eq!(note_in(&names, 64 * (place + 1)), 1 << place);
             }
-            assert_eq!(note_in(&names, 1), OTHERS, "there is no place left");
+            let (one, next) = (note_in(&names, 1), note_in(&names, 2));
+            assert_eq!((one as u64, next as u64), (OTHERS, OTHERS), "there is no place left");
+            assert_eq!(one & next, Notes::from(OTHERS), "they are still told apart");
         }
         assert_eq!(note_of(None), 0);
     }

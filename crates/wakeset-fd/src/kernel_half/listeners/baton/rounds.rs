@@ -14,7 +14,7 @@
 //! begins that round; `any` is set by then, so that the next look which finds the listener empty
 //! ends it.
 
-use super::names::OTHERS;
+use super::names::{Notes, OTHERS};
 use crate::kernel_half::listeners::shared_hint::{self, Declined};
 use crate::sys;
 use core::sync::atomic::Ordering::SeqCst;
@@ -40,8 +40,14 @@ fn each(mut notes: u64) -> impl Iterator<Item = usize> {
     })
 }
 
+/// These notes, each in its place.
+fn all(notes: Notes) -> u64 {
+    notes as u64
+}
+
 /// These notes but for that which several listeners have.
-fn of_one(notes: u64) -> u64 {
+pub(in super::super) fn of_one(notes: Notes) -> u64 {
+    let notes = all(notes);
     if mutated!("others_are_one_listener") { notes } else { notes & !OTHERS }
 }
 
@@ -91,8 +97,8 @@ fn announce(declined: &Declined, notes: u64, urgent: bool, next: u64) {
 
 /// Begins a round for a connection on the listeners with these notes, which is there. Returns the
 /// round before. What is noted comes first: a waiter that knows of the round knows what it is for.
-fn begin(notes: u64, urgent: bool) -> u64 {
-    let declined = shared_hint::declined();
+fn begin(notes: Notes, urgent: bool) -> u64 {
+    let (notes, declined) = (all(notes), shared_hint::declined());
     for _ in 0..MOST_TRIES {
         let round = declined.round.load(SeqCst);
         let next = round.wrapping_add(1);
@@ -115,15 +121,16 @@ fn begin(notes: u64, urgent: bool) -> u64 {
 }
 
 /// Begins a round for a connection that nobody answers for.
-pub(in super::super) fn begin_round(note: u64) {
+pub(in super::super) fn begin_round(note: Notes) {
     begin(note, !mutated!("declined_to_any"));
 }
 
 /// Whether a connection on one of the listeners with these notes was declined, and is for whoever
-/// is asked next: nobody else answers for it.
-pub(in super::super) fn is_urgent(notes: u64) -> bool {
+/// comes next: nobody else answers for it. Where listeners share a note that has no end, so only the
+/// first that are asked take it for urgent ([`Visit::is_urgent`]).
+pub(in super::super) fn is_urgent(notes: Notes) -> bool {
     let declined = shared_hint::declined();
-    let urgent = open(declined, &declined.urgent, notes, 0);
+    let urgent = open(declined, &declined.urgent, of_one(notes), 0);
     if urgent != 0 && declined.any.load(SeqCst) & urgent != urgent {
         // Another process has written there: the next look is to end it all the same.
         declined.any.fetch_or(urgent, SeqCst);
@@ -153,7 +160,7 @@ impl Look {
     }
 
     /// It has found none on the listeners with these notes.
-    fn saw_none(self, notes: u64) {
+    fn saw_none(self, notes: Notes) {
         let (declined, notes) = (shared_hint::declined(), of_one(notes));
         let is_late = mutated!("look_ends_later_rounds");
         let round = if is_late { declined.round.load(SeqCst) } else { self.round };
@@ -164,20 +171,20 @@ impl Look {
     }
 
     /// It has found none on the listeners with these notes, of which something may be known.
-    fn ends(self, notes: u64) {
+    fn ends(self, notes: Notes) {
         if shared_hint::declined().any.load(SeqCst) & of_one(notes) != 0 {
             self.saw_none(notes);
         }
     }
 
     /// Whether something may be known of the listener with this note, so that a look may end it.
-    pub fn may_end(note: u64) -> bool {
+    pub fn may_end(note: Notes) -> bool {
         shared_hint::declined().any.load(SeqCst) & of_one(note) != 0
     }
 
     /// It has found none on this listener.
     pub fn found_empty(self, fd: i32) {
-        if of_one(shared_hint::declined().any.load(SeqCst)) != 0 {
+        if of_one(shared_hint::declined().any.load(SeqCst).into()) != 0 {
             self.ends(super::note_of(inode(fd)));
         }
     }
@@ -202,26 +209,36 @@ pub struct Visit {
 impl Visit {
     /// Those of these notes on whose listeners a connection may have been declined that nobody has
     /// found to be gone.
-    pub fn open(&self, notes: u64) -> u64 {
+    pub fn open(&self, notes: Notes) -> u64 {
         let declined = shared_hint::declined();
-        open(declined, &declined.left, notes, 0)
+        open(declined, &declined.left, all(notes), 0)
     }
 
     /// The waiter has looked at the listeners with these notes and found none there.
-    pub fn saw_none(&self, notes: u64) {
+    pub fn saw_none(&self, notes: Notes) {
         self.look.saw_none(notes);
+    }
+
+    /// Whether a connection on one of the listeners with these notes was declined, and is for this
+    /// waiter, whatever it holds. Of listeners that share a note, only if it has not been asked
+    /// since: it was told of what was there then, and has had the next asked.
+    pub fn is_urgent(&self, notes: Notes) -> bool {
+        let (declined, shared) = (shared_hint::declined(), all(notes) & OTHERS);
+        let since = if mutated!("others_stay_urgent") { 0 } else { self.before };
+        let is_new = || open(declined, &declined.urgent, shared, since) != 0;
+        is_urgent(notes) || is_new() && !mutated!("asked_leaves_what_others_declined")
     }
 
     /// Whether a waiter that has found a connection on the listeners with these notes, and tells
     /// its program, passes the baton on nevertheless. A note may stand for several connections that
     /// were declined, and the program may be busy with one of them for long.
-    pub fn asks_more(&self, notes: u64) -> bool {
-        is_urgent(notes) && !mutated!("note_is_one_connection")
+    pub fn asks_more(&self, notes: Notes) -> bool {
+        self.is_urgent(notes) && !mutated!("note_is_one_connection")
     }
 
     /// Whether something was declined, since the waiter was last asked, on listeners but those with
     /// these notes.
-    pub fn is_for_others(&self, own: u64) -> bool {
+    pub fn is_for_others(&self, own: Notes) -> bool {
         let declined = shared_hint::declined();
         open(declined, &declined.left, !of_one(own), self.before) != 0
     }
@@ -235,7 +252,7 @@ impl Rounds {
 
     /// For a waiter that steps back, answers for the connection, and sleeps on: it is not to be
     /// woken by this round's first pass, unless for an earlier one. The caller passes next.
-    pub fn begin(&self, note: u64) {
+    pub fn begin(&self, note: Notes) {
         let before = begin(note, false);
         let (next, relaxed) = (before.wrapping_add(1), Ordering::Relaxed);
         let is_first = self.visited.compare_exchange(before, next, relaxed, relaxed).is_err();

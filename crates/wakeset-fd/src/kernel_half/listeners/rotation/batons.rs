@@ -74,7 +74,7 @@ impl Rotation {
                     }
                 } else if is_usable && can_take(member) {
                     own |= note;
-                    if self.share.leaves(note) {
+                    if !visit.is_urgent(note) && self.share.leaves(note) {
                         self.share.pay();
                         passes = true;
                         continue;

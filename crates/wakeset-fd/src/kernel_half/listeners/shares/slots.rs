@@ -1,19 +1,23 @@
 //! The memory in which the waiters of related processes say what they hold: a slot for each, which
 //! no other writes, but for one that takes it over.
 
+use super::super::baton::{NOTES, Notes, of_one};
 use super::super::{held, shared_hint};
 use super::{FRESH, is_within};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
-use wakeset::process_id;
+use wakeset::{mutated, process_id};
 
 /// What one waiter says of itself.
 #[repr(C, align(64))]
 pub(in super::super) struct Slot {
     /// Its process and its number there; 0 for a free slot.
     pub(super) owner: AtomicU64,
-    /// The notes ([`note_of`](super::baton::note_of)) of the listeners that it sleeps for.
+    /// The notes ([`note_of`](super::baton::note_of)) of the listeners that it sleeps for, of one
+    /// listener each.
     pub(super) sleeps_for: AtomicU64,
+    /// The second bits of those that share a note.
+    pub(super) sleeps_for_others: AtomicU64,
     /// When it last went to sleep, in nanoseconds since the machine's start.
     pub(super) since: AtomicU64,
     /// When it was last told of a connection since it went to sleep; 0 if it was not.
@@ -21,6 +25,21 @@ pub(in super::super) struct Slot {
     pub(super) held: AtomicU32,
     /// How many it has accepted.
     pub(super) taken: AtomicU32,
+}
+
+impl Slot {
+    /// Its waiter sleeps for the listeners with these notes; 0 for none.
+    pub(super) fn note_sleep(&self, notes: Notes) {
+        self.sleeps_for.store(notes as u64, Relaxed);
+        self.sleeps_for_others.store((notes >> NOTES) as u64, Relaxed);
+    }
+
+    /// Whether it sleeps for one of the listeners with these notes.
+    pub(super) fn sleeps_for_one_of(&self, notes: Notes) -> bool {
+        let of_one = if mutated!("sleepers_share_a_note") { notes as u64 } else { of_one(notes) };
+        self.sleeps_for.load(Relaxed) & of_one != 0
+            || self.sleeps_for_others.load(Relaxed) & (notes >> NOTES) as u64 != 0
+    }
 }
 
 /// Waiters that can say something of themselves; any more take what they are woken for.
@@ -94,7 +113,7 @@ pub(in super::super) fn note_taken(holder: u8) {
     let index = SLOT_OF.get(usize::from(holder)).map_or(0, |slot| slot.load(Relaxed));
     if let Some(slot) = own_slot_at(index) {
         slot.taken.fetch_add(1, Relaxed);
-        slot.sleeps_for.store(0, Relaxed);
+        slot.note_sleep(0);
     }
 }
 

@@ -2,16 +2,16 @@ use super::super::{Choice, choose, held};
 use super::*;
 use crate::table::alone::alone;
 
-const NOTE: u64 = 2;
+const NOTE: Notes = 2;
 
 /// A slot as another process would write it, with what this one finds there.
-fn other(held: u32, sleeps_for: u64, since: u64) -> &'static Slot {
+fn other(held: u32, sleeps_for: Notes, since: u64) -> &'static Slot {
     held::put_off_count();
     let slot = &slots::all()[slots::all().len() - 1];
     slot.owner.store(u64::MAX, Relaxed);
     slots::note_used(slots::all().len() as u16 - 1);
     slot.held.store(held, Relaxed);
-    slot.sleeps_for.store(sleeps_for, Relaxed);
+    slot.note_sleep(sleeps_for);
     slot.told.store(0, Relaxed);
     slot.since.store(since, Relaxed);
     slot
@@ -240,4 +240,20 @@ fn a_waiter_leaves_a_second_connection_to_one_that_holds_less() {
         assert_eq!(another_holds_less(share.holder(), NOTE), leaves, "{choice:?}, {its}");
         drop_both(&share);
     }
+}
+
+/// Past the 63rd listener of a family a waiter left connections to those that sleep for another
+/// listener, and never come.
+#[test]
+fn those_that_share_a_note_are_told_apart() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Least);
+    note_taken(share.holder());
+    let (own, its): (Notes, Notes) = (1 << 63 | 1 << 64, 1 << 63 | 1 << 65);
+    for (sleeps_for, leaves) in [(its, false), (own | its, true), (0, false)] {
+        other(0, sleeps_for, now());
+        assert_eq!(share.leaves(own), leaves, "{sleeps_for}");
+        assert_eq!(another_holds_less(share.holder(), own), leaves, "{sleeps_for}");
+    }
+    drop_both(&share);
 }

@@ -70,9 +70,30 @@ fn rubbish_ends_with_a_look() {
 fn a_look_says_nothing_of_those_that_share_a_note() {
     let _alone = alone();
     forget_declined();
-    begin_round(OTHERS);
+    let others = Notes::from(OTHERS);
+    begin_round(others);
     let visit = Rounds::none().visit().expect("a new round");
-    visit.saw_none(OTHERS);
-    assert!(has_notes() && visit.is_for_others(OTHERS));
+    visit.saw_none(others);
+    assert!(has_notes() && visit.is_for_others(others));
+    forget_declined();
+}
+
+/// What was declined once on a listener that shares its note was urgent for good: nothing was
+/// shared out any more.
+#[test]
+fn what_is_declined_on_a_shared_note_is_for_each_once() {
+    let _alone = alone();
+    forget_declined();
+    let (others, rounds) = (Notes::from(OTHERS), Rounds::none());
+    begin_round(others);
+    assert!(!is_urgent(others), "it would have no end");
+    let first = rounds.visit().expect("a new round");
+    assert!(first.is_urgent(others) && first.asks_more(others));
+    begin(others, false);
+    let second = rounds.visit().expect("a new round");
+    assert!(!second.is_urgent(others) && !second.asks_more(others));
+    assert!(Rounds::none().visit().expect("a new round").is_urgent(others), "never asked");
+    begin_round(others);
+    assert!(rounds.visit().expect("a new round").is_urgent(others));
     forget_declined();
 }
