@@ -4,6 +4,7 @@
 use super::fork;
 use crate::kernel_half::uring::command_uring;
 use crate::kernel_half::uring::thread_rings::{ThreadRing, ThreadRings};
+use crate::poll;
 use crate::set::{FdSet, polls};
 use crate::table;
 use crate::table::alone::alone;
@@ -48,6 +49,18 @@ fn fork_beside(
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "{what}");
     });
+}
+
+/// In a process that was short of memory every forked child was killed by what it forgets first.
+#[test]
+fn a_child_forgets_only_what_is_noted() {
+    let _alone = alone();
+    let forget = || {
+        poll::begin_anew_without_memory();
+        away::tests::forget_what_is_not_noted();
+        true
+    };
+    fork_beside(|wait| wait(), forget, "the child writes where it may only read");
 }
 
 fn fork_beside_a_holder<R: ThreadRing, const N: usize>(

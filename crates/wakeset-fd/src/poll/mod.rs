@@ -34,6 +34,8 @@ mod wait;
 
 pub use self::kernels::{first_unsure, sets_are_kernels};
 pub use self::pool::before_handler;
+#[cfg(test)]
+pub(crate) use self::pool::begin_anew_without_memory;
 
 use self::entries::Polled;
 use self::select::Selected;

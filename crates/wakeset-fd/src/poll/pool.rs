@@ -26,11 +26,21 @@ static POOLED: Participant =
 
 fn begin_anew() {
     let made = MADE.swap(0, Ordering::SeqCst).min(MOST);
-    (0..made).filter_map(|index| POOL.get(index)).for_each(|place| {
+    // What is 0 may be on a page that cannot be written to, for lack of memory.
+    let taken = |place: &&AtomicUsize| place.load(Ordering::SeqCst) != 0;
+    (0..made).filter_map(|index| POOL.get(index)).filter(taken).for_each(|place| {
         place.store(0, Ordering::SeqCst);
     });
     sys::set_poller(0);
     sys::set_last_poller(0);
+}
+
+/// As if there had been no memory for places of pollers.
+#[cfg(test)]
+pub(crate) fn begin_anew_without_memory() {
+    let _ = POOL.place(0);
+    MADE.store(MOST, Ordering::SeqCst);
+    begin_anew();
 }
 
 fn get(index: usize) -> Option<&'static Poller> {

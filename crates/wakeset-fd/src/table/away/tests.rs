@@ -3,6 +3,7 @@
 use super::tries;
 use crate::migrate;
 use crate::stats::Stat;
+use crate::sys::reserved::NUMBERS;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno};
 use crate::table::alone::alone;
@@ -176,6 +177,15 @@ fn what_leaves_again_soon_comes_home_later_each_time() {
     give_back(CHILD);
     assert_eq!(call_until_home(fd, 5000), Some(0), "it was at home for a second");
     crate::close(fd).unwrap();
+}
+
+/// For a number for which nothing was ever noted, and there may be no memory.
+pub(crate) fn forget_what_is_not_noted() {
+    let (noted, not) = (0, NUMBERS as c_int - 1);
+    assert!(tries::begin(noted) && away::WORDS.place(noted as usize).is_some());
+    away::ANY.store(true, Ordering::SeqCst);
+    away::forget_parents(not);
+    tries::forget(not);
 }
 
 fn watch(set: c_int, fd: c_int, events: c_int) {

@@ -4,9 +4,9 @@
 //! semaphore that holds much, or a wait that sleeps. So after each try in vain twice as many calls
 //! are made in the kernel before the next one, and after [`MOST`] the object stays there.
 //!
-//! An object that children use again and again goes each time, for a hundred microseconds, and would
-//! come home at once. So one that goes within [`SOON`] of its return comes home after twice as many
-//! calls as the last time.
+//! An object that children use again and again goes each time, for a hundred microseconds, and
+//! would come home at once. So one that goes within [`SOON`] of its return comes home after twice
+//! as many calls as the last time.
 
 use crate::sys::reserved::{NUMBERS, Reserved};
 use core::ffi::c_int;
@@ -62,7 +62,9 @@ pub(super) fn end(fd: c_int) {
 
 /// The number stands for another object, which has never come home.
 pub(super) fn forget(fd: c_int) {
-    if let Some(returns) = RETURNS.get(fd as u32 as usize) {
+    if let Some(returns) = RETURNS.get(fd as u32 as usize)
+        && returns.load(Ordering::Relaxed) != 0
+    {
         returns.store(0, Ordering::Relaxed);
     }
 }

@@ -10,8 +10,8 @@
 //!
 //! The count stands beside the state, so that a call counts itself only while the object is away,
 //! and the object sets out only while no call is counted, each in one step. A call that is left by
-//! a jump out of a signal handler, or by a cancellation, stays counted: the object stays away, and so
-//! does what migrates under its number afterwards.
+//! a jump out of a signal handler, or by a cancellation, stays counted: the object stays away, and
+//! so does what migrates under its number afterwards.
 
 use crate::sys::sync::{AtomicUsize, Ordering, mutant};
 
@@ -68,7 +68,10 @@ impl Word {
 
     /// In a forked child: neither the object nor the calls are its own.
     pub(crate) fn forget_all(&self) {
-        self.0.store(HOME, Ordering::SeqCst);
+        // Where it says so already it may be on a page that cannot be written to.
+        if self.0.load(Ordering::SeqCst) != HOME {
+            self.0.store(HOME, Ordering::SeqCst);
+        }
     }
 
     /// Whether the object may come home, now or later, or is just coming.
