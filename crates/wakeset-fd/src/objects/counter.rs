@@ -165,7 +165,8 @@ impl FdCounter {
     }
 
     /// Waits until a number of the object says whether that may come home, which it does once the
-    /// migration is over. If it says so already nobody waits: a thread may be stopped with the lock.
+    /// migration is over. If it says so already nobody waits: a thread may be stopped with the
+    /// lock.
     fn wait_until_left(&self, fd: c_int) {
         if table::stands_for(fd, &self.head) {
             migrate::wait_for_migrations();

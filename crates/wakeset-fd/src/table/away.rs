@@ -75,8 +75,8 @@ pub(crate) fn lending(children: u32, migrate: impl FnOnce()) {
     LENDINGS.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Whether an object, whose state `is_in_kernel` while the number still stands for it, does not come
-/// home: no migration for children is under way, so it is another one that takes it there.
+/// Whether an object, whose state `is_in_kernel` while the number still stands for it, does not
+/// come home: no migration for children is under way, so it is another one that takes it there.
 pub(crate) fn leaves_for_good(fd: c_int, head: &SlotHead, is_in_kernel: impl Fn() -> bool) -> bool {
     let before = LENDINGS.load(Ordering::SeqCst);
     before.is_multiple_of(2)

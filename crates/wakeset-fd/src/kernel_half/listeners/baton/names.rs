@@ -23,7 +23,7 @@ const LAST: usize = NOTES - 1;
 /// The inodes, by note.
 pub(in super::super) type Names = [AtomicU64; NOTES];
 
-/// The note of a listener, by its inode: its alone, unless it is [`OTHERS`]; 0 for none.
+/// The note of a listener, by its inode: its alone, unless it is `OTHERS`; 0 for none.
 pub fn note_of(inode: Option<u64>) -> Notes {
     let inode = inode.filter(|inode| *inode != 0);
     inode.map_or(0, |inode| note_in(&shared_hint::declined().names, inode))

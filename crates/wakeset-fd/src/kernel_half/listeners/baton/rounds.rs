@@ -126,8 +126,8 @@ pub(in super::super) fn begin_round(note: Notes) {
 }
 
 /// Whether a connection on one of the listeners with these notes was declined, and is for whoever
-/// comes next: nobody else answers for it. Where listeners share a note that has no end, so only the
-/// first that are asked take it for urgent ([`Visit::is_urgent`]).
+/// comes next: nobody else answers for it. Where listeners share a note that has no end, so only
+/// the first that are asked take it for urgent ([`Visit::is_urgent`]).
 pub(in super::super) fn is_urgent(notes: Notes) -> bool {
     let declined = shared_hint::declined();
     let urgent = open(declined, &declined.urgent, of_one(notes), 0);
