@@ -73,8 +73,10 @@ impl History {
         self.call(What::Close, SOURCE, 1, Ok(0)).target = 0;
     }
 
-    fn arm(&mut self, what: What, flags: u32, data: u64) {
-        self.call(what, SET, data, Ok(0)).flags = flags;
+    fn arm(&mut self, what: What, flags: u32, data: u64) -> &mut Call {
+        let call = self.call(what, SET, data, Ok(0));
+        call.flags = flags;
+        call
     }
 
     fn add(&mut self, flags: u32) {
@@ -187,6 +189,30 @@ fn a_second_arm() {
     };
     run(&[(SECOND, IN)], &[]);
     run(&[], &[MISSES]);
+}
+
+#[test]
+fn a_set_in_a_set() {
+    const INNER: c_int = 5;
+    let run = |flags, last: &[Report], rules: &[&str]| {
+        let mut history = History::new();
+        history.outcome.plan.targets.push(Target { kind: Kind::Set, mortal: true });
+        history.outcome.left.push(0);
+        history.open(INNER, 2);
+        let inner = history.arm(What::Add, IN, 1 << 32 | 0x0201);
+        inner.fd = INNER;
+        let outer = history.arm(What::Add, flags, 1 << 32 | 2);
+        outer.target = INNER;
+        history.write(1);
+        history.end(last, 1);
+        history.breaks(rules);
+    };
+    const READABLE: Report = (1 << 32 | 2, IN);
+    run(IN, &[READABLE], &[]);
+    run(IN, &[], &[MISSES]);
+    // A set is never anything but readable.
+    run(OUT, &[], &[]);
+    run(0, &[], &[]);
 }
 
 #[test]

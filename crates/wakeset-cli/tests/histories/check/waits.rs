@@ -29,7 +29,8 @@ impl Checker<'_> {
         }
         if self.kind(arm.target) == Kind::Set {
             // An edge of a set is what happens in it, of which a history says too little.
-            return arm.flags & ET == 0 && self.must_find(source, from, to, depth + 1).is_some();
+            return arm.flags & (IN | ET) == IN
+                && self.must_find(source, from, to, depth + 1).is_some();
         }
         let writable = arm.flags & OUT != 0 && self.kind(arm.target) != Kind::Pipe;
         let holds =
