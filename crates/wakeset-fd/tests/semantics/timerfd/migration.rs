@@ -7,7 +7,7 @@ pub(super) fn timers_that_move_while_somebody_sleeps<B: Backend>() {
         let (set, timer) = watched::<B>(IN);
         let other = Timer::<B>::new();
         set.add(&other, IN, 8);
-        timer.set(25 * MS, 30 * MS);
+        timer.set(25 * MS, HOUR);
         other.set(HOUR, NONE);
         let waiter = Task::start({
             let set = set.clone();
