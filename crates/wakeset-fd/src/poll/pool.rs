@@ -26,11 +26,7 @@ static POOLED: Participant =
 
 fn begin_anew() {
     let made = MADE.swap(0, Ordering::SeqCst).min(MOST);
-    // What is 0 may be on a page that cannot be written to, for lack of memory.
-    let taken = |place: &&AtomicUsize| place.load(Ordering::SeqCst) != 0;
-    (0..made).filter_map(|index| POOL.get(index)).filter(taken).for_each(|place| {
-        place.store(0, Ordering::SeqCst);
-    });
+    (0..made).for_each(|index| POOL.clear(index));
     sys::set_poller(0);
     sys::set_last_poller(0);
 }

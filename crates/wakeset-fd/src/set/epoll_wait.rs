@@ -10,9 +10,7 @@ use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno, SIGSET_BYTES};
 use crate::table::{self, Entry, Using};
-use core::cell::Cell;
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
 use core::time::Duration;
 use libc::{epoll_event, timespec};
 use wakeset::Timeout;
@@ -79,7 +77,12 @@ pub(crate) unsafe fn epoll_wait_into(
             return Kernel;
         }
         let Some(set) = Using::begin(epfd, set) else { continue };
-        let wait = wait_on(&set, lease, events, maxevents, limit, timeout, mask);
+        let wait = Wait {
+            lease,
+            mask,
+            handled: set.rotation.any().then(handled::any),
+            ..Wait::new(&set, events, maxevents, limit, timeout)
+        };
         let result = match wait.run() {
             Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),
             result => result,
@@ -92,32 +95,6 @@ pub(crate) unsafe fn epoll_wait_into(
             Err(_) => {}
         }
         return Done(result);
-    }
-}
-
-fn wait_on<'a>(
-    set: &'a FdSet,
-    lease: Option<&'a wakeset::Lease<'static>>,
-    events: *mut epoll_event,
-    capacity: c_int,
-    limit: Limit,
-    timeout: Timeout,
-    mask: Mask,
-) -> Wait<'a> {
-    Wait {
-        set,
-        lease,
-        events,
-        capacity,
-        limit,
-        timeout,
-        mask,
-        handled: set.rotation.any().then(handled::any),
-        faulted: Cell::new(false),
-        rung: Cell::new(false),
-        passes_on: Cell::new(false),
-        migrated: set.migrated_watches.load(Ordering::SeqCst),
-        counted: Cell::new(false),
     }
 }
 

@@ -5,7 +5,7 @@
 //! once more. The last look is what a loop without a spin does alone, and what it may sleep after:
 //! whatever comes later rings the doorbell, for which the loop is counted for good.
 
-use crate::set::wait::{Limit, Mask, Wait};
+use crate::set::wait::{Limit, Wait};
 use crate::set::{FdSet, complete};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_wait};
@@ -13,7 +13,6 @@ use crate::sys::Errno;
 use crate::table::{self, Using};
 use core::cell::Cell;
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
 use core::time::Duration;
 use libc::epoll_event;
 use wakeset::{Deadline, EventPoll, Timeout};
@@ -68,20 +67,7 @@ pub fn look_before_sleep(
 
 fn wait(set: &FdSet, events: *mut epoll_event, capacity: c_int, timeout: Timeout) -> Wait<'_> {
     let milliseconds = if timeout == Timeout::Now { 0 } else { -1 };
-    Wait {
-        set,
-        lease: None,
-        events,
-        capacity,
-        limit: Limit::Milliseconds(milliseconds),
-        timeout,
-        mask: Mask::NONE,
-        handled: None,
-        faulted: Cell::new(false),
-        rung: Cell::new(false),
-        passes_on: Cell::new(false),
-        migrated: set.migrated_watches.load(Ordering::SeqCst),
-        // By its caller.
-        counted: Cell::new(true),
-    }
+    let limit = Limit::Milliseconds(milliseconds);
+    // By its caller.
+    Wait { counted: Cell::new(true), ..Wait::new(set, events, capacity, limit, timeout) }
 }

@@ -19,13 +19,25 @@ pub const PIECES: usize = 256;
 ///
 /// # Safety
 /// All-zero bytes are a value, which any thread may share.
-pub unsafe trait Entry: Sync + 'static {}
-// SAFETY: zero.
-unsafe impl Entry for AtomicU8 {}
-// SAFETY: zero.
-unsafe impl Entry for AtomicU64 {}
-// SAFETY: zero.
-unsafe impl Entry for AtomicUsize {}
+pub unsafe trait Entry: Sync + 'static {
+    /// Makes it zero, if it is not: what is zero may only be read.
+    fn clear(&self);
+}
+
+macro_rules! entries {
+    ($($atomic:ty),*) => {$(
+        // SAFETY: zero.
+        unsafe impl Entry for $atomic {
+            #[inline]
+            fn clear(&self) {
+                if self.load(Ordering::SeqCst) != 0 {
+                    self.store(0, Ordering::SeqCst);
+                }
+            }
+        }
+    )*};
+}
+entries!(AtomicU8, AtomicU64, AtomicUsize);
 
 /// `N` entries, all zero before the first write. Each piece is a number of whole pages.
 #[derive(Debug)]
@@ -62,6 +74,14 @@ impl<T: Entry, const N: usize> Reserved<T, N> {
         }
         // SAFETY: there are so many entries, all zero at first, and they are never unmapped.
         Some(unsafe { &*self.base.load(Ordering::Relaxed).add(index) })
+    }
+
+    /// Makes an entry zero, if there is one. Needs no memory.
+    #[inline]
+    pub fn clear(&self, index: usize) {
+        if let Some(entry) = self.get(index) {
+            entry.clear();
+        }
     }
 
     /// The first `n` entries, to be read, or those that there are.
@@ -158,6 +178,8 @@ mod tests {
         // In a piece that cannot be written to.
         assert_eq!(found(NUMBERS / 4), 0);
         assert!(ARRAY.place(NUMBERS).is_none() && ARRAY.get(NUMBERS).is_none());
+        [5, 6, NUMBERS / 4, NUMBERS].into_iter().for_each(|index| ARRAY.clear(index));
+        assert_eq!([5, NUMBERS - 1].map(found), [0, NUMBERS - 1]);
     }
 
     /// What the kernel counts against RLIMIT_DATA.

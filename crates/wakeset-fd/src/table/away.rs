@@ -25,7 +25,11 @@ pub(crate) use watched::{Watched, lose as lose_watch, of as watched};
 pub(crate) use word::{Begun, Word};
 
 // SAFETY: zero says that the object is at home, and no call is counted.
-unsafe impl reserved::Entry for Word {}
+unsafe impl reserved::Entry for Word {
+    fn clear(&self) {
+        self.forget_all();
+    }
+}
 
 /// By number.
 static WORDS: Reserved<Word, NUMBERS> = Reserved::new();
@@ -319,8 +323,8 @@ pub(super) fn begin_anew() {
 
 /// In a forked child: the entry of one number.
 pub(super) fn forget_parents(fd: c_int) {
-    if let Some(word) = word(fd).filter(|_| ANY.load(Ordering::SeqCst)) {
-        word.forget_all();
+    if ANY.load(Ordering::SeqCst) {
+        WORDS.clear(fd as u32 as usize);
     }
 }
 

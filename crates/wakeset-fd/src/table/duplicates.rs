@@ -312,11 +312,7 @@ pub(super) fn release(head: &SlotHead) {
     if handle < 0 {
         return;
     }
-    if let Some(entry) =
-        TARGETS.get(handle as u32 as usize).filter(|it| it.load(Ordering::SeqCst) != 0)
-    {
-        entry.store(0, Ordering::SeqCst);
-    }
+    TARGETS.clear(handle as u32 as usize);
     hidden::disclose(handle);
     let _ = sys::close(handle);
 }
@@ -408,9 +404,7 @@ pub(crate) fn of_handle(handle: c_int) -> Option<&'static SlotHead> {
 pub(crate) fn give_up_handle(handle: c_int, number: c_int) {
     let _links = hold_links();
     let Some(head) = of_handle(handle) else { return };
-    if let Some(entry) = TARGETS.get(handle as u32 as usize) {
-        entry.store(0, Ordering::SeqCst);
-    }
+    TARGETS.clear(handle as u32 as usize);
     head.links.set_borrows();
     head.set_handle(number);
 }
@@ -427,9 +421,7 @@ fn renumber(old: c_int, new: c_int) {
         entry.store(head.address(), Ordering::SeqCst);
     }
     head.set_handle(new);
-    if let Some(entry) = TARGETS.get(old as u32 as usize) {
-        entry.store(0, Ordering::SeqCst);
-    }
+    TARGETS.clear(old as u32 as usize);
 }
 
 /// The objects with handles.
@@ -446,10 +438,6 @@ pub(crate) fn were_made() -> bool {
 /// In a forked child, whose table is forgotten: the entry of one number.
 pub(super) fn forget(fd: c_int) {
     for array in [&TARGETS, &NEXT] {
-        if let Some(entry) =
-            array.get(fd as u32 as usize).filter(|it| it.load(Ordering::SeqCst) != 0)
-        {
-            entry.store(0, Ordering::SeqCst);
-        }
+        array.clear(fd as u32 as usize);
     }
 }

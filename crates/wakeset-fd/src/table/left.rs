@@ -32,11 +32,7 @@ pub(crate) fn forget(fd: c_int) {
 
 #[cold]
 fn forget_noted(fd: c_int) {
-    if let Some(word) = LEFT.get(fd as u32 as usize)
-        && word.load(Ordering::Relaxed) != 0
-    {
-        word.store(0, Ordering::Relaxed);
-    }
+    LEFT.clear(fd as u32 as usize);
 }
 
 /// Counts a write that is the kernel's, if it is one to such a number.

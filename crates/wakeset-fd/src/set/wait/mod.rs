@@ -65,6 +65,34 @@ pub(crate) struct Wait<'a> {
     pub(crate) counted: Cell<bool>,
 }
 
+impl<'a> Wait<'a> {
+    /// A plain one, which is neither leased nor has a mask or an eye on signals.
+    #[inline]
+    pub(crate) fn new(
+        set: &'a FdSet,
+        events: *mut epoll_event,
+        capacity: c_int,
+        limit: Limit,
+        timeout: Timeout,
+    ) -> Self {
+        Self {
+            set,
+            lease: None,
+            events,
+            capacity,
+            limit,
+            timeout,
+            mask: Mask::NONE,
+            handled: None,
+            faulted: Cell::new(false),
+            rung: Cell::new(false),
+            passes_on: Cell::new(false),
+            migrated: set.migrated_watches.load(Ordering::SeqCst),
+            counted: Cell::new(false),
+        }
+    }
+}
+
 impl Wait<'_> {
     /// The wait, and what this thread owes to the other waiters when it leaves.
     pub(crate) fn run(&self) -> Result<c_int, Errno> {

@@ -8,10 +8,10 @@
 //! would come home at once. So one that goes within [`SOON`] of its return comes home after twice
 //! as many calls as the last time.
 
+use crate::stats::area;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
-use libc::{CLOCK_MONOTONIC_COARSE, timespec};
 use wakeset::mutated;
 
 /// So many tries.
@@ -62,19 +62,12 @@ pub(super) fn end(fd: c_int) {
 
 /// The number stands for another object, which has never come home.
 pub(super) fn forget(fd: c_int) {
-    if let Some(returns) = RETURNS.get(fd as u32 as usize)
-        && returns.load(Ordering::Relaxed) != 0
-    {
-        returns.store(0, Ordering::Relaxed);
-    }
+    RETURNS.clear(fd as u32 as usize);
 }
 
-/// Milliseconds of `CLOCK_MONOTONIC_COARSE`.
+/// In milliseconds.
 fn now() -> u64 {
-    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: room for one.
-    unsafe { libc::clock_gettime(CLOCK_MONOTONIC_COARSE, &raw mut now) };
-    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    area::now() / 1_000_000
 }
 
 /// Before a call: whether a try is due, or the call brings the next one nearer.
