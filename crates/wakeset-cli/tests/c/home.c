@@ -9,33 +9,9 @@
  * second. "home take NUMBER" is what children execute: it reads 8 bytes from a descriptor that
  * it may have inherited.
  */
-#include "show.h"
+#include "conversation.h"
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-
-/* By which a parent tells a child's child to go on, and hears of it: of datagrams, which never live
- * in process. */
-static int down[2], up[2];
-
-static void say(int to, char what)
-{
-	must(write(to, &what, 1));
-}
-
-static void hear(int from)
-{
-	char what;
-	if (read(from, &what, 1) != 1)
-		must(-1);
-}
-
-static void *sleep_on(void *unused)
-{
-	for (;;)
-		pause();
-	return unused;
-}
 
 static int status_of(pid_t child)
 {
@@ -418,8 +394,7 @@ int main(int count, char **arguments)
 	uint64_t value = 0;
 	if (count == 3 && strcmp(arguments[1], "take") == 0)
 		return read(atoi(arguments[2]), &value, 8) > 0 ? (int)(value & 0xff) : 99;
-	must(socketpair(AF_UNIX, SOCK_DGRAM, 0, down));
-	must(socketpair(AF_UNIX, SOCK_DGRAM, 0, up));
+	make_conversation();
 	int probe = must(eventfd(1, EFD_CLOEXEC));
 	lives_here = in_kernel(probe) == 0;
 	must(close(probe));

@@ -57,6 +57,19 @@ static void hang(struct course *course, int go)
 /* More than the automatic order calls a few. */
 enum { HELD = 5 };
 
+/* Connections, which a worker is to keep. */
+static void hold(const struct course *course, int held[HELD])
+{
+	for (int i = 0; i < HELD; i++)
+		held[i] = connect_to(course->listener);
+}
+
+static void let_go(const int held[HELD])
+{
+	for (int i = 0; i < HELD; i++)
+		must(close(held[i]));
+}
+
 /* Holds connections, polls the other listener, and then this one for a moment, when a second has
  * passed and it looks at what is there before it sleeps. */
 static void poll_one_after_another(struct course *course, int go)
@@ -84,8 +97,7 @@ static int64_t other_listener_before(void)
 	void (*const works[])(struct course *, int) = {poll_one_after_another, hang, await_other,
 						       await_other, serve_anywhere};
 	int held[HELD];
-	for (int i = 0; i < HELD; i++)
-		held[i] = connect_to(course->listener);
+	hold(course, held);
 	for (int i = 0; i < WORKERS; i++) {
 		add_worker(course, works[i]);
 		step(course, i);
@@ -96,8 +108,7 @@ static int64_t other_listener_before(void)
 	hear(course->done[0]);
 	sleep_ms(20);
 	int64_t longest = wait_beside(course, 0, 1);
-	for (int i = 0; i < HELD; i++)
-		must(close(held[i]));
+	let_go(held);
 	must(close(client));
 	end(course);
 	return longest;

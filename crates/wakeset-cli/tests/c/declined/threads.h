@@ -40,8 +40,7 @@ static int64_t threads_leave_one(void)
 {
 	struct course *course = begin();
 	int held[HELD];
-	for (int i = 0; i < HELD; i++)
-		held[i] = connect_to(course->listener);
+	hold(course, held);
 	add_worker(course, hold_in_threads);
 	add_worker(course, serve_anywhere);
 	for (int i = 0; i < 2; i++) {
@@ -53,8 +52,7 @@ static int64_t threads_leave_one(void)
 	int64_t began = now();
 	int client = connect_to(course->listener);
 	int64_t longest = waited(course, 1, began);
-	for (int i = 0; i < HELD; i++)
-		must(close(held[i]));
+	let_go(held);
 	must(close(client));
 	end(course);
 	return longest;

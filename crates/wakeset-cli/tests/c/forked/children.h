@@ -5,39 +5,9 @@
 #ifndef FORKED_CHILDREN_H
 #define FORKED_CHILDREN_H
 
+#include "../conversation.h"
 #include "acts.h"
 #include <dirent.h>
-#include <sys/socket.h>
-
-/* Both ways of a conversation between parent and child, by the kernel alone. */
-static int down[2], up[2];
-
-static void say(int to, char what)
-{
-	must(write(to, &what, 1));
-}
-
-static void hear(int from)
-{
-	char what;
-	if (read(from, &what, 1) != 1)
-		must(-1);
-}
-
-/* A process has a second thread. */
-static void *sleep_on(void *unused)
-{
-	for (;;)
-		pause();
-	return unused;
-}
-
-/* Of datagrams, which never live in process. */
-static void make_conversation(void)
-{
-	must(socketpair(AF_UNIX, SOCK_DGRAM, 0, down));
-	must(socketpair(AF_UNIX, SOCK_DGRAM, 0, up));
-}
 
 /* Runs `act` in a child, and returns its exit status. */
 static int in_child(int (*act)(void *), void *argument)
