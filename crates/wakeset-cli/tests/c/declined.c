@@ -218,17 +218,20 @@ static int counts_accepted(void)
 	return order == NULL || strcmp(order, "auto") == 0 || strcmp(order, "least") == 0;
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+	if (count == 3 && strcmp(arguments[1], "take") == 0)
+		return accept(atoi(arguments[2]), NULL, NULL) < 0;
 	signal(SIGPIPE, SIG_IGN);
 	show_course("a worker in poll that has polled another listener", other_listener_before);
 	show_course("two workers decline at the same time", two_decline);
 	show_course("threads of a set with something else to do", busy_threads);
 	show_course("a worker that has left an earlier one to another", left_before);
-	show_course("a worker that has followed an edge to its end", drained_before);
+	show_course("a worker that was told by an edge of what another program took", drained_before);
 	show_course("a worker that has accepted one after an edge", taken_before);
 	show_course("a worker in poll that was busy while three were declined", three_decline);
 	show_course("one that waits for a listener that is named alike", two_listeners);
+	show_course("a worker that has left an edge which another took", taken_by_another);
 	if (counts_accepted()) {
 		show_course("threads of a set that leave one to another", threads_leave_one);
 	}

@@ -52,7 +52,7 @@ fn look_first(fd: c_int) -> Looked {
 /// connection before.
 fn note_nothing(fd: c_int, seen: bool) {
     told::saw_none(fd);
-    listeners::note_answered(fd);
+    listeners::note_emptied(fd);
     WAITER.with(|waiter| {
         let before = waiter.reported.replace(-1);
         let is_told = before == fd || before == SOME;
@@ -79,16 +79,14 @@ fn note_accept(fd: c_int, result: c_int, seen: bool) {
             // The connection is gone all the same.
             libc::ECONNABORTED => {
                 told::note_accept(fd);
-                listeners::note_answered(fd);
+                baton::note_accepted(fd);
             }
             _ => {}
         }
         return;
     }
     told::note_accept(fd);
-    if !mutated!("accepted_edge_stays_old") {
-        listeners::note_answered(fd);
-    }
+    baton::note_accepted(fd);
     listeners::note_connection(result);
     listeners::count(fd, ListenerStat::Connections);
     WAITER.with(|waiter| {

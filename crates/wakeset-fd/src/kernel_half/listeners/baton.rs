@@ -36,6 +36,7 @@
 //! connection that waits for the rescue. A process that is killed leaves nothing half done: between
 //! a wake and the pass that follows it, the pass is lost, and the rescue finds the connection.
 
+mod accepted;
 mod names;
 mod rounds;
 
@@ -47,6 +48,8 @@ use crate::sys::{self, Errno};
 use crate::table::gate;
 use crate::table::hidden::{self, Kept};
 use crate::table::process::may_be_ours;
+pub(super) use accepted::accepted;
+pub use accepted::note_accepted;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};

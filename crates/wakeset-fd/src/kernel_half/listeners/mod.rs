@@ -47,7 +47,7 @@ pub use rescue_clock::RescueClock;
 pub use shared_hint::{any_exclusive, is_exclusive, note_exclusive};
 use shares::Least;
 pub use shares::{Share, another_holds_less, counts_held, give_up, may_step_back_in_accept};
-pub use told::{Telling, note_answered, set_telling};
+pub use told::{Telling, note_emptied, set_telling};
 pub use wakeset_group::listener::{
     Fired, MOST, Numbers, Obstacle, Order, RESCUE, Sleeper, Wanted, inode, is_ready,
 };

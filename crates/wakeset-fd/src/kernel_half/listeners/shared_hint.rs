@@ -41,9 +41,9 @@ pub(super) struct Hint {
 
 /// Changes whenever the layout of [`Hint`] does, or what a word of it means. Processes with
 /// different ones share nothing.
-const LAYOUT: u64 = u64::from_ne_bytes(*b"wakeset3");
+const LAYOUT: u64 = u64::from_ne_bytes(*b"wakeset4");
 const FAMILY: usize = 64;
-const WORDS: usize = 4096 / 8 - 12 - 4 * NOTES - FAMILY;
+const WORDS: usize = 4096 / 8 - 13 - 5 * NOTES - FAMILY;
 /// The size of the mapping and its file: whole pages.
 pub(super) const BYTES: usize = 3 * 4096;
 const _: () = assert!(size_of::<Hint>() == BYTES, "whole pages");
@@ -180,6 +180,10 @@ pub(super) struct Declined {
     pub(super) urgent: [AtomicU64; NOTES],
     /// By note, the latest round before a look that has found no connection.
     pub(super) empty: [AtomicU64; NOTES],
+    /// Whether a set watches a listener by edges, so that what is accepted is counted.
+    pub(super) edges: AtomicU64,
+    /// By note, how many connections were accepted since.
+    pub(super) accepted: [AtomicU64; NOTES],
 }
 
 /// What related processes have declined. Each has its own where there is no memory to share.
@@ -191,6 +195,8 @@ pub(super) fn declined() -> &'static Declined {
         left: [const { AtomicU64::new(0) }; NOTES],
         urgent: [const { AtomicU64::new(0) }; NOTES],
         empty: [const { AtomicU64::new(0) }; NOTES],
+        edges: AtomicU64::new(0),
+        accepted: [const { AtomicU64::new(0) }; NOTES],
     };
     Hint::shared().map_or(&OWN, |hint| &hint.declined)
 }

@@ -18,23 +18,22 @@ pub struct Telling {
     pub saw_none: fn(c_int),
 }
 
-/// How often accept(2) has answered in this process, with a connection or that there is nothing
-/// left, by the last bits of the listener's number: one that is taken for another has its program
-/// told of an edge once more.
-static ANSWERED: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+/// How often accept(2) has found nothing in this process, by the last bits of the listener's
+/// number: one that is taken for another has its program told of an edge once more.
+static EMPTIED: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 
-fn answers_of(fd: c_int) -> &'static AtomicU32 {
-    &ANSWERED[fd as u32 as usize % ANSWERED.len()]
+fn emptied_of(fd: c_int) -> &'static AtomicU32 {
+    &EMPTIED[fd as u32 as usize % EMPTIED.len()]
 }
 
-/// accept(2) has answered for this listener.
-pub fn note_answered(fd: c_int) {
-    answers_of(fd).fetch_add(1, Ordering::SeqCst);
+/// accept(2) has found nothing on this listener.
+pub fn note_emptied(fd: c_int) {
+    emptied_of(fd).fetch_add(1, Ordering::SeqCst);
 }
 
 /// A number that changes whenever that is so.
-pub(super) fn answered(fd: c_int) -> u32 {
-    answers_of(fd).load(Ordering::SeqCst)
+pub(super) fn emptied(fd: c_int) -> u32 {
+    emptied_of(fd).load(Ordering::SeqCst)
 }
 
 static TELLING: AtomicPtr<Telling> = AtomicPtr::new(ptr::null_mut());

@@ -32,7 +32,7 @@ const MOST_TRIES: u32 = 1000;
 type ByNote = [AtomicU64; NOTES];
 
 /// The indices of these notes.
-fn each(mut notes: u64) -> impl Iterator<Item = usize> {
+pub(super) fn each(mut notes: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let next = (notes != 0).then(|| notes.trailing_zeros() as usize);
         notes &= notes.wrapping_sub(1);

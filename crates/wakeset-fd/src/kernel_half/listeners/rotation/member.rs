@@ -1,6 +1,7 @@
 //! One listener in the rotation of a set.
 
-use super::super::told::answered;
+use super::super::baton;
+use super::super::told::emptied;
 use crate::kernel_half::KernelEpoll;
 use crate::sys::{self, Errno, complaint};
 use core::ffi::c_int;
@@ -24,8 +25,10 @@ pub(super) struct Member {
     /// Whether an event was reported since the watch was added, or, for edges, since the listener
     /// was seen to be empty.
     pub(super) due: bool,
-    /// How often accept(2) had [answered](answered) for the listener at the last report.
-    pub(super) answered: u32,
+    /// How often accept(2) had [found nothing](emptied) on the listener at the last report.
+    pub(super) emptied: u32,
+    /// How many connections anybody had [accepted](baton::accepted) then, for edges.
+    pub(super) accepted: u64,
     /// Reports since the watch was added.
     pub(super) reports: u32,
     /// Whether the kernel had no memory to add the watch again.
@@ -49,7 +52,8 @@ impl Member {
         data: 0,
         asked_exclusive: false,
         due: false,
-        answered: 0,
+        emptied: 0,
+        accepted: 0,
         reports: 0,
         missing: false,
         is_stepped: false,
@@ -68,17 +72,26 @@ impl Member {
     /// An event was reported.
     pub(super) fn note_report(&mut self) {
         self.due = true;
-        self.answered = answered(self.fd);
+        self.emptied = emptied(self.fd);
+        self.accepted = self.accepted_by_now();
         self.reports = self.reports.saturating_add(1);
     }
 
+    /// What anybody has accepted on a listener that is watched by edges.
+    fn accepted_by_now(&self) -> u64 {
+        if self.is_edge() { baton::accepted(baton::note_of(self.inode)) } else { 0 }
+    }
+
     /// Whether the program has been told, by an edge, of all that is there: it is not told again.
-    /// Once it has followed the edge with an accept(2), whatever that said, what is there may have
-    /// come since. The kernel may have woken another waiter alone for that, which declines it. A
-    /// program that accepts one of several is told of the others once more by this.
+    /// Once it has followed the edge to its end, or anybody has accepted, what is there may have
+    /// come since. The kernel may have woken another waiter alone for that, which declines it. Where
+    /// one of several is accepted, this tells of the others once more.
     pub(super) fn knows(&self) -> bool {
-        let is_old = self.answered == answered(self.fd) || mutated!("drained_edge_stays_old");
-        self.is_edge() && self.due && is_old
+        let is_followed =
+            || self.emptied != emptied(self.fd) && !mutated!("drained_edge_stays_old");
+        let is_taken =
+            || self.accepted != self.accepted_by_now() && !mutated!("left_edge_stays_old");
+        self.is_edge() && self.due && !is_followed() && !is_taken()
     }
 
     /// Adds the watch to the kernel epoll `epoll`.

@@ -20,9 +20,8 @@
 //! | one listener under two numbers, and what is added later | both are reported, and an exclusive watch would be passed over for the other |
 //!
 //! An edge-triggered watch that was reported keeps its position until the program has emptied the
-//! listener: adding it again would report the same connection twice. What is there once the program
-//! has followed the edge with an accept(2) may be new, and is the set's to report when another
-//! declines it.
+//! listener: adding it again would report the same connection twice. What is there once anybody has
+//! accepted may be new, and is the set's to report when another declines it.
 //!
 //! `batons` has the set's part in passing on what a worker was woken for and does not accept,
 //! `steps` in leaving it to a worker that holds less.
