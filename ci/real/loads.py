@@ -19,11 +19,18 @@ class Clients:
 
     def __init__(self):
         self.dir = tempfile.TemporaryDirectory(prefix="wakeset-load-")
-        self.program = pathlib.Path(self.dir.name) / "load"
-        source = pathlib.Path(__file__).with_name("load.c")
-        argv = [twice.find_program("gcc"), "-O2", "-Wall", "-o", self.program, source]
-        subprocess.run(argv, check=True)
+        # Workers that give up root load from it.
+        pathlib.Path(self.dir.name).chmod(0o755)
+        self.program = self.build("load.c")
         self.files = {}
+
+    def build(self, name, *options):
+        """Builds a source that lies beside this one."""
+        source = pathlib.Path(__file__).with_name(name)
+        built = pathlib.Path(self.dir.name) / source.stem
+        argv = [twice.find_program("gcc"), "-O2", "-Wall", *options, "-o", built, source]
+        subprocess.run(argv, check=True)
+        return built
 
     def file_of(self, request):
         if request not in self.files:

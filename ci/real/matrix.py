@@ -5,6 +5,9 @@
               [--seconds S] [--open N] [--json FILE]
     matrix.py --short
 
+Besides the orders of `wakeset run`, ORDERS may have `plain` and, for servers that wait in
+select(2), `exclusive`: without Wakeset, but with EPOLLEXCLUSIVE (exclusive.c).
+
 For each server, order and number of clients, with a connection for each request and with kept ones,
 it prints a row of a Markdown table: calls of accept(2), sleeps and processor time of the workers
 per request, requests per second, latencies, and how many requests the busiest worker has
@@ -33,6 +36,8 @@ import twice
 from twice import Failure, require
 
 ORDERS = ("plain", "auto", "least", "fifo", "turns", "lifo")
+# Sides without Wakeset; `exclusive` is what waking one costs at the least, see exclusive.c.
+WITHOUT = ("plain", "exclusive")
 COLUMNS = ("accepts", "sleeps", "cpu", "rate", "p50", "p99", "p999")
 # In the short form, how much 100 open connections may differ after one another, and after a third
 # of them has gone and others have come: 1 where the machine does nothing else. Where a worker takes
@@ -46,10 +51,13 @@ OPEN_LIMITS = {"puma": 14}
 class Side:
     """One server under one order."""
 
-    def __init__(self, kind, order, count):
+    def __init__(self, kind, order, count, load):
         self.order = order
-        self.room = twice.Room(order != "plain")
-        self.room.options = [] if order == "plain" else ["--order", order]
+        self.room = twice.Room(order not in WITHOUT)
+        if order == "exclusive":
+            library = load.build("exclusive.c", "-shared", "-fPIC")
+            self.room.environment = {"LD_PRELOAD": str(library)}
+        self.room.options = [] if order in WITHOUT else ["--order", order]
         self.room.__enter__()
         self.figures = collections.defaultdict(list)
         self.served = collections.Counter()
@@ -150,7 +158,7 @@ def one_kind(name, load, chosen, rows, more):
     sides, kind = [], servers.KINDS[name]
     try:
         for order in chosen.orders:
-            sides.append(Side(kind, order, chosen.workers))
+            sides.append(Side(kind, order, chosen.workers, load))
         for side in sides:
             load.run(side.server.port, 2, 0.1, servers.requests_of(side.server))
         if not chosen.open_only:

@@ -108,13 +108,14 @@ def interposer_in(pid):
 class Room:
     """One side of one check: a temporary directory and the programs started for it.
 
-    `options` are for `wakeset run`. At its end it ends every program by its pid and removes the
+    `options` are for `wakeset run`, `environment` is for each program. At its end it ends every program by its pid and removes the
     directory.
     """
 
     def __init__(self, wakeset):
         self.wakeset = wakeset
         self.options = []
+        self.environment = {}
         self.side = "wakeset" if wakeset else "plain"
         self.started = []
         self.adopted = []
@@ -143,7 +144,7 @@ class Room:
         """Starts a program in its own session; its output goes to files in the directory."""
         index = len(self.started)
         environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-        environment.update(env or {})
+        environment.update(self.environment, **(env or {}))
         command = self.command(argv)
         if cpus is not None:
             command = ["taskset", "-c", cpus, *command]
