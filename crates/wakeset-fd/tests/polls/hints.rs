@@ -229,6 +229,9 @@ fn hints_lose_nothing() {
                 // Each byte has been read before the pair comes again, so each is an edge of its
                 // own that may not be lost.
                 while received.load(Ordering::SeqCst) + PAIRS / 2 <= round {
+                    if done.load(Ordering::SeqCst) {
+                        return;
+                    }
                     std::thread::yield_now();
                 }
             }
@@ -240,13 +243,13 @@ fn hints_lose_nothing() {
                 std::thread::yield_now();
             }
         });
+        let _done = Ending(&done);
         while received.load(Ordering::SeqCst) < ROUNDS {
             for (which, events) in set.wait(4, LONG) {
                 assert_eq!(events, IN);
                 received.fetch_add(drain(&ones[which as usize]), Ordering::SeqCst);
             }
         }
-        done.store(true, Ordering::SeqCst);
     });
     set.close();
 }

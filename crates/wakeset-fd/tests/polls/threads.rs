@@ -135,6 +135,7 @@ fn numbers_are_used_again_beside_busy_writers() {
                 }
             });
         }
+        let _over = Ending(&over);
         let mut data = 0_u64;
         for round in 0..3_000_u64 {
             let (one, other) = pair();
@@ -167,7 +168,6 @@ fn numbers_are_used_again_beside_busy_writers() {
                 "{round}"
             );
         }
-        over.store(true, Ordering::Relaxed);
     });
     assert!(written.load(Ordering::Relaxed) > 0);
     set.close();
