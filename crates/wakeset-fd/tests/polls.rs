@@ -35,7 +35,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the other threads of a test, also where it fails: it would otherwise wait for them for ever.
+/// Ends the other threads of a test, also where it fails: it would wait for them for ever.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {

@@ -12,12 +12,14 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use libc::pollfd;
 use rustix::io_uring::{
     IoringCqeFlags, IoringEnterFlags, IoringOp, IoringPollFlags, IoringRegisterOp, IoringSqFlags,
     addr_or_splice_off_in_union, io_uring_cqe, io_uring_ptr, io_uring_sqe, io_uring_user_data,
     len_union, op_flags_union,
 };
 use set_up::{Memory, Offsets};
+use wakeset::{Deadline, Timeout, mutated};
 
 /// Entries to submit.
 const ENTRIES: u32 = 64;
@@ -41,7 +43,7 @@ pub(crate) struct PollUring {
     rings: Memory,
     entries: Memory,
     offsets: Offsets,
-    /// A pipe that hangs up when the io_uring is gone, and with it all that it held.
+    /// A pipe that hangs up when the io_uring is gone, and after it all that it held.
     pub(crate) gone: c_int,
 }
 
@@ -192,9 +194,13 @@ impl PollUring {
     }
 
     /// Waits until the kernel has ended a closed io_uring. For that the thread that it served has
-    /// to run, so this waits no longer than a second.
+    /// to run, so this waits no longer than a second. A handler of a signal does not end it.
     pub(crate) fn wait_until_gone(&mut self) {
-        let _ = sys::poll_within(self.gone, 0, Duration::from_secs(1));
+        let end = Deadline::of(Timeout::After(Duration::from_secs(1)));
+        let left = || end.map_or(Duration::ZERO, Deadline::remaining);
+        let mut entry = pollfd { fd: self.gone, events: 0, revents: 0 };
+        let mut wait = || sys::poll_entries(&raw mut entry, 1, left()) == Err(Errno::EINTR);
+        while wait() && !left().is_zero() && !mutated!("file_is_let_go_late") {}
         self.close_pipe();
     }
 

@@ -7,6 +7,7 @@ use crate::table::hidden;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
+use libc::{cmsghdr, iovec, msghdr};
 use rustix::io_uring::{
     IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringEnterFlags, IoringFeatureFlags, IoringOp,
     IoringRegisterOp, IoringSetupFlags, io_uring_cqe, io_uring_params, io_uring_sqe,
@@ -29,6 +30,33 @@ pub(super) struct Offsets {
     pub(super) complete_tail: u32,
     pub(super) complete_mask: u32,
     pub(super) completions: u32,
+}
+
+/// Sends a file over a socket.
+fn send(socket: c_int, fd: c_int) -> Option<()> {
+    /// With room for one number, as the kernel lays it out.
+    #[repr(C)]
+    struct Passed {
+        head: cmsghdr,
+        fd: c_int,
+    }
+    let head = cmsghdr {
+        // SAFETY: a calculation.
+        cmsg_len: unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as _,
+        cmsg_level: libc::SOL_SOCKET,
+        cmsg_type: libc::SCM_RIGHTS,
+    };
+    let mut passed = Passed { head, fd };
+    let mut byte = 0_u8;
+    let mut vector = iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: all zero is an empty message.
+    let mut message = unsafe { core::mem::zeroed::<msghdr>() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut passed).cast();
+    message.msg_controllen = size_of::<Passed>() as _;
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    sys::raw!(sendmsg, socket, &raw const message, flags).ok().map(drop)
 }
 
 /// An io_uring in the making. What it has by then is given back if it comes to nothing.
@@ -110,16 +138,35 @@ impl PollUring {
         Some(())
     }
 
-    /// Gives the io_uring one end of a pipe to hold, so that the other end hangs up when the kernel
-    /// has ended the io_uring.
+    /// Has the io_uring hold one end of a pipe, so that the other end hangs up when the kernel has
+    /// ended the io_uring and closed all files that it held.
+    ///
+    /// What an ended io_uring has held last the kernel closes in one go, in any order. So the
+    /// io_uring holds a socket to which the end of the pipe has been sent and which nobody reads:
+    /// when the socket is closed the end of the pipe is closed in the next go.
     fn hold_pipe(&mut self) -> Option<()> {
         let mut ends = [-1; 2];
         sys::raw!(pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC).ok()?;
         self.gone = hidden::hide(ends[0]);
-        let registered =
-            self.register(IoringRegisterOp::RegisterFiles, (&raw mut ends[1]).cast(), 1);
+        let held = self.hold_sent(ends[1]);
         let _ = sys::close(ends[1]);
-        registered.ok().map(drop)
+        held
+    }
+
+    fn hold(&self, mut fd: c_int) -> Option<()> {
+        self.register(IoringRegisterOp::RegisterFiles, (&raw mut fd).cast(), 1).ok().map(drop)
+    }
+
+    /// Has the io_uring hold a socket to which a file has been sent.
+    fn hold_sent(&self, fd: c_int) -> Option<()> {
+        let mut pair = [-1; 2];
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        sys::raw!(socketpair, libc::AF_UNIX, kind, 0, pair.as_mut_ptr()).ok()?;
+        let held = send(pair[1], fd).and_then(|()| self.hold(pair[0]));
+        for end in pair {
+            let _ = sys::close(end);
+        }
+        held
     }
 
     /// Puts the completions into the ring that stay there.
