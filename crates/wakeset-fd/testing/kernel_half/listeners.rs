@@ -31,6 +31,10 @@ pub(crate) mod rotation {
     }
 
     impl Rotation {
+        pub(crate) fn may_spin(&self) -> bool {
+            true
+        }
+
         pub(crate) fn any(&self) -> bool {
             false
         }

@@ -64,8 +64,11 @@ const STEP_LOOK: Duration = Duration::from_millis(2);
 const FIRST_LOOK: Duration = Duration::from_micros(100);
 /// How long a slot is worth something after its waiter went to sleep.
 const FRESH: Duration = Duration::from_millis(1500);
-/// When a slot is taken for one that a process has left behind.
+/// When a slot is taken for one that a process has left behind, and its waiter for one that waits
+/// for no listener any more.
 const LEFT: Duration = Duration::from_secs(10);
+/// How often a waiter that spins, and so does not go to sleep, says that it is there.
+const SAYS: Duration = Duration::from_secs(1);
 
 /// The process, and how many waiters it has had.
 static WAITERS: AtomicU64 = AtomicU64::new(0);
@@ -255,6 +258,27 @@ impl Share {
     #[inline]
     pub fn is_free(&self) -> bool {
         !counts_held() || held::count_of(self.counted_as()) == 0
+    }
+
+    /// For a waiter that is about to spin, or does: whether no other has waited for a listener in
+    /// the last ten seconds, as far as slots say. It says in its own that it is there, so that of
+    /// two that come to wait neither is alone.
+    pub fn is_alone(&self) -> bool {
+        if !counts_held() {
+            return false;
+        }
+        let (own, now) = (self.id(), now());
+        let is_own = |slot: &Slot| slot.owner.load(Relaxed) == own;
+        let is_recent = |slot: &Slot, limit| is_within(slot.since.load(Relaxed), now, limit);
+        let slot = || slots::all().get(usize::from(self.slot.load(Relaxed))).filter(|s| is_own(s));
+        let is_said = slot().is_some_and(|slot| is_recent(slot, SAYS));
+        if !is_said && !mutated!("spins_without_a_word") {
+            self.note_sleep(0);
+        }
+        let is_another =
+            |slot: &Slot| slot.owner.load(Relaxed) != 0 && !is_own(slot) && is_recent(slot, LEFT);
+        slot().is_some()
+            && (!slots::used().iter().any(is_another) || mutated!("spins_beside_another"))
     }
 
     /// Whether a connection on one of the listeners with these notes should be another's, which

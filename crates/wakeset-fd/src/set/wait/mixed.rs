@@ -225,7 +225,8 @@ impl Wait<'_> {
             }
             let exact = led.is_some() || bounds.listener_look.is_some();
             cancel::point(|| {
-                // Waits in a set with listeners do not spin, so they have nothing to learn.
+                // Waits in a set with listeners spin as long as they are told to, or not at all, so
+                // they have nothing to learn.
                 if has_listeners || set.set.is_empty() && !set.polls.are_active() {
                     return self.sleep_in_kernel(end, exact);
                 }

@@ -77,8 +77,8 @@ impl Wait<'_> {
         self.spin_at(false, until, || self.set.state.is_in_kernel(), || ControlFlow::Continue(()))
     }
 
-    /// Not in a set that has listeners, whose connections are given to the workers in an order, nor
-    /// with a signal mask, which only the sleep puts in place. `stay` says that the set is where it
+    /// Not with a signal mask, which only the sleep puts in place, nor where connections are given
+    /// to workers in an order (`may_spin` of the rotation). `stay` says that the set is where it
     /// was; `check` gets what is ready in process. `counted` is for the loop of an exported set.
     fn spin_at(
         &self,
@@ -88,9 +88,14 @@ impl Wait<'_> {
         check: impl Fn() -> ControlFlow<Round>,
     ) -> ControlFlow<Round> {
         let set = self.set;
-        if set.rotation.any() || !self.mask.set.is_null() {
+        if !set.rotation.may_spin() || !self.mask.set.is_null() {
             return ControlFlow::Continue(());
         }
+        // Where it has listeners, they are checked once in a rescue period.
+        let until = match set.rotation.any() {
+            true => until.no_later_than(set.rotation.rescue_clock.next()),
+            false => until,
+        };
         busy_poll::tell(set);
         let deadline = until.left().and_then(|left| Deadline::of(Timeout::After(left)));
         let before = handled::any();
@@ -101,7 +106,7 @@ impl Wait<'_> {
             counted,
             deadline,
             // The number of a closed set may be another's by now.
-            || stay() && !set.state.is_closed() && !set.rotation.any(),
+            || stay() && !set.state.is_closed() && set.rotation.may_spin(),
             || polls::have_news(set),
             &mut || {
                 // The sleep finds an error, too.

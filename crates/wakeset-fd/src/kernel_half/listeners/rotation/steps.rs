@@ -198,6 +198,22 @@ impl Rotation {
         (left, left < found)
     }
 
+    /// Whether a wait may look for connections before it sleeps: in a program that has been told
+    /// how long, while the set watches all its listeners, and while no other worker waits. One that
+    /// is awake takes what comes, out of turn, and another is woken for it.
+    pub(crate) fn may_spin(&self) -> bool {
+        !self.any()
+            || wakeset::spin_limit().is_some() && self.watches_all() && self.share.is_alone()
+    }
+
+    /// Whether none of the listeners is without a watch, by intent or for lack of memory: its
+    /// connections would wait for the end of a spin.
+    fn watches_all(&self) -> bool {
+        let has_stepped = self.has_stepped.load(Ordering::Relaxed);
+        !(has_stepped && !mutated!("spins_while_it_leaves"))
+            && !self.lacks_any.load(Ordering::Relaxed)
+    }
+
     /// Whether a member that has stepped back goes on doing so.
     pub(super) fn stays_back(&self, member: &Member) -> bool {
         member.is_stepped && self.share.stays_back(note_of(member.inode), is_ready(member.fd))
@@ -231,6 +247,21 @@ impl Rotation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Its connection would wait for the end of a spin, and that may be a second.
+    #[test]
+    fn a_set_that_leaves_a_connection_to_another_does_not_spin() {
+        let rotation = Rotation::new();
+        assert!(rotation.may_spin(), "it has no listener");
+        rotation.any.store(true, Ordering::Relaxed);
+        assert!(!rotation.may_spin(), "it is not told to");
+        assert!(rotation.watches_all());
+        rotation.has_stepped.store(true, Ordering::Relaxed);
+        assert!(!rotation.watches_all());
+        rotation.has_stepped.store(false, Ordering::Relaxed);
+        rotation.lacks_any.store(true, Ordering::Relaxed);
+        assert!(!rotation.watches_all());
+    }
 
     /// nginx removes and adds its watch again and again: once it had some dozens of connections,
     /// one of them seemed to have the listener's data, and the worker stepped back no more.

@@ -39,6 +39,50 @@ fn drop_both(share: &Share) {
     held::lower(share.holder());
 }
 
+/// Two that spin for one listener take connections out of turn, and a wake-up of the other's with
+/// each.
+#[test]
+fn a_waiter_is_alone_unless_another_has_waited_lately() {
+    let _alone = alone();
+    choose(Choice::Automatic, None);
+    slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
+    let (share, second) = (Share::new(), Share::new());
+    assert!(share.is_alone());
+    other(0, 0, now());
+    assert!(!share.is_alone(), "another process's is busy");
+    other(0, NOTE, now() - LEFT.as_nanos() as u64);
+    assert!(share.is_alone(), "it was there long ago");
+    // It has said so by looking, and never went to sleep.
+    assert!(!second.is_alone(), "the first one spins");
+    assert!(!share.is_alone(), "the second one would");
+}
+
+/// One that spins for long, and is told of a connection each time, does not go to sleep.
+#[test]
+fn a_waiter_that_spins_says_so_again_and_again() {
+    let _alone = alone();
+    choose(Choice::Automatic, None);
+    slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
+    let (share, second) = (Share::new(), Share::new());
+    assert!(share.is_alone());
+    let (_, slot) = share.own_slot().expect("a slot");
+    slot.since.store(now() - LEFT.as_nanos() as u64, Relaxed);
+    // As in a wait before, for which it is not asleep any more.
+    slot.note_sleep(NOTE);
+    assert!(share.is_alone());
+    assert!(!second.is_alone(), "the first one spins still");
+    assert!(!slot.may_take(NOTE, now()), "it leaves nothing to one that does not sleep");
+}
+
+/// Without slots nobody says anything.
+#[test]
+fn in_another_order_no_waiter_is_known_to_be_alone() {
+    let _alone = alone();
+    choose(Choice::Ordered(wakeset_group::Order::Fifo), None);
+    assert!(!Share::new().is_alone());
+    choose(Choice::Automatic, None);
+}
+
 /// It stepped back for one that holds as many, and two such left a connection to each other.
 #[test]
 fn a_waiter_leaves_to_those_that_hold_less() {
