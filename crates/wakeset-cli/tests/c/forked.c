@@ -6,7 +6,8 @@
  * "forked take NUMBER" is what children execute: it reads 8 bytes from a descriptor that it has
  * inherited, and exits with the first of them, or with 99 if there is no such descriptor.
  * "forked stay" and "forked stay_alone" have children that leave everything alone, and print
- * nothing; "forked workers" has one that outlives any deadline, "forked beside" several at once.
+ * nothing; "forked workers" has some that outlive any deadline, "forked beside" several at once,
+ * and "forked pool" two that name nothing, for its counts.
  */
 #include "forked/children.h"
 #include "forked/beside.h"
@@ -232,13 +233,6 @@ static int threads(void)
 	return entries_of("/proc/self/task", NULL);
 }
 
-/* Until a parent has no connection with a child any more but the conversation. */
-static void until_no_child_can_ask(void)
-{
-	while (entries_of("/proc/self/fd", "socket:") > 4)
-		usleep(1000);
-}
-
 /* What concerns a process with all its threads. */
 static void changes_beside_a_child(void)
 {
@@ -371,31 +365,7 @@ static void stay(void)
 	must(close(timer));
 }
 
-/* A child that names nothing for so long that it has to be taken for a worker. */
-static void workers(void)
-{
-	heading("a worker");
-	int counter = counter_of(5), set = set_with(counter, EPOLLIN);
-	until_no_child_can_ask();
-	pid_t child = fork();
-	if (child == 0) {
-		hear(down[1]);
-		_exit(read_it(&counter) != 5 || write_three(&counter));
-	}
-	int made = counter_of(1);
-	/* What it may have migrates when it is a second old; it is heard of for longer. */
-	usleep(1500 * 1000);
-	reports("before it does anything", "1", set);
-	say(down[0], 'x');
-	number("it reads and writes", 0, status_of(child));
-	value_is("  the value", "3", counter);
-	value_is("made since", "1", made);
-	number("the next one writes", 0, in_child(write_three, &counter));
-	value_is("  the value", "3", counter);
-	must(close(made));
-	must(close(set));
-	must(close(counter));
-}
+#include "forked/workers.h"
 
 int main(int count, char **arguments)
 {
@@ -408,15 +378,20 @@ int main(int count, char **arguments)
 	}
 	const bool alone = count == 2 && strcmp(arguments[1], "alone") == 0;
 	const bool beside = count == 2 && strcmp(arguments[1], "beside") == 0;
+	const bool at_work = count == 2 && strcmp(arguments[1], "workers") == 0;
 	pthread_t thread;
-	if (!alone && !beside)
+	if (!alone && !beside && !at_work)
 		must_be_zero(pthread_create(&thread, NULL, sleep_on, NULL));
 	if (count == 2 && strcmp(arguments[1], "stay") == 0) {
 		stay();
 		return 0;
 	}
 	make_conversation();
-	if (count == 2 && strcmp(arguments[1], "workers") == 0) {
+	if (count == 2 && strcmp(arguments[1], "pool") == 0) {
+		pool();
+		return 0;
+	}
+	if (at_work) {
 		workers();
 		return verdict();
 	}

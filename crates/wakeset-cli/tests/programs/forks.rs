@@ -99,6 +99,14 @@ fn what_a_forked_child_leaves_alone_stays() {
     assert_eq!(count(&totals, "/migrated"), 0, "{totals:#}");
 }
 
+/// Children that live for more than a second migrated all of them, whatever they did.
+#[test]
+fn what_workers_leave_alone_stays() {
+    let Some(totals) = counts("forked", &["pool"]) else { return };
+    assert_eq!(count(&totals, "/kept"), 5, "{totals:#}");
+    assert_eq!(count(&totals, "/migrated"), 0, "{totals:#}");
+}
+
 /// The same without a second thread, and without one of ours. A child that takes its time is not
 /// waited for, so a busy machine has more than one try.
 #[test]

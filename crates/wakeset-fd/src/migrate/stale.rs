@@ -16,6 +16,7 @@
 use super::{fd_held, hold_migrations};
 use crate::stats::Stat;
 use crate::stats::count::count;
+use crate::sys::forked;
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno, notice};
@@ -33,6 +34,7 @@ pub fn number_is_new(fd: c_int) {
     inherited::forget(fd);
     away::forget(fd);
     left::forget(fd);
+    forked::forget_number(fd);
     if table::peek(fd).is_object() && !mutated!("new_numbers_are_not_looked_at") {
         end_stale(fd);
     }

@@ -281,6 +281,17 @@ pub(crate) fn note_child(numbers: impl Iterator<Item = c_int>) {
     }
 }
 
+/// The kernel has just given a number out, so that no child has what will stand there. The note may
+/// be of a file that was there before.
+#[inline]
+pub(crate) fn forget_number(fd: c_int) {
+    if any_may()
+        && let Some((word, bit)) = bit(fd)
+    {
+        word.fetch_and(!bit, Ordering::SeqCst);
+    }
+}
+
 /// A child has none any more.
 pub(crate) fn forget_child() {
     CHILDREN.fetch_sub(1, Ordering::SeqCst);

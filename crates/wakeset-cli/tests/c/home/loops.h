@@ -22,19 +22,29 @@ static int nothing_at_all(void *unused)
 	return 0;
 }
 
-static int sleep_long(void *unused)
+/* The set of the loop. */
+static int looped;
+
+/* A set cannot be read, so this shows it to nobody. */
+static int read_the_set(void *fd)
 {
-	(void)unused;
-	sleep_ms(1300);
-	return 0;
+	uint64_t value;
+	return read(looped, &value, 8) != -1 || errno != EINVAL || read_it(fd) != -1;
 }
 
-/* A loop with a wake-up and a pipe of the kernel's, whose child writes, or outlives a second. */
+static int read_the_set_late(void *fd)
+{
+	sleep_ms(1300);
+	return read_the_set(fd) || write_three(fd);
+}
+
+/* A loop with a wake-up and a pipe of the kernel's, whose child writes, or names the set, too. */
 static void loop(const char *name, int (*act)(void *), uint32_t events, long long left)
 {
 	int set = must(epoll_create1(EPOLL_CLOEXEC)), ends[2], tries = 0;
 	int counter = must(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	kernel_pipe(ends, O_CLOEXEC);
+	looped = set;
 	struct epoll_event event = { .events = events, .data.u64 = 'c' }, found[4];
 	must(epoll_ctl(set, EPOLL_CTL_ADD, counter, &event));
 	event = (struct epoll_event){ .events = EPOLLIN, .data.u64 = 'p' };
@@ -92,10 +102,10 @@ static void *wait_for_three_seconds(void *set)
 	return (void *)(intptr_t)epoll_wait(*(int *)set, &event, 1, 3000);
 }
 
-/* A wait that has begun before everything migrates, and sleeps on. */
+/* A wait that has begun before the set migrates, and sleeps on. */
 static void sleeping_loop(void)
 {
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
+	int set = looped = must(epoll_create1(EPOLL_CLOEXEC));
 	int counter = must(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	struct epoll_event event = { .events = EPOLLIN, .data.u64 = 'c' };
 	struct thread waiter;
@@ -103,7 +113,7 @@ static void sleeping_loop(void)
 	must(epoll_ctl(set, EPOLL_CTL_ADD, counter, &event));
 	start(&waiter, wait_for_three_seconds, &set);
 	until_asleep(waiter.id);
-	number("a child beside a wait", 0, in_child(sleep_long, NULL));
+	number("a child beside a wait", 0, in_child(read_the_set, &counter));
 	for (int i = 0; i < 50; i++) {
 		found += epoll_wait(set, &event, 1, 0);
 		sleep_ms(1);
@@ -126,13 +136,8 @@ static void loops(int long_ones)
 		edge_goes_again();
 		return;
 	}
-	loop("a child that sleeps", sleep_long, EPOLLIN, 0);
-	/* Until everything no longer migrates before a fork. */
-	if (lives_here)
-		sleep_ms(1500);
-	loop("a child that writes late", write_late, EPOLLIN, 3);
-	if (lives_here)
-		sleep_ms(2500);
+	loop("a child that names the set", read_the_set, EPOLLIN, 0);
+	loop("a child that names it late", read_the_set_late, EPOLLIN, 3);
 	sleeping_loop();
 }
 

@@ -6,9 +6,9 @@ calls! {
     "C" fork() -> c_int {
         hand [fork _Fork __register_atfork] raw [fork = fork::raw_fork] => by_hand []
         MigratesNamed "`fork`: what the child names, or leaves \
-            to the program that it executes, migrates at that moment, and everything that it has \
-            once it is a second old, 10 ms in a process of one thread, where fork(2) returns \
-            then or when the child has ended or executed a program. Every object migrates before \
+            to the program that it executes, migrates at that moment. In a process of one thread \
+            fork(2) returns when the child has ended or executed a program, or after 10 ms, and \
+            then everything that the child has migrates. Every object migrates before \
             any other fork, also that of \
             `daemon` and `forkpty`, by the handlers that are registered before main. \
             `__register_atfork` is hooked so that handlers of the program that prepare for a fork \

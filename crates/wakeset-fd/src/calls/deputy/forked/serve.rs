@@ -6,13 +6,16 @@
 //! | a number from a child | migrates what is there, and sends the number back |
 //! | a connection closed, the child gone: executed, or ended | is done with it: what stays is the parent's alone |
 //! | a connection closed, the child there, or not known | migrates all that it has, and is done with it |
-//! | that [`DEADLINE`] has passed | the same, and says so to the child; or hears it further, if something of it may come home, and not too many are heard so |
+//! | that [`DEADLINE`] has passed, beside other threads of the program's | hears it further: what it does not name stays |
+//! | the same, where the program has one thread | migrates all that it has, and says so to the child; or hears it further, if something of it may come home, and not too many are heard so |
 //! | that a child has been heard for as long as [`PATIENCE`] | is done with it; what it has stays in the kernel |
 //! | no child for as long as [`LINGER`] | ends |
 //!
-//! A child that reaches the deadline is a process of its own, a worker, and so will the next one
-//! be: from then on everything migrates before a fork, for a second after the first such child, and
-//! twice as long after each further one.
+//! A child that reaches the deadline is a process of its own, a worker. Beside it, what it does not
+//! name stays where it is for as long as it lives. But a program of one thread is to have no second
+//! one for so long: there all that the worker may have migrates, and so will the next one be a
+//! worker: from then on everything migrates before a fork, for a second after the first such child,
+//! and twice as long after each further one.
 //!
 //! It hears of all connections by one epoll of the kernel's, to which a fork adds the child's: so
 //! the deputy need not be woken for it, and a process that forks again finds it there. By its
@@ -39,7 +42,7 @@ use core::time::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, epoll_event};
 use wakeset::mutated;
 
-/// So long is a child waited for.
+/// So long is a child taken for one that is gone soon. Beside it a program of one thread has two.
 const DEADLINE: Duration = Duration::from_secs(1);
 /// And so long for the next child.
 const LINGER: Duration = DEADLINE;
@@ -49,8 +52,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const MOST_OUTLIVED: usize = 8;
 /// The deputy looks so often whether its epoll has another number by now.
 const A_WHILE: Duration = Duration::from_millis(100);
-/// The same, while it has no child that may ask for what lives here. No longer than [`DEADLINE`]: a
-/// child that is forked while it sleeps so long must not reach that unseen.
+/// The same, while no child that may ask for what lives here is younger than [`DEADLINE`]. No
+/// longer than that: a child that is forked while it sleeps so long must not reach it unseen.
 const A_LONG_WHILE: Duration = DEADLINE;
 const _: () = assert!(A_LONG_WHILE.as_nanos() <= DEADLINE.as_nanos());
 /// And so often which child it is, once a connection is closed.
@@ -227,7 +230,7 @@ extern "C" fn serve(deputy: &'static Deputy) -> ! {
     loop {
         // First of all: the parent still holds the lock that a look takes.
         let epoll = EPOLL.load(Ordering::SeqCst);
-        let limit = if forked::any_may() { A_WHILE } else { A_LONG_WHILE };
+        let limit = if has_young(now()) { A_WHILE } else { A_LONG_WHILE };
         let _ = poll_within(epoll, libc::POLLIN, limit);
         let closed = grant(look);
         let is_closed = |(index, _): &(usize, &Slot)| closed >> index & 1 != 0;
@@ -238,6 +241,25 @@ extern "C" fn serve(deputy: &'static Deputy) -> ! {
             thread::end(deputy.memory);
         }
     }
+}
+
+impl Slot {
+    /// For how long the deputy has served the child, in nanoseconds; `None` while it does not.
+    fn age(&self, now: u64) -> Option<u64> {
+        let begun = self.begun.load(Ordering::SeqCst);
+        (begun != 0 && begun != ALONE).then(|| now.saturating_sub(begun))
+    }
+}
+
+/// Whether any child may still be one that is gone soon.
+fn has_young(now: u64) -> bool {
+    let is_young = |slot: &Slot| slot.age(now).is_some_and(|age| age < nanoseconds(DEADLINE));
+    CONNECTIONS.iter().any(is_young)
+}
+
+/// Whether the program has several threads, beside which a deputy may stay.
+fn has_threads() -> bool {
+    super::count_threads().is_some_and(|count| count > 1)
 }
 
 /// Takes the next messages and does what they say. Returns whose connections are closed, a bit for
@@ -323,8 +345,9 @@ pub(super) fn end_service(slot: &'static Slot, is_gone: bool) {
     finish(slot, is_gone);
 }
 
-/// A child has reached the deadline: what it may have migrates, and it is heard further where some
-/// of that may come home, unless too many are. The caller holds the migrations lock.
+/// A child of one thread has reached the deadline: what it may have migrates, and it is heard
+/// further where some of that may come home, unless too many are. The caller holds the migrations
+/// lock.
 fn outlive(slot: &'static Slot, now: u64) {
     note_worker(now);
     let outlived = CONNECTIONS.iter().filter(|slot| slot.outlived.load(Ordering::SeqCst)).count();
@@ -349,21 +372,17 @@ fn is_over(idle_since: &mut u64) -> bool {
     let now = now();
     let mut is_idle = true;
     for slot in &CONNECTIONS {
-        let begun = slot.begun.load(Ordering::SeqCst);
-        if begun == 0 || begun == ALONE {
-            continue;
-        }
+        let Some(age) = slot.age(now) else { continue };
         let outlived = slot.outlived.load(Ordering::SeqCst);
-        let limit = nanoseconds(if outlived { PATIENCE } else { DEADLINE });
-        let too_late = now.saturating_sub(begun) >= limit;
+        let too_late = age >= nanoseconds(if outlived { PATIENCE } else { DEADLINE });
         if is_to_end || slot.end.load(Ordering::SeqCst) < 0 || too_late && outlived {
             // Everything has migrated.
             finish(slot, false);
-        } else if too_late {
+            continue;
+        }
+        is_idle = false;
+        if too_late && !has_threads() {
             outlive(slot, now);
-            is_idle = false;
-        } else {
-            is_idle = false;
         }
     }
     if !is_idle {
