@@ -108,8 +108,8 @@ def interposer_in(pid):
 class Room:
     """One side of one check: a temporary directory and the programs started for it.
 
-    `options` are for `wakeset run`, `environment` is for each program. At its end it ends every program by its pid and removes the
-    directory.
+    `options` are for `wakeset run`, `environment` is for each program. At its end it ends every
+    program by its pid and removes the directory.
     """
 
     def __init__(self, wakeset):

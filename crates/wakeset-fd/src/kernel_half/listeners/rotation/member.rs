@@ -84,8 +84,8 @@ impl Member {
 
     /// Whether the program has been told, by an edge, of all that is there: it is not told again.
     /// Once it has followed the edge to its end, or anybody has accepted, what is there may have
-    /// come since. The kernel may have woken another waiter alone for that, which declines it. Where
-    /// one of several is accepted, this tells of the others once more.
+    /// come since. The kernel may have woken another waiter alone for that, which declines it.
+    /// Where one of several is accepted, this tells of the others once more.
     pub(super) fn knows(&self) -> bool {
         let is_followed =
             || self.emptied != emptied(self.fd) && !mutated!("drained_edge_stays_old");

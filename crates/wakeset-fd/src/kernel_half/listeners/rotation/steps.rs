@@ -210,7 +210,7 @@ impl Rotation {
     /// connections would wait for the end of a spin.
     fn watches_all(&self) -> bool {
         let has_stepped = self.has_stepped.load(Ordering::Relaxed);
-        !(has_stepped && !mutated!("spins_while_it_leaves"))
+        (!has_stepped || mutated!("spins_while_it_leaves"))
             && !self.lacks_any.load(Ordering::Relaxed)
     }
 

@@ -45,6 +45,7 @@ fn drop_both(share: &Share) {
 fn a_waiter_is_alone_unless_another_has_waited_lately() {
     let _alone = alone();
     choose(Choice::Automatic, None);
+    super::super::baton::make(-1);
     slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
     let (share, second) = (Share::new(), Share::new());
     assert!(share.is_alone());
@@ -62,6 +63,7 @@ fn a_waiter_is_alone_unless_another_has_waited_lately() {
 fn a_waiter_that_spins_says_so_again_and_again() {
     let _alone = alone();
     choose(Choice::Automatic, None);
+    super::super::baton::make(-1);
     slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
     let (share, second) = (Share::new(), Share::new());
     assert!(share.is_alone());

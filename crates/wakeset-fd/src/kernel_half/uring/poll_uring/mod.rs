@@ -19,7 +19,7 @@ use rustix::io_uring::{
     len_union, op_flags_union,
 };
 use set_up::{Memory, Offsets};
-use wakeset::{Deadline, Timeout, mutated};
+use wakeset::{Deadline, Timeout};
 
 /// Entries to submit.
 const ENTRIES: u32 = 64;
@@ -200,7 +200,7 @@ impl PollUring {
         let left = || end.map_or(Duration::ZERO, Deadline::remaining);
         let mut entry = pollfd { fd: self.gone, events: 0, revents: 0 };
         let mut wait = || sys::poll_entries(&raw mut entry, 1, left()) == Err(Errno::EINTR);
-        while wait() && !left().is_zero() && !mutated!("file_is_let_go_late") {}
+        while wait() && !left().is_zero() {}
         self.close_pipe();
     }
 
