@@ -7,7 +7,7 @@
  * inherited, and exits with the first of them, or with 99 if there is no such descriptor.
  * "forked stay" and "forked stay_alone" have children that leave everything alone, and print
  * nothing; "forked workers" has some that outlive any deadline, "forked beside" several at once,
- * and "forked pool" two that name nothing, for its counts.
+ * and "forked pool" and the like some that name nothing, for its counts.
  */
 #include "forked/children.h"
 #include "forked/beside.h"
@@ -379,6 +379,10 @@ int main(int count, char **arguments)
 	const bool alone = count == 2 && strcmp(arguments[1], "alone") == 0;
 	const bool beside = count == 2 && strcmp(arguments[1], "beside") == 0;
 	const bool at_work = count == 2 && strcmp(arguments[1], "workers") == 0;
+	if (count == 2 && strncmp(arguments[1], "pool", 4) == 0) {
+		make_conversation();
+		return !is_pool(arguments[1]);
+	}
 	pthread_t thread;
 	if (!alone && !beside && !at_work)
 		must_be_zero(pthread_create(&thread, NULL, sleep_on, NULL));
@@ -387,10 +391,6 @@ int main(int count, char **arguments)
 		return 0;
 	}
 	make_conversation();
-	if (count == 2 && strcmp(arguments[1], "pool") == 0) {
-		pool();
-		return 0;
-	}
 	if (at_work) {
 		workers();
 		return verdict();

@@ -107,6 +107,20 @@ fn what_workers_leave_alone_stays() {
     assert_eq!(count(&totals, "/migrated"), 0, "{totals:#}");
 }
 
+/// A program of one thread has no second one for long.
+#[test]
+fn what_workers_of_one_thread_have_migrates() {
+    let Some(totals) = counts("forked", &["pool_left"]) else { return };
+    assert_eq!(count(&totals, "/migrated"), 5, "{totals:#}");
+}
+
+/// To hear of each worker takes one of the process's numbers, of which there are 64 here.
+#[test]
+fn what_many_workers_have_migrates() {
+    let Some(totals) = counts("forked", &["pool_of_many"]) else { return };
+    assert_eq!(count(&totals, "/migrated"), 5, "{totals:#}");
+}
+
 /// The same without a second thread, and without one of ours. A child that takes its time is not
 /// waited for, so a busy machine has more than one try.
 #[test]

@@ -17,7 +17,7 @@
 //!
 //! In each case it asks for nothing more.
 
-use super::process::owner;
+use super::process::{is_foreign, owner};
 use super::refusable::refusable;
 use super::signal_guard::SignalGuard;
 use super::{Errno, poll_within, raw};
@@ -285,10 +285,12 @@ pub(crate) fn note_child(numbers: impl Iterator<Item = c_int>) {
 /// be of a file that was there before.
 #[inline]
 pub(crate) fn forget_number(fd: c_int) {
-    if any_may()
-        && let Some((word, bit)) = bit(fd)
-    {
-        word.fetch_and(!bit, Ordering::SeqCst);
+    if any_may() && !mutated!("new_number_is_a_childs") {
+        // The child of a vfork(2) works in this memory, and its numbers are its own.
+        let is_own = !is_foreign() || mutated!("vforked_child_forgets_numbers");
+        if let Some((word, bit)) = bit(fd).filter(|_| is_own) {
+            word.fetch_and(!bit, Ordering::SeqCst);
+        }
     }
 }
 
@@ -356,4 +358,21 @@ fn flags_of(pid: c_int) -> Result<u64, Errno> {
     let flags = text.get(end + 2..).and_then(|rest| rest.split(|byte| *byte == b' ').nth(6));
     let flags = flags.and_then(|flags| core::str::from_utf8(flags).ok()?.parse().ok());
     flags.ok_or(Errno::EINVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise every later file under the number of what a worker has would migrate at its close.
+    #[test]
+    fn a_new_number_is_not_what_a_child_has() {
+        let _alone = crate::table::alone::alone();
+        let [kept, new] = [MOST - 2, MOST - 1];
+        note_child([kept, new].into_iter());
+        forget_number(new);
+        let found = [kept, new].map(may_have);
+        forget_child();
+        assert_eq!(found, [true, false]);
+    }
 }

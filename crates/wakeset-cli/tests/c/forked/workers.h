@@ -143,27 +143,70 @@ static void numbers_again(void)
 	end_companion();
 }
 
+/* The child of a vfork(2) closes what a worker has, and gets its number again. */
+static void numbers_in_vfork(void)
+{
+	heading("a number that a worker has, and the child of a vfork(2)");
+	begin_companion();
+	int counter = counter_of(5);
+	pid_t child = fork();
+	if (child == 0) {
+		hear(down[1]);
+		_exit(read_it(&counter) != 5);
+	}
+	pid_t vforked = vfork();
+	if (vforked == 0) {
+		close(counter);
+		_exit(dup(0) != counter);
+	}
+	number("it gets the number", 0, status_of(vforked));
+	must(close(counter));
+	say(down[0], 'x');
+	number("the worker has what stood there", 0, status_of(child));
+	end_companion();
+}
+
 static void workers(void)
 {
 	worker("a worker", false);
 	numbers_again();
+	numbers_in_vfork();
 	/* Its parent is to have one thread in the end: all that it may have migrates. */
 	worker("a worker of one thread", true);
 }
 
-/* Two workers that name nothing, until their parent has used everything for a while. */
-static void pool(void)
+enum { MOST_WORKERS = 4 };
+
+static void begin_idlers(pid_t *children, int count)
 {
-	make_work();
-	read_it(&work.counter);
-	pid_t children[2];
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < count; i++) {
 		children[i] = fork();
 		if (children[i] == 0) {
 			hear(down[1]);
 			_exit(0);
 		}
 	}
+}
+
+static void end_idlers(const pid_t *children, int count)
+{
+	for (int i = 0; i < count; i++)
+		say(down[0], 'x');
+	for (int i = 0; i < count; i++)
+		if (status_of(children[i]) != 0)
+			exit(1);
+}
+
+/* Workers that name nothing, until their parent has used everything for a while. */
+static void pool(int count, bool is_left_alone)
+{
+	pid_t children[MOST_WORKERS];
+	make_work();
+	read_it(&work.counter);
+	begin_companion();
+	begin_idlers(children, count);
+	if (is_left_alone)
+		end_companion();
 	for (int i = 0; i < 300; i++) {
 		char byte = 'x';
 		uint64_t one = 1;
@@ -175,12 +218,23 @@ static void pool(void)
 			exit(1);
 		usleep(5000);
 	}
-	for (int i = 0; i < 2; i++)
-		say(down[0], 'x');
-	for (int i = 0; i < 2; i++)
-		if (status_of(children[i]) != 0)
-			exit(1);
+	end_idlers(children, count);
 	until_no_child_can_ask(6);
+}
+
+/* For the counts: what a name asks for, if it is one. */
+static bool is_pool(const char *name)
+{
+	struct rlimit few = { 64, 64 };
+	if (strcmp(name, "pool") == 0)
+		pool(2, false);
+	else if (strcmp(name, "pool_left") == 0)
+		pool(2, true);
+	else if (strcmp(name, "pool_of_many") == 0)
+		must(setrlimit(RLIMIT_NOFILE, &few)), pool(4, false);
+	else
+		return false;
+	return true;
 }
 
 #endif

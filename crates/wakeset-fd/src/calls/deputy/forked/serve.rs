@@ -7,7 +7,7 @@
 //! | a connection closed, the child gone: executed, or ended | is done with it: what stays is the parent's alone |
 //! | a connection closed, the child there, or not known | migrates all that it has, and is done with it |
 //! | that [`DEADLINE`] has passed, beside other threads of the program's | hears it further: what it does not name stays |
-//! | the same, where the program has one thread | migrates all that it has, and says so to the child; or hears it further, if something of it may come home, and not too many are heard so |
+//! | the same, where the program has one thread, or few numbers for so many workers | migrates all that it has, and says so to the child; or hears it further, if something of it may come home, and not too many are heard so |
 //! | that a child has been heard for as long as [`PATIENCE`] | is done with it; what it has stays in the kernel |
 //! | no child for as long as [`LINGER`] | ends |
 //!
@@ -50,6 +50,9 @@ const LINGER: Duration = DEADLINE;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// So many are.
 const MOST_OUTLIVED: usize = 8;
+/// There is a worker that is heard for as long as it lives for so many numbers that the process may
+/// have.
+const NUMBERS_EACH: usize = 32;
 /// The deputy looks so often whether its epoll has another number by now.
 const A_WHILE: Duration = Duration::from_millis(100);
 /// The same, while no child that may ask for what lives here is younger than [`DEADLINE`]. No
@@ -257,9 +260,11 @@ fn has_young(now: u64) -> bool {
     CONNECTIONS.iter().any(is_young)
 }
 
-/// Whether the program has several threads, beside which a deputy may stay.
-fn has_threads() -> bool {
-    super::count_threads().is_some_and(|count| count > 1)
+/// Whether so many workers are heard for as long as they live: beside other threads of the
+/// program's, and while their connections take few of its numbers.
+fn hears(workers: usize) -> bool {
+    let has_threads = || super::count_threads().is_some_and(|count| count > 1);
+    workers <= sys::number_limit() / NUMBERS_EACH && has_threads()
 }
 
 /// Takes the next messages and does what they say. Returns whose connections are closed, a bit for
@@ -345,9 +350,9 @@ pub(super) fn end_service(slot: &'static Slot, is_gone: bool) {
     finish(slot, is_gone);
 }
 
-/// A child of one thread has reached the deadline: what it may have migrates, and it is heard
-/// further where some of that may come home, unless too many are. The caller holds the migrations
-/// lock.
+/// A child that is not to be heard for long has reached the deadline: what it may have migrates,
+/// and it is heard further where some of that may come home, unless too many are. The caller holds
+/// the migrations lock.
 fn outlive(slot: &'static Slot, now: u64) {
     note_worker(now);
     let outlived = CONNECTIONS.iter().filter(|slot| slot.outlived.load(Ordering::SeqCst)).count();
@@ -370,6 +375,12 @@ fn is_over(idle_since: &mut u64) -> bool {
     let _migrating = gate::hold_migrations();
     let is_to_end = IS_TO_END.load(Ordering::SeqCst);
     let now = now();
+    let is_worker = |slot: &&Slot| {
+        let is_old = slot.age(now).is_some_and(|age| age >= nanoseconds(DEADLINE));
+        is_old && !slot.outlived.load(Ordering::SeqCst)
+    };
+    let workers = CONNECTIONS.iter().filter(is_worker).count();
+    let must_leave = workers > 0 && !hears(workers);
     let mut is_idle = true;
     for slot in &CONNECTIONS {
         let Some(age) = slot.age(now) else { continue };
@@ -381,7 +392,7 @@ fn is_over(idle_since: &mut u64) -> bool {
             continue;
         }
         is_idle = false;
-        if too_late && !has_threads() {
+        if too_late && must_leave {
             outlive(slot, now);
         }
     }
