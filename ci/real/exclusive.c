@@ -1,11 +1,11 @@
 /*
- * The least that a server which waits in select(2) can pay when one of its workers is woken for each
- * connection: preloaded, this answers select(2) on a listening socket by epoll_wait(2), with the
- * listener under EPOLLEXCLUSIVE.
+ * The least that a server which waits in select(2) can pay when one of its workers is woken for
+ * each connection: preloaded, this answers select(2) on a listening socket by epoll_wait(2), with
+ * the listener under EPOLLEXCLUSIVE.
  *
  * It is a limit to measure against and nothing to use: it does not see that a number has come to
- * stand for another file, the kernel chooses the worker, and it knows only what the servers that
- * exclusive.py measures ask for.
+ * stand for another file, the kernel chooses the worker, and it knows only such calls as one
+ * listener's workers make.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -39,7 +39,8 @@ static int is_empty(const fd_set *fds, int count)
 	return 1;
 }
 
-/* Watches these descriptors, in a set that is made anew. Returns whether a listener is among them. */
+/* Watches these descriptors, in a set that is made anew. Returns whether a listener is among
+ * them. */
 static int watch(const fd_set *fds, int count)
 {
 	int listeners = 0;
