@@ -192,14 +192,17 @@ impl Share {
         }
     }
 
+    /// The slot that it used last, if that is still its own.
+    fn known_slot(&self) -> Option<&'static Slot> {
+        let slot = slots::all().get(usize::from(self.slot.load(Relaxed)))?;
+        (slot.owner.load(Relaxed) == self.id.load(Relaxed)).then_some(slot)
+    }
+
     /// Its slot, which is another's if it has not been used for long.
     fn own_slot(&self) -> Option<(u16, &'static Slot)> {
         let (slots, id) = (slots::all(), self.id());
-        let known = self.slot.load(Relaxed);
-        if let Some(slot) = slots.get(usize::from(known))
-            && slot.owner.load(Relaxed) == id
-        {
-            return Some((known, slot));
+        if let Some(slot) = self.known_slot() {
+            return Some((self.slot.load(Relaxed), slot));
         }
         let now = now();
         let found = slots.iter().position(|slot| {
@@ -243,9 +246,7 @@ impl Share {
         if is_told {
             self.steps.store(0, Relaxed);
         }
-        if let Some(slot) = slots::all().get(usize::from(self.slot.load(Relaxed)))
-            && slot.owner.load(Relaxed) == self.id.load(Relaxed)
-        {
+        if let Some(slot) = self.known_slot() {
             if is_told {
                 slot.told.store(now(), Relaxed);
             } else if slot.told.load(Relaxed) == 0 {
@@ -268,16 +269,16 @@ impl Share {
             return false;
         }
         let (own, now) = (self.id(), now());
-        let is_own = |slot: &Slot| slot.owner.load(Relaxed) == own;
         let is_recent = |slot: &Slot, limit| is_within(slot.since.load(Relaxed), now, limit);
-        let slot = || slots::all().get(usize::from(self.slot.load(Relaxed))).filter(|s| is_own(s));
-        let is_said = slot().is_some_and(|slot| is_recent(slot, SAYS));
+        let is_said = self.known_slot().is_some_and(|slot| is_recent(slot, SAYS));
         if !is_said && !mutated!("spins_without_a_word") {
             self.note_sleep(0);
         }
-        let is_another =
-            |slot: &Slot| slot.owner.load(Relaxed) != 0 && !is_own(slot) && is_recent(slot, LEFT);
-        slot().is_some()
+        let is_another = |slot: &Slot| {
+            let owner = slot.owner.load(Relaxed);
+            owner != 0 && owner != own && is_recent(slot, LEFT)
+        };
+        self.known_slot().is_some()
             && (!slots::used().iter().any(is_another) || mutated!("spins_beside_another"))
     }
 

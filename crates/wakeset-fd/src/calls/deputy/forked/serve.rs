@@ -252,6 +252,12 @@ impl Slot {
         let begun = self.begun.load(Ordering::SeqCst);
         (begun != 0 && begun != ALONE).then(|| now.saturating_sub(begun))
     }
+
+    /// Whether it has reached the deadline, and what it may have has not migrated.
+    fn is_worker(&self, now: u64) -> bool {
+        let is_old = self.age(now).is_some_and(|age| age >= nanoseconds(DEADLINE));
+        is_old && !self.outlived.load(Ordering::SeqCst)
+    }
 }
 
 /// Whether any child may still be one that is gone soon.
@@ -375,24 +381,19 @@ fn is_over(idle_since: &mut u64) -> bool {
     let _migrating = gate::hold_migrations();
     let is_to_end = IS_TO_END.load(Ordering::SeqCst);
     let now = now();
-    let is_worker = |slot: &&Slot| {
-        let is_old = slot.age(now).is_some_and(|age| age >= nanoseconds(DEADLINE));
-        is_old && !slot.outlived.load(Ordering::SeqCst)
-    };
-    let workers = CONNECTIONS.iter().filter(is_worker).count();
+    let workers = CONNECTIONS.iter().filter(|slot| slot.is_worker(now)).count();
     let must_leave = workers > 0 && !hears(workers);
     let mut is_idle = true;
     for slot in &CONNECTIONS {
         let Some(age) = slot.age(now) else { continue };
-        let outlived = slot.outlived.load(Ordering::SeqCst);
-        let too_late = age >= nanoseconds(if outlived { PATIENCE } else { DEADLINE });
-        if is_to_end || slot.end.load(Ordering::SeqCst) < 0 || too_late && outlived {
+        let tires = age >= nanoseconds(PATIENCE) && slot.outlived.load(Ordering::SeqCst);
+        if is_to_end || slot.end.load(Ordering::SeqCst) < 0 || tires {
             // Everything has migrated.
             finish(slot, false);
             continue;
         }
         is_idle = false;
-        if too_late && must_leave {
+        if must_leave && slot.is_worker(now) {
             outlive(slot, now);
         }
     }

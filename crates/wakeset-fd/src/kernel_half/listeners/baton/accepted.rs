@@ -7,7 +7,7 @@
 //! by edges. Listeners that share a note are counted as one, which brings an edge too many.
 
 use super::names::{Notes, note_of};
-use super::rounds::each;
+use super::rounds::of_each;
 use crate::kernel_half::listeners::shared_hint;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::SeqCst;
@@ -21,8 +21,8 @@ pub(in super::super) fn accepted(notes: Notes) -> u64 {
     if declined.edges.load(SeqCst) == 0 {
         declined.edges.store(1, SeqCst);
     }
-    let of_note = |note: usize| declined.accepted.get(note).map_or(0, |count| count.load(SeqCst));
-    each(notes as u64).fold(0, |sum: u64, note| sum.wrapping_add(of_note(note)))
+    of_each(&declined.accepted, notes as u64)
+        .fold(0, |sum, count| sum.wrapping_add(count.load(SeqCst)))
 }
 
 /// accept(2) has taken a connection from this listener.
@@ -36,10 +36,9 @@ pub fn note_accepted(fd: c_int) {
 #[cold]
 fn count(notes: Notes) {
     let notes = if mutated!("accepted_on_any_listener") { u64::MAX } else { notes as u64 };
-    let counts = &shared_hint::declined().accepted;
-    each(notes).filter_map(|note| counts.get(note)).for_each(|count| {
+    for count in of_each(&shared_hint::declined().accepted, notes) {
         count.fetch_add(1, SeqCst);
-    });
+    }
 }
 
 #[cfg(test)]

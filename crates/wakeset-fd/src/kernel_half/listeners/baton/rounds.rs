@@ -28,16 +28,21 @@ pub(in super::super) const NOTES: usize = 64;
 /// How often a decline tries to begin a round of its own, where others do at the same time.
 const MOST_TRIES: u32 = 1000;
 
-/// By note, a round; 0 for none.
+/// By note, a round, 0 for none; or a count.
 type ByNote = [AtomicU64; NOTES];
 
 /// The indices of these notes.
-pub(super) fn each(mut notes: u64) -> impl Iterator<Item = usize> {
+fn each(mut notes: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let next = (notes != 0).then(|| notes.trailing_zeros() as usize);
         notes &= notes.wrapping_sub(1);
         next
     })
+}
+
+/// What there is for these notes.
+pub(super) fn of_each(by_note: &ByNote, notes: u64) -> impl Iterator<Item = &AtomicU64> {
+    each(notes).filter_map(|note| by_note.get(note))
 }
 
 /// These notes, each in its place.
@@ -68,7 +73,7 @@ fn begun(declined: &Declined, round: u64) -> u64 {
 fn raise(declined: &Declined, rounds: &ByNote, notes: u64, round: u64) {
     let is_one = |before: u64| before <= declined.round.load(SeqCst).saturating_add(1);
     let higher = |before: u64| (before < round || !is_one(before)).then_some(round);
-    for latest in each(notes).filter_map(|note| rounds.get(note)) {
+    for latest in of_each(rounds, notes) {
         let _ = latest.fetch_update(SeqCst, SeqCst, higher);
     }
 }

@@ -39,15 +39,20 @@ fn drop_both(share: &Share) {
     held::lower(share.holder());
 }
 
+/// Two waiters of this process, of which neither has said a word, and no others.
+fn two_in_silence() -> (Share, Share) {
+    choose(Choice::Automatic, None);
+    super::super::baton::make(-1);
+    slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
+    (Share::new(), Share::new())
+}
+
 /// Two that spin for one listener take connections out of turn, and a wake-up of the other's with
 /// each.
 #[test]
 fn a_waiter_is_alone_unless_another_has_waited_lately() {
     let _alone = alone();
-    choose(Choice::Automatic, None);
-    super::super::baton::make(-1);
-    slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
-    let (share, second) = (Share::new(), Share::new());
+    let (share, second) = two_in_silence();
     assert!(share.is_alone());
     other(0, 0, now());
     assert!(!share.is_alone(), "another process's is busy");
@@ -62,10 +67,7 @@ fn a_waiter_is_alone_unless_another_has_waited_lately() {
 #[test]
 fn a_waiter_that_spins_says_so_again_and_again() {
     let _alone = alone();
-    choose(Choice::Automatic, None);
-    super::super::baton::make(-1);
-    slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
-    let (share, second) = (Share::new(), Share::new());
+    let (share, second) = two_in_silence();
     assert!(share.is_alone());
     let (_, slot) = share.own_slot().expect("a slot");
     slot.since.store(now() - LEFT.as_nanos() as u64, Relaxed);
