@@ -36,8 +36,8 @@ static void take_outside(int listener)
 	must_be_zero(status);
 }
 
-/* Is told by an edge, follows it with an accept(2), and waits again later. */
-static void take_then_serve(struct course *course, int go)
+/* Watches the listener by edges, and is told. Goes on when it is to. */
+static int told_by_edge(struct course *course, int go)
 {
 	int set = must(epoll_create1(EPOLL_CLOEXEC));
 	hear(go);
@@ -46,6 +46,13 @@ static void take_then_serve(struct course *course, int go)
 	wait_in(set, LIMIT_MS);
 	tell(course->done[1]);
 	hear(go);
+	return set;
+}
+
+/* Is told by an edge, follows it with an accept(2), and waits again later. */
+static void take_then_serve(struct course *course, int go)
+{
+	int set = told_by_edge(course, go);
 	take_one(course->listener);
 	tell(course->done[1]);
 	hear(go);
@@ -94,13 +101,7 @@ static int64_t taken_before(void)
 /* Is told by an edge, leaves the connection, and waits again. */
 static void leave_edge_then_serve(struct course *course, int go)
 {
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	hear(go);
-	watch_new(set, course->listener, EPOLLIN | EPOLLET, 'l');
-	tell(course->done[1]);
-	wait_in(set, LIMIT_MS);
-	tell(course->done[1]);
-	hear(go);
+	int set = told_by_edge(course, go);
 	tell(course->done[1]);
 	wait_in(set, LIMIT_MS);
 	accept_one(course, set);
