@@ -210,6 +210,15 @@ static void show_course(const char *name, int64_t (*course)(void))
 	yes("no connection is stranded", late < 2);
 }
 
+/* One in which a worker finds by itself what nobody tells it of, within two seconds. */
+static void show_slow_course(const char *name, int64_t (*course)(void))
+{
+	heading(name);
+	int64_t wait = apart(course);
+	printf("counts: waited %.1f ms\n", (double)wait / 1e6);
+	yes("it is found in the end", wait < SLOW_BOUND_MS * 1000000LL);
+}
+
 /* Whether what workers hold and accept is counted: in the orders auto and least. Plain, all are
  * woken. */
 static int counts_accepted(void)
@@ -232,6 +241,7 @@ int main(int count, char **arguments)
 	show_course("a worker in poll that was busy while three were declined", three_decline);
 	show_course("one that waits for a listener that is named alike", two_listeners);
 	show_course("a worker that has left an edge which another took", taken_by_another);
+	show_slow_course("a worker that has left an edge which stays", left_for_good);
 	if (counts_accepted()) {
 		show_course("threads of a set that leave one to another", threads_leave_one);
 	}

@@ -149,4 +149,50 @@ static int64_t taken_by_another(void)
 	return longest;
 }
 
+/* Is told by an edge and leaves the connection, once more, and declines. */
+static void leave_edge_then_decline(struct course *course, int go)
+{
+	int set = must(epoll_create1(EPOLL_CLOEXEC));
+	hear(go);
+	watch_new(set, course->listener, EPOLLIN | EPOLLET, 'l');
+	wait_in(set, 20);
+	tell(course->done[1]);
+	for (int i = 0; i < 2; i++) {
+		hear(go);
+		tell(course->done[1]);
+		wait_in(set, LIMIT_MS);
+		tell(course->done[1]);
+	}
+	hear(go);
+	must(epoll_ctl(set, EPOLL_CTL_DEL, course->listener, NULL));
+}
+
+/* It has left one that stays, and another declines the next: nothing says that there are two now.
+ * It must hear of them when it looks by itself for the second time. */
+static int64_t left_for_good(void)
+{
+	enum { DECLINES, SERVES };
+	struct course *course = begin();
+	add_worker(course, leave_edge_then_decline);
+	add_worker(course, leave_edge_then_serve);
+	step(course, DECLINES);
+	step(course, SERVES);
+	sleep_ms(20);
+	int first = connect_to(course->listener);
+	hear(course->done[0]);
+	step(course, SERVES);
+	step(course, DECLINES);
+	hear(course->done[0]);
+	step(course, DECLINES);
+	sleep_ms(20);
+	int second = connect_to(course->listener);
+	hear(course->done[0]);
+	sleep_ms(20);
+	int64_t longest = wait_beside(course, DECLINES, 1);
+	must(close(first));
+	must(close(second));
+	end(course);
+	return longest;
+}
+
 #endif

@@ -29,6 +29,8 @@ pub(super) struct Member {
     pub(super) emptied: u32,
     /// How many connections anybody had [accepted](baton::accepted) then, for edges.
     pub(super) accepted: u64,
+    /// A look once in a rescue period has found something that it knows of.
+    pub(super) seen: bool,
     /// Reports since the watch was added.
     pub(super) reports: u32,
     /// Whether the kernel had no memory to add the watch again.
@@ -54,6 +56,7 @@ impl Member {
         due: false,
         emptied: 0,
         accepted: 0,
+        seen: false,
         reports: 0,
         missing: false,
         is_stepped: false,
@@ -72,6 +75,7 @@ impl Member {
     /// An event was reported.
     pub(super) fn note_report(&mut self) {
         self.due = true;
+        self.seen = false;
         self.emptied = emptied(self.fd);
         self.accepted = self.accepted_by_now();
         self.reports = self.reports.saturating_add(1);
@@ -92,6 +96,15 @@ impl Member {
         let is_taken =
             || self.accepted != self.accepted_by_now() && !mutated!("left_edge_stays_old");
         self.is_edge() && self.due && !is_followed() && !is_taken()
+    }
+
+    /// Whether a look once in a rescue period, which finds a connection, tells the program. What it
+    /// knows of it may have left, or others have taken that in a way that nobody counts, and more
+    /// have come: it is told of that by every second look.
+    pub(super) fn is_told_by_look(&mut self) -> bool {
+        let knows = self.knows();
+        let was_seen = core::mem::replace(&mut self.seen, knows);
+        !knows || was_seen && !mutated!("known_edge_stays_known")
     }
 
     /// Adds the watch to the kernel epoll `epoll`.
@@ -121,6 +134,7 @@ impl Member {
     pub(super) fn renew(&mut self, epoll: c_int) {
         let removed = self.remove(epoll);
         self.due = false;
+        self.seen = false;
         self.reports = 0;
         if !removed || self.add(epoll, true).is_err_and(|error| !lacks_memory(error)) {
             *self = Self::NONE;

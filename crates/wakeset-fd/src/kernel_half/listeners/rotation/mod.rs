@@ -284,7 +284,7 @@ impl Rotation {
                 let look = Look::begin();
                 if !super::is_ready(member.fd) {
                     look.found_empty(member.fd);
-                } else if !member.knows() {
+                } else if member.is_told_by_look() {
                     member.renew(set.number());
                 }
             }
