@@ -43,7 +43,9 @@ pub(crate) mod rotation {
             None
         }
 
-        pub(crate) fn rescue_if_due(&self, _: &FdSet) {}
+        pub(crate) fn rescue_if_due(&self, _: &FdSet) -> Option<Duration> {
+            None
+        }
 
         pub(crate) fn note_reports(&self, _: *const epoll_event, _: c_int, _: bool) {}
 

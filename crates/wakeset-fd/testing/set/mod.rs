@@ -134,20 +134,10 @@ impl FdSet {
     /// epoll_wait(2) for up to `maxevents` events; returns the data of each.
     pub(crate) fn wait(&self, maxevents: usize, timeout: Timeout) -> Vec<u64> {
         let mut events = std::vec![epoll_event { events: 0, u64: 0 }; maxevents];
+        let limit = Limit::Milliseconds(if timeout == Timeout::Now { 0 } else { -1 });
         let wait = Wait {
-            set: self,
-            lease: None,
-            events: events.as_mut_ptr(),
-            capacity: maxevents as c_int,
-            limit: Limit::Milliseconds(if timeout == Timeout::Now { 0 } else { -1 }),
-            timeout,
             mask: Mask { set: ptr::null(), bytes: sys::SIGSET_BYTES },
-            handled: None,
-            faulted: Cell::new(false),
-            rung: Cell::new(false),
-            passes_on: Cell::new(false),
-            migrated: self.migrated_watches.load(core::sync::atomic::Ordering::SeqCst),
-            counted: Cell::new(false),
+            ..Wait::new(self, events.as_mut_ptr(), maxevents as c_int, limit, timeout)
         };
         let n = wait.run().unwrap() as usize;
         events.truncate(n);

@@ -52,6 +52,12 @@ impl Deadline {
         Self(clock::now())
     }
 
+    /// The time of the kernel's last tick, up to some milliseconds ago, which takes less to read.
+    #[doc(hidden)]
+    pub fn at_last_tick() -> Self {
+        Self(clock::at_last_tick())
+    }
+
     /// When a wait that starts now has to end; `None` for never.
     pub fn of(timeout: Timeout) -> Option<Self> {
         match timeout {

@@ -366,6 +366,12 @@ impl Default for Share {
     }
 }
 
+/// For tests: as if no waiter had said a word yet.
+#[cfg(test)]
+pub(super) fn forget_all() {
+    slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
+}
+
 #[cfg(test)]
 mod model;
 #[cfg(test)]

@@ -144,11 +144,8 @@ impl Wait<'_> {
         if let Limit::Milliseconds(asked) = self.limit
             && !exact
         {
-            return in_milliseconds(if until.deadline.is_none() {
-                asked
-            } else {
-                up(until.left())
-            });
+            let is_as_asked = until.deadline.is_none() && until.timeout == self.timeout;
+            return in_milliseconds(if is_as_asked { asked } else { up(until.left()) });
         }
         let left = until.left();
         let limit = left.map(timespec_of);

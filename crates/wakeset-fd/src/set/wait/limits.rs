@@ -51,6 +51,12 @@ impl Until {
         Self { deadline: Some(Some(own.map_or(end, |own| own.min(end)))), ..self }
     }
 
+    /// As [`at_most`](Self::at_most), for a sleep that begins at once.
+    pub(super) fn soon_at_most(self, limit: Duration) -> Self {
+        let left = self.left().map_or(limit, |left| left.min(limit));
+        Self { deadline: None, timeout: Timeout::After(left) }
+    }
+
     /// How much time is left; `None` for no limit.
     pub(super) fn left(self) -> Option<Duration> {
         match (self.deadline, self.timeout) {

@@ -211,7 +211,11 @@ impl Wait<'_> {
         let result = (!no_sleep).then(|| {
             let mut end = until;
             if has_listeners {
-                end = end.no_later_than(set.rotation.rescue_clock.next());
+                // They may have gone since the round began, and with them what bounds the sleep.
+                end = match self.calm.get() {
+                    Some(left) => end.soon_at_most(left),
+                    None => end.no_later_than(set.rotation.rescue_clock.next()),
+                };
             }
             if bounds.no_doorbell {
                 end = end.at_most(WITHOUT_DOORBELL);

@@ -33,6 +33,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 use libc::epoll_event;
 use wakeset::{Deadline, Event, Timeout, Woken, mutant};
 
@@ -59,6 +60,8 @@ pub(crate) struct Wait<'a> {
     pub(crate) rung: Cell<bool>,
     /// The baton has woken the wait for a connection that it does not report.
     pub(crate) passes_on: Cell<bool>,
+    /// The set's listeners are calm, and are looked at in so long.
+    pub(crate) calm: Cell<Option<Duration>>,
     /// How many watches had changed halves when it began.
     pub(crate) migrated: u32,
     /// It has been counted, because it was not answered at once, in process.
@@ -87,6 +90,7 @@ impl<'a> Wait<'a> {
             faulted: Cell::new(false),
             rung: Cell::new(false),
             passes_on: Cell::new(false),
+            calm: Cell::new(None),
             migrated: set.migrated_watches.load(Ordering::SeqCst),
             counted: Cell::new(false),
         }
@@ -135,6 +139,7 @@ impl Wait<'_> {
                 faulted: Cell::new(false),
                 rung: Cell::new(false),
                 passes_on: Cell::new(false),
+                calm: Cell::new(None),
                 counted: self.counted.clone(),
                 ..*self
             };
@@ -207,7 +212,7 @@ impl Wait<'_> {
         if set.state.is_in_kernel() {
             return self.step_in_kernel(until);
         }
-        set.rotation.rescue_if_due(set);
+        self.calm.set(set.rotation.rescue_if_due(set));
         let both = set.state.has_kernel() && !closed;
         if both && set.set.is_empty() && self.timeout == Timeout::Now {
             return Some(self.check_outside(0, None));

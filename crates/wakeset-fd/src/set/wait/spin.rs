@@ -96,6 +96,8 @@ impl Wait<'_> {
             true => until.no_later_than(set.rotation.rescue_clock.next()),
             false => until,
         };
+        // By the exact clock, after a time that may be long.
+        self.calm.set(None);
         busy_poll::tell(set);
         let deadline = until.left().and_then(|left| Deadline::of(Timeout::After(left)));
         let before = handled::any();

@@ -28,6 +28,11 @@ pub(crate) fn now() -> u64 {
     CLOCK.get()
 }
 
+/// The same: there are no ticks.
+pub(crate) fn at_last_tick() -> u64 {
+    now()
+}
+
 /// Begins a schedule of a model at this time.
 pub fn set_model_clock(nanos: u64) {
     CLOCK.set(nanos);

@@ -27,6 +27,7 @@
 //! `steps` in leaving it to a worker that holds less.
 
 mod batons;
+mod calm;
 mod ctl;
 mod member;
 mod steps;
@@ -38,6 +39,7 @@ use super::{ListenerStat, Order, RescueClock};
 use crate::kernel_half::KernelEpoll;
 use crate::sys::signal_guard::SignalSafeLock;
 use crate::sys::{self, user};
+use calm::Calm;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -80,6 +82,7 @@ pub(crate) struct Rotation {
     former: steps::Former,
     /// Whether a member may have stepped back.
     has_stepped: AtomicBool,
+    calm: Calm,
 }
 
 // SAFETY: the members are only touched with the lock held, in `with`.
@@ -101,6 +104,7 @@ impl Rotation {
             others: [const { AtomicU64::new(0) }; steps::WORDS],
             former: steps::Former::none(),
             has_stepped: AtomicBool::new(false),
+            calm: Calm::none(),
         }
     }
 
@@ -111,6 +115,7 @@ impl Rotation {
 
     fn with<T>(&self, f: impl FnOnce(&mut [Member; MOST]) -> T) -> T {
         self.lock.lock();
+        self.calm.end();
         // SAFETY: this thread holds the lock.
         let members = unsafe { &mut *self.members.get() };
         let result = f(members);
@@ -149,6 +154,7 @@ impl Rotation {
         self.others.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         self.former.clear();
         self.has_stepped.store(false, Ordering::Relaxed);
+        self.calm.end();
         if self.any() {
             self.with(|members| *members = [Member::NONE; MOST]);
         }
@@ -156,10 +162,12 @@ impl Rotation {
 
     /// Notes what a wait has reported, after a sleep or without one.
     pub(crate) fn note_reports(&self, events: *const epoll_event, found: c_int, slept: bool) {
-        if !self.any() || found <= 0 {
+        // SAFETY: the kernel has just written `found` events there.
+        if !self.any() || found <= 0 || unsafe { self.calm.is_about_others(events, found) } {
             return;
         }
         self.with_known(|members| {
+            self.calm.end();
             for i in 0..found as usize {
                 // SAFETY: the kernel has just written `found` events there.
                 let data = unsafe { events.add(i).read_unaligned() }.u64;
@@ -183,7 +191,7 @@ impl Rotation {
     /// Before a sleep: puts the watches that have been reported at the end of their queues. Returns
     /// how long the wait sleeps at most, if there is a listener that is not watched.
     pub(crate) fn rotate(&self, set: &impl KernelEpoll) -> Option<Duration> {
-        if !self.any() {
+        if !self.any() || self.is_calm() {
             return None;
         }
         self.with_known(|members| {
@@ -218,6 +226,7 @@ impl Rotation {
             let watched = members.iter().filter(|member| member.is_some());
             let notes = watched.map(|member| note_of(member.inode));
             self.share.note_sleep(notes.fold(0, |notes, note| notes | note));
+            self.begin_calm(members);
             let missing = members.iter().filter(|member| member.missing);
             missing
                 .map(
@@ -267,11 +276,17 @@ impl Rotation {
     }
 
     /// Once in each [`RESCUE`](super::RESCUE), whatever else wakes the waits in this set: a
-    /// connection whose waiter has died is reported to the set.
-    pub(crate) fn rescue_if_due(&self, set: &impl KernelEpoll) {
-        if !self.any() || !self.rescue_clock.until_next().is_zero() {
-            return;
+    /// connection whose waiter has died is reported to the set. Returns how long until then if the
+    /// set is calm (`calm`).
+    pub(crate) fn rescue_if_due(&self, set: &impl KernelEpoll) -> Option<Duration> {
+        if !self.any() {
+            return None;
         }
+        let calm = self.calm.left();
+        if calm.is_some() || !self.rescue_clock.until_next().is_zero() {
+            return calm;
+        }
+        self.calm.end();
         self.rescue_clock.note();
         self.with_known(|members| {
             if !set.is_usable() {
@@ -289,6 +304,7 @@ impl Rotation {
                 }
             }
         });
+        None
     }
 
     /// Makes the watches of a set that migrates what the program asked for. The baton may just have

@@ -92,6 +92,15 @@ pub(super) unsafe fn has_event(events: *const epoll_event, found: c_int, data: u
     (0..found as usize).any(|i| is_of(unsafe { events.add(i).read_unaligned() }, data))
 }
 
+/// Whether one of the first `found` events has this data.
+///
+/// # Safety
+/// There are `found` events.
+pub(super) unsafe fn has_data(events: *const epoll_event, found: c_int, data: u64) -> bool {
+    // SAFETY: the caller's contract.
+    (0..found as usize).any(|i| unsafe { events.add(i).read_unaligned() }.u64 == data)
+}
+
 /// Takes the events of a listener with this data out of the first `found`; how many are left.
 ///
 /// # Safety
@@ -153,14 +162,16 @@ impl Rotation {
         events: *mut epoll_event,
         found: c_int,
     ) -> (c_int, bool) {
-        if !self.any() {
+        // SAFETY: the kernel has just written `found` events there.
+        if !self.any() || found <= 0 || unsafe { self.calm.is_about_others(events, found) } {
             return (found, false);
         }
-        if found <= 0 || self.share.is_free() {
+        if self.share.is_free() {
             return (found, false);
         }
         let mut left = found;
         self.with_known(|members| {
+            self.calm.end();
             // One at a time, so that what is remembered of it is of one listener.
             if !set.is_usable() || members.iter().any(|member| member.is_stepped) {
                 return;
@@ -222,7 +233,7 @@ impl Rotation {
     /// At the end of a wait: no listener stays without a watch, and a connection that it has left
     /// to others is declined, because this thread may be away for long.
     pub(crate) fn end_wait(&self, set: &impl KernelEpoll) {
-        if !self.any() {
+        if !self.any() || self.is_calm() {
             return;
         }
         self.share.note_awake(false);

@@ -25,7 +25,7 @@ fn holding_two(most: Option<u32>, choice: Choice) -> Share {
     rule::set_processors(8);
     // Of other tests.
     baton::forget_declined();
-    slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
+    forget_all();
     let (share, another) = (Share::new(), Share::new());
     share.note_sleep(NOTE);
     another.note_sleep(0);
@@ -43,7 +43,7 @@ fn drop_both(share: &Share) {
 fn two_in_silence() -> (Share, Share) {
     choose(Choice::Automatic, None);
     super::super::baton::make(-1);
-    slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
+    forget_all();
     (Share::new(), Share::new())
 }
 

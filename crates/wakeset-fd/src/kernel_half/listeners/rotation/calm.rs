@@ -1,0 +1,119 @@
+//! A set whose waits have nothing to do for its listeners: no other worker waits for them, and
+//! nothing has been reported of them since the last wait that minded them. A server with one worker
+//! is in this state for all requests of a connection but its first, and each of its waits is worth
+//! as much as the few microseconds that the request takes.
+//!
+//! | left out while a set is calm | because |
+//! |---|---|
+//! | what a worker says of itself in its slot, and reads of others | there are none |
+//! | the places in the queues of the listeners and of the baton | nothing was reported or passed since |
+//! | the clock, beside the time of the last tick | what is due comes once in a rescue period |
+//!
+//! Calm ends with the first event of a listener's, with any change of the members, with the baton,
+//! and at the latest when the listeners are looked at, once in a rescue period. Until then another
+//! worker may have come: what it is woken for and does not accept waits for that look, as it would
+//! if it were the worker's that sleeps here; and for as long it sees the slot as it was when the
+//! calm began.
+
+use super::super::told::telling;
+use super::member::Member;
+use super::{Rotation, steps};
+use crate::stats::count;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use libc::epoll_event;
+use wakeset::{Deadline, mutated};
+
+/// Listeners in a set that can be calm: most servers have one, or one for each family of addresses.
+const MOST: usize = 2;
+
+/// Whether a set is calm, and what ends that.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Calm {
+    /// When the listeners are looked at next, in nanoseconds since the machine's start; 0 while the
+    /// set is not calm. Set with the lock held.
+    until: AtomicU64,
+    /// The data of the listeners' watches, one of them more often than once where there are fewer.
+    data: [AtomicU64; MOST],
+}
+
+impl Calm {
+    pub(super) const fn none() -> Self {
+        Self { until: AtomicU64::new(0), data: [const { AtomicU64::new(0) }; MOST] }
+    }
+
+    /// It lasts until then.
+    fn begin(&self, data: [u64; MOST], until: Deadline) {
+        for (place, data) in self.data.iter().zip(data) {
+            place.store(data, Ordering::Relaxed);
+        }
+        // After the data.
+        self.until.store(until.since_boot().as_nanos() as u64, Ordering::Release);
+    }
+
+    fn is(&self) -> bool {
+        self.until.load(Ordering::Acquire) != 0
+    }
+
+    pub(super) fn end(&self) {
+        if self.is() {
+            self.until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// How long until the listeners are looked at. `None`: it is time, or the set is not calm.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let until = self.until.load(Ordering::Relaxed);
+        if until == 0 {
+            return None;
+        }
+        let left =
+            Duration::from_nanos(until).saturating_sub(Deadline::at_last_tick().since_boot());
+        (!left.is_zero() || mutated!("calm_without_end")).then_some(left)
+    }
+
+    /// Whether the set is calm, and none of the first `found` events is a listener's.
+    ///
+    /// # Safety
+    /// There are `found` events.
+    pub(super) unsafe fn is_about_others(&self, events: *const epoll_event, found: c_int) -> bool {
+        let is_of = |data: &AtomicU64| {
+            // SAFETY: the caller's contract.
+            unsafe { steps::has_data(events, found, data.load(Ordering::Relaxed)) }
+        };
+        self.is() && (!self.data.iter().any(is_of) || mutated!("calm_hears_nothing"))
+    }
+}
+
+impl Rotation {
+    /// Whether waits have nothing to do for the listeners.
+    #[inline]
+    pub(super) fn is_calm(&self) -> bool {
+        self.calm.is()
+    }
+
+    /// Before a sleep that has minded these members.
+    pub(super) fn begin_calm(&self, members: &[Member]) {
+        let has_work = |member: &Member| member.is_some() && (member.due || member.missing);
+        let has_declined = || telling().is_some_and(|telling| (telling.looks_first)());
+        if members.iter().any(has_work)
+            || count::is_on()
+            || self.baton.load(Ordering::Relaxed) < 0
+            || self.rounds.is_due()
+            || !self.share.is_alone() && !mutated!("calm_beside_another")
+            || has_declined()
+        {
+            return;
+        }
+        let mut watched = members.iter().filter(|member| member.is_some());
+        if let (Some(first), second, None) = (watched.next(), watched.next(), watched.next()) {
+            let data = [first, second.unwrap_or(first)].map(|member| member.data);
+            self.calm.begin(data, self.rescue_clock.next());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

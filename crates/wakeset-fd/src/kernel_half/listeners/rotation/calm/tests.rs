@@ -1,0 +1,109 @@
+use super::super::super::{Choice, baton, choose, shares};
+use super::*;
+use crate::kernel_half::KernelEpoll;
+use crate::table::alone::alone;
+use core::ptr;
+
+/// A set that has a watch of the baton's, and none of a listener's in the kernel.
+struct Bare;
+
+impl KernelEpoll for Bare {
+    fn number(&self) -> c_int {
+        -1
+    }
+
+    fn is_in_kernel(&self) -> bool {
+        true
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+
+    fn admit_baton(&self) -> u64 {
+        0
+    }
+}
+
+const LISTENER: Member = Member { fd: 3, data: 7, ..Member::NONE };
+
+/// A set with one listener, of a worker that is alone. It has just looked at it.
+fn settled() -> Rotation {
+    choose(Choice::Automatic, None);
+    baton::make(-1);
+    shares::forget_all();
+    let rotation = Rotation::new();
+    rotation.with(|members| members[0] = LISTENER);
+    rotation.baton.store(0, Ordering::Relaxed);
+    rotation.rescue_clock.note();
+    rotation
+}
+
+fn report(rotation: &Rotation, data: u64) {
+    let events = [epoll_event { events: libc::EPOLLIN as u32, u64: data }];
+    rotation.note_reports(ptr::from_ref(&events).cast(), 1, false);
+}
+
+/// What a worker is told of a listener changes its places in the queues.
+#[test]
+fn a_listeners_event_ends_the_calm() {
+    let _alone = alone();
+    let rotation = settled();
+    rotation.begin_calm(&[LISTENER]);
+    assert!(rotation.is_calm());
+    report(&rotation, 8);
+    assert!(rotation.is_calm(), "it is another's");
+    report(&rotation, 7);
+    assert!(!rotation.is_calm());
+    assert!(rotation.with_known(|members| members[0].due));
+}
+
+/// A connection whose worker has died is found by a look, once in a rescue period.
+#[test]
+fn calm_ends_when_the_listeners_are_looked_at() {
+    let _alone = alone();
+    let rotation = settled();
+    rotation.begin_calm(&[LISTENER]);
+    let left = rotation.rescue_if_due(&Bare).expect("it is calm");
+    assert!(left <= super::super::super::RESCUE + Duration::from_millis(20), "{left:?}");
+    rotation.rescue_clock.forget();
+    rotation.calm.begin([7, 7], Deadline::from_nanos(1));
+    assert_eq!(rotation.rescue_if_due(&Bare), None);
+    assert!(!rotation.is_calm() && !rotation.rescue_clock.until_next().is_zero(), "it has looked");
+}
+
+/// What one worker says of itself, the others go by.
+#[test]
+fn a_worker_beside_others_is_not_calm() {
+    let _alone = alone();
+    let (rotation, another) = (settled(), shares::Share::new());
+    assert!(another.is_alone());
+    rotation.begin_calm(&[LISTENER]);
+    assert!(!rotation.is_calm());
+}
+
+#[test]
+fn a_set_with_something_to_do_is_not_calm() {
+    let _alone = alone();
+    let not_calm = |rotation: Rotation, members: &[Member]| {
+        rotation.begin_calm(members);
+        !rotation.is_calm()
+    };
+    assert!(not_calm(settled(), &[Member { due: true, ..LISTENER }]));
+    assert!(not_calm(settled(), &[LISTENER, Member { missing: true, ..LISTENER }]));
+    assert!(not_calm(settled(), &[LISTENER; 3]));
+    let rotation = settled();
+    rotation.rounds.passes(true);
+    assert!(not_calm(rotation, &[LISTENER]), "the baton is to move");
+    let rotation = settled();
+    rotation.baton.store(-1, Ordering::Relaxed);
+    assert!(not_calm(rotation, &[LISTENER]), "nobody could wake it");
+    let rotation = settled();
+    rotation.begin_calm(&[LISTENER, Member { data: 9, ..LISTENER }]);
+    report(&rotation, 9);
+    assert!(!rotation.is_calm(), "of the second listener");
+    let rotation = settled();
+    rotation.begin_calm(&[LISTENER]);
+    rotation.with(|_| ());
+    assert!(!rotation.is_calm(), "after a change");
+}
