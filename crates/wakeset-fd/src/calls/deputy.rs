@@ -10,6 +10,7 @@ pub use forked::{
 };
 
 use crate::migrate;
+use crate::objects::pipe;
 use crate::stats::Stat;
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::vforked::{Request, Wish};
@@ -39,10 +40,11 @@ pub(super) fn begin() -> Option<Option<&'static Request>> {
         return None;
     }
     gate::close();
-    if away::any() {
+    if away::any() || pipe::were_kept() {
         // What is on its way home is there when the child begins; from now on nothing sets out.
         let _guard = SignalGuard::enter();
-        drop(gate::hold_migrations());
+        let _migrating = gate::hold_migrations();
+        pipe::give_up_all_kept(Stat::MigratedVfork);
     }
     if !table::numbers().any(|fd| table::peek(fd).is_object()) {
         return Some(None);

@@ -6,6 +6,7 @@ use super::deputy::forked::Keeping;
 use super::deputy::{self, Child, Server};
 use crate::kernel_half::listeners;
 use crate::migrate;
+use crate::objects::pipe;
 use crate::stats::Stat;
 pub use crate::sys::process::{is_foreign, see_children, share_for_good};
 use crate::sys::signal_guard::{self, SignalGuard};
@@ -66,6 +67,7 @@ pub fn prepare_to_keep(server: Server) -> Forking {
     inherited::settle();
     gate::close();
     let migrations = gate::hold_migrations();
+    pipe::give_up_all_kept(Stat::MigratedFork);
     let keeping = deputy::forked::begin(server);
     if keeping.is_none() {
         migrate::several_held(&mut table::numbers(), Stat::MigratedFork);

@@ -161,15 +161,28 @@ pub(crate) fn were_kept() -> bool {
     KEPT.load(Ordering::SeqCst)
 }
 
+/// Before a child gets a copy of every number: what a file was kept for migrates. A child that had
+/// such a file would keep it open, and the other end would not be told of the close for as long as
+/// the child lives. The caller holds the migrations lock.
+pub(crate) fn give_up_all_kept(reason: Stat) {
+    if were_kept() && !mutated!("fork_leaves_kept_files") {
+        give_up(None, reason);
+    }
+}
+
 /// The program wants this hidden number, or any: what it was kept for migrates. Whether there was
 /// one. The caller holds the migrations lock.
 pub(crate) fn give_up_kept(wanted: Option<c_int>) -> bool {
+    give_up(wanted, Stat::MigratedLimit)
+}
+
+fn give_up(wanted: Option<c_int>, reason: Stat) -> bool {
     let mut has_one = false;
     let numbers = if were_kept() { table::numbers() } else { 0..0 };
     for number in numbers {
         let kept = table::find::<FdPipe>(number).and_then(FdPipe::kept_of_other);
         if kept.is_some_and(|kept| wanted.is_none_or(|wanted| wanted == kept)) {
-            migrate::fd_held(number, Stat::MigratedLimit);
+            migrate::fd_held(number, reason);
             has_one = true;
         }
     }

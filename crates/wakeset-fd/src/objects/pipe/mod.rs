@@ -19,7 +19,7 @@ mod io;
 mod message;
 mod shutdown;
 
-pub(crate) use self::close::{give_up_kept, were_kept};
+pub(crate) use self::close::{give_up_all_kept, give_up_kept, were_kept};
 pub use self::create::{pipe2, socketpair};
 pub use self::io::{bytes_in, count_kernel_send, is_end, read_fast, recv, send, write_fast};
 pub(crate) use self::io::{read, write};
