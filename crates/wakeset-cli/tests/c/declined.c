@@ -162,14 +162,7 @@ static int64_t left_before(void)
 	tell(course->data[1]);
 	step(course, 1);
 	sleep_ms(20);
-	int second = connect_to(course->listener);
-	hear(course->done[0]);
-	sleep_ms(20);
-	int64_t longest = wait_beside(course, 1, 1);
-	must(close(first));
-	must(close(second));
-	end(course);
-	return longest;
+	return wait_for_second(course, first, 1);
 }
 
 #include "declined/edges.h"
@@ -197,15 +190,21 @@ static int64_t apart(int64_t (*course)(void))
 	return wait;
 }
 
+/* Runs a course, and says how long a connection waited. */
+static int64_t show_wait(int64_t (*course)(void))
+{
+	int64_t wait = apart(course);
+	printf("counts: waited %.1f ms\n", (double)wait / 1e6);
+	return wait;
+}
+
 /* Where other programs take the processors, one round or another may be late. */
 static void show_course(const char *name, int64_t (*course)(void))
 {
 	int late = 0;
 	heading(name);
 	for (int i = 0; i < ROUNDS; i++) {
-		int64_t wait = apart(course);
-		printf("counts: waited %.1f ms\n", (double)wait / 1e6);
-		late += wait > BOUND_MS * 1000000LL;
+		late += show_wait(course) > BOUND_MS * 1000000LL;
 	}
 	yes("no connection is stranded", late < 2);
 }
@@ -214,9 +213,7 @@ static void show_course(const char *name, int64_t (*course)(void))
 static void show_slow_course(const char *name, int64_t (*course)(void))
 {
 	heading(name);
-	int64_t wait = apart(course);
-	printf("counts: waited %.1f ms\n", (double)wait / 1e6);
-	yes("it is found in the end", wait < SLOW_BOUND_MS * 1000000LL);
+	yes("it is found in the end", show_wait(course) < SLOW_BOUND_MS * 1000000LL);
 }
 
 /* Whether what workers hold and accept is counted: in the orders auto and least. Plain, all are

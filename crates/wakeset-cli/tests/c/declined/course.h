@@ -125,6 +125,20 @@ static int64_t wait_beside(const struct course *course, int worker, int connecti
 	return waited(course, connections, began);
 }
 
+/* A second connection wakes a worker, which declines it when it is told to. Returns how long one of
+ * the two waits from then, and ends the course. */
+static int64_t wait_for_second(struct course *course, int first, int declines)
+{
+	int second = connect_to(course->listener);
+	hear(course->done[0]);
+	sleep_ms(20);
+	int64_t longest = wait_beside(course, declines, 1);
+	must(close(first));
+	must(close(second));
+	end(course);
+	return longest;
+}
+
 /* Waits for a connection when told to. Returns the set. */
 static int await_connection(struct course *course, int go)
 {

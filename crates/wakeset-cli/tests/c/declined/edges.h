@@ -139,14 +139,7 @@ static int64_t taken_by_another(void)
 		step(course, next[i]);
 		sleep_ms(20);
 	}
-	int second = connect_to(course->listener);
-	hear(course->done[0]);
-	sleep_ms(20);
-	int64_t longest = wait_beside(course, DECLINES, 1);
-	must(close(first));
-	must(close(second));
-	end(course);
-	return longest;
+	return wait_for_second(course, first, DECLINES);
 }
 
 /* Is told by an edge and leaves the connection, once more, and declines. */
@@ -185,14 +178,7 @@ static int64_t left_for_good(void)
 	hear(course->done[0]);
 	step(course, DECLINES);
 	sleep_ms(20);
-	int second = connect_to(course->listener);
-	hear(course->done[0]);
-	sleep_ms(20);
-	int64_t longest = wait_beside(course, DECLINES, 1);
-	must(close(first));
-	must(close(second));
-	end(course);
-	return longest;
+	return wait_for_second(course, first, DECLINES);
 }
 
 #endif

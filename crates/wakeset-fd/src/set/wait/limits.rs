@@ -40,8 +40,7 @@ pub(super) struct Until {
 impl Until {
     /// The same, or `limit` from now if that is earlier.
     pub(super) fn at_most(self, limit: Duration) -> Self {
-        let left = self.left().map_or(limit, |left| left.min(limit));
-        Self { deadline: Some(Deadline::of(Timeout::After(left))), ..self }
+        Self { deadline: Some(Deadline::of(self.soon_at_most(limit).timeout)), ..self }
     }
 
     /// The same, or then if that is earlier. Unlike [`at_most`](Self::at_most) it mostly reads no

@@ -79,11 +79,12 @@ impl Calm {
     /// # Safety
     /// There are `found` events.
     pub(super) unsafe fn is_about_others(&self, events: *const epoll_event, found: c_int) -> bool {
-        let is_of = |data: &AtomicU64| {
-            // SAFETY: the caller's contract.
-            unsafe { steps::has_data(events, found, data.load(Ordering::Relaxed)) }
+        let is_listeners = |event: epoll_event| {
+            self.data.iter().any(|data| data.load(Ordering::Relaxed) == event.u64)
         };
-        self.is() && (!self.data.iter().any(is_of) || mutated!("calm_hears_nothing"))
+        // SAFETY: the caller's contract.
+        let is_told = || unsafe { steps::has_one(events, found, is_listeners) };
+        self.is() && (!is_told() || mutated!("calm_hears_nothing"))
     }
 }
 

@@ -89,16 +89,20 @@ fn is_of(event: epoll_event, data: u64) -> bool {
 /// There are `found` events.
 pub(super) unsafe fn has_event(events: *const epoll_event, found: c_int, data: u64) -> bool {
     // SAFETY: the caller's contract.
-    (0..found as usize).any(|i| is_of(unsafe { events.add(i).read_unaligned() }, data))
+    unsafe { has_one(events, found, |event| is_of(event, data)) }
 }
 
-/// Whether one of the first `found` events has this data.
+/// Whether one of the first `found` events is such a one.
 ///
 /// # Safety
 /// There are `found` events.
-pub(super) unsafe fn has_data(events: *const epoll_event, found: c_int, data: u64) -> bool {
+pub(super) unsafe fn has_one(
+    events: *const epoll_event,
+    found: c_int,
+    is_such: impl Fn(epoll_event) -> bool,
+) -> bool {
     // SAFETY: the caller's contract.
-    (0..found as usize).any(|i| unsafe { events.add(i).read_unaligned() }.u64 == data)
+    (0..found as usize).any(|i| is_such(unsafe { events.add(i).read_unaligned() }))
 }
 
 /// Takes the events of a listener with this data out of the first `found`; how many are left.
@@ -163,10 +167,8 @@ impl Rotation {
         found: c_int,
     ) -> (c_int, bool) {
         // SAFETY: the kernel has just written `found` events there.
-        if !self.any() || found <= 0 || unsafe { self.calm.is_about_others(events, found) } {
-            return (found, false);
-        }
-        if self.share.is_free() {
+        let is_about_others = || unsafe { self.calm.is_about_others(events, found) };
+        if !self.any() || found <= 0 || is_about_others() || self.share.is_free() {
             return (found, false);
         }
         let mut left = found;

@@ -19,13 +19,11 @@ fn other(held: u32, sleeps_for: Notes, since: u64) -> &'static Slot {
 
 /// A waiter that holds two connections, with this rule and `most`.
 fn holding_two(most: Option<u32>, choice: Choice) -> Share {
-    choose(choice, most);
-    super::super::baton::make(-1);
+    begin_in_silence(choice, most);
     // More than there are waiters.
     rule::set_processors(8);
     // Of other tests.
     baton::forget_declined();
-    forget_all();
     let (share, another) = (Share::new(), Share::new());
     share.note_sleep(NOTE);
     another.note_sleep(0);
@@ -41,9 +39,7 @@ fn drop_both(share: &Share) {
 
 /// Two waiters of this process, of which neither has said a word, and no others.
 fn two_in_silence() -> (Share, Share) {
-    choose(Choice::Automatic, None);
-    super::super::baton::make(-1);
-    forget_all();
+    begin_in_silence(Choice::Automatic, None);
     (Share::new(), Share::new())
 }
 

@@ -1,4 +1,4 @@
-use super::super::super::{Choice, baton, choose, shares};
+use super::super::super::{Choice, RESCUE, shares};
 use super::*;
 use crate::kernel_half::KernelEpoll;
 use crate::table::alone::alone;
@@ -29,9 +29,7 @@ const LISTENER: Member = Member { fd: 3, data: 7, ..Member::NONE };
 
 /// A set with one listener, of a worker that is alone. It has just looked at it.
 fn settled() -> Rotation {
-    choose(Choice::Automatic, None);
-    baton::make(-1);
-    shares::forget_all();
+    shares::begin_in_silence(Choice::Automatic, None);
     let rotation = Rotation::new();
     rotation.with(|members| members[0] = LISTENER);
     rotation.baton.store(0, Ordering::Relaxed);
@@ -65,7 +63,7 @@ fn calm_ends_when_the_listeners_are_looked_at() {
     let rotation = settled();
     rotation.begin_calm(&[LISTENER]);
     let left = rotation.rescue_if_due(&Bare).expect("it is calm");
-    assert!(left <= super::super::super::RESCUE + Duration::from_millis(20), "{left:?}");
+    assert!(left <= RESCUE + Duration::from_millis(20), "{left:?}");
     rotation.rescue_clock.forget();
     rotation.calm.begin([7, 7], Deadline::from_nanos(1));
     assert_eq!(rotation.rescue_if_due(&Bare), None);
