@@ -20,7 +20,7 @@ use super::member::Member;
 use super::{Rotation, steps};
 use crate::stats::count;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use libc::epoll_event;
 use wakeset::{Deadline, mutated};
@@ -37,11 +37,18 @@ pub(super) struct Calm {
     until: AtomicU64,
     /// The data of the listeners' watches, one of them more often than once where there are fewer.
     data: [AtomicU64; MOST],
+    /// Another worker was there since the listeners were last looked at. So long that is not asked
+    /// again: it takes a clock and the slots of all.
+    is_beside_another: AtomicBool,
 }
 
 impl Calm {
     pub(super) const fn none() -> Self {
-        Self { until: AtomicU64::new(0), data: [const { AtomicU64::new(0) }; MOST] }
+        Self {
+            until: AtomicU64::new(0),
+            data: [const { AtomicU64::new(0) }; MOST],
+            is_beside_another: AtomicBool::new(false),
+        }
     }
 
     /// It lasts until then.
@@ -61,6 +68,12 @@ impl Calm {
         if self.is() {
             self.until.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Ends, and may begin again: the listeners are looked at.
+    pub(super) fn begin_anew(&self) {
+        self.end();
+        self.is_beside_another.store(false, Ordering::Relaxed);
     }
 
     /// How long until the listeners are looked at. `None`: it is time, or the set is not calm.
@@ -95,6 +108,15 @@ impl Rotation {
         self.calm.is()
     }
 
+    /// Whether another worker is there, or was since the last look.
+    fn is_beside_another(&self) -> bool {
+        let known = &self.calm.is_beside_another;
+        if !known.load(Ordering::Relaxed) && !self.share.is_alone() {
+            known.store(true, Ordering::Relaxed);
+        }
+        known.load(Ordering::Relaxed) && !mutated!("calm_beside_another")
+    }
+
     /// Before a sleep that has minded these members.
     pub(super) fn begin_calm(&self, members: &[Member]) {
         let has_work = |member: &Member| member.is_some() && (member.due || member.missing);
@@ -103,7 +125,7 @@ impl Rotation {
             || count::is_on()
             || self.baton.load(Ordering::Relaxed) < 0
             || self.rounds.is_due()
-            || !self.share.is_alone() && !mutated!("calm_beside_another")
+            || self.is_beside_another()
             || has_declined()
         {
             return;

@@ -154,7 +154,7 @@ impl Rotation {
         self.others.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         self.former.clear();
         self.has_stepped.store(false, Ordering::Relaxed);
-        self.calm.end();
+        self.calm.begin_anew();
         if self.any() {
             self.with(|members| *members = [Member::NONE; MOST]);
         }
@@ -286,7 +286,7 @@ impl Rotation {
         if calm.is_some() || !self.rescue_clock.until_next().is_zero() {
             return calm;
         }
-        self.calm.end();
+        self.calm.begin_anew();
         self.rescue_clock.note();
         self.with_known(|members| {
             if !set.is_usable() {

@@ -78,6 +78,13 @@ fn a_worker_beside_others_is_not_calm() {
     assert!(another.is_alone());
     rotation.begin_calm(&[LISTENER]);
     assert!(!rotation.is_calm());
+    shares::begin_in_silence(Choice::Automatic, None);
+    rotation.begin_calm(&[LISTENER]);
+    assert!(!rotation.is_calm(), "it is asked once in a rescue period");
+    rotation.rescue_clock.forget();
+    rotation.rescue_if_due(&Bare);
+    rotation.begin_calm(&[LISTENER]);
+    assert!(rotation.is_calm(), "the other one is gone");
 }
 
 #[test]
