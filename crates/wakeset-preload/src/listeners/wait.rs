@@ -124,7 +124,9 @@ impl Wait<'_> {
     /// What the program's call has to tell now, if anything; `known`: the listeners that the
     /// private set has reported.
     fn look(&mut self, known: &[c_int]) -> Option<Result<usize, Errno>> {
-        WAITER.with(|waiter| waiter.looked.note());
+        if WAITER.with(|waiter| waiter.looked.note()) {
+            Look::begin_rescue();
+        }
         let look = Look::begin();
         let result = self.asked.look();
         if let Ok(found) = result {

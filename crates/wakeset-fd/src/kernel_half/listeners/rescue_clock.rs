@@ -18,10 +18,12 @@ impl RescueClock {
 
     /// How long until the next check is due.
     pub fn until_next(&self) -> Duration {
-        let since = Deadline::now()
-            .since_boot()
-            .saturating_sub(Duration::from_nanos(self.0.load(Ordering::Relaxed)));
-        RESCUE.saturating_sub(since)
+        self.until_next_from(Deadline::now())
+    }
+
+    fn until_next_from(&self, now: Deadline) -> Duration {
+        let last = Duration::from_nanos(self.0.load(Ordering::Relaxed));
+        RESCUE.saturating_sub(now.since_boot().saturating_sub(last))
     }
 
     /// When the next check is due.
@@ -35,8 +37,11 @@ impl RescueClock {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that the check is made now.
-    pub fn note(&self) {
-        self.0.store(Deadline::now().since_boot().as_nanos() as u64, Ordering::Relaxed);
+    /// Notes that a check is made now. Returns whether it was due.
+    pub fn note(&self) -> bool {
+        let now = Deadline::now();
+        let was_due = self.until_next_from(now).is_zero();
+        self.0.store(now.since_boot().as_nanos() as u64, Ordering::Relaxed);
+        was_due
     }
 }

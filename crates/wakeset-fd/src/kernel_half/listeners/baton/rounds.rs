@@ -164,6 +164,18 @@ impl Look {
         Self { round: shared_hint::declined().round.load(SeqCst) }
     }
 
+    /// Before the look that each waiter makes once in a rescue period. Another process may have
+    /// written that something was declined without the bit by which a look knows that it is to end
+    /// it. In other looks the bit is enough: this compares all notes.
+    pub fn begin_rescue() {
+        let declined = shared_hint::declined();
+        let is_open = |left| open(declined, left, of_one(u64::MAX.into()), 0);
+        let known = is_open(&declined.left) | is_open(&declined.urgent);
+        if declined.any.load(SeqCst) & known != known && !mutated!("rescue_trusts_a_bit") {
+            declined.any.fetch_or(known, SeqCst);
+        }
+    }
+
     /// It has found none on the listeners with these notes.
     fn saw_none(self, notes: Notes) {
         let (declined, notes) = (shared_hint::declined(), of_one(notes));

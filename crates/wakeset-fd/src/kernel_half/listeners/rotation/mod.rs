@@ -288,6 +288,7 @@ impl Rotation {
         }
         self.calm.begin_anew();
         self.rescue_clock.note();
+        Look::begin_rescue();
         self.with_known(|members| {
             if !set.is_usable() {
                 return;

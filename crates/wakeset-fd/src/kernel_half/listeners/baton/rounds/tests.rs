@@ -65,6 +65,21 @@ fn rubbish_ends_with_a_look() {
     assert!(!is_urgent(1));
 }
 
+/// It was urgent until a second after the next connection, and nothing was shared out until then.
+#[test]
+fn rubbish_that_nobody_has_read_ends_with_a_rescue() {
+    let _alone = alone();
+    forget_declined();
+    let declined = shared_hint::declined();
+    let [urgent, ..] = &declined.urgent;
+    declined.round.fetch_add(1, SeqCst);
+    urgent.store(declined.round.load(SeqCst), SeqCst);
+    assert!(!Look::may_end(1), "nothing says so");
+    Look::begin_rescue();
+    Look::begin().ends(1);
+    assert!(!is_urgent(1));
+}
+
 /// Of two listeners with one note, one that was found empty ended what was declined on the other.
 #[test]
 fn a_look_says_nothing_of_those_that_share_a_note() {
