@@ -11,7 +11,6 @@
  */
 #include "forked/children.h"
 #include "forked/beside.h"
-#include <sys/uio.h>
 
 /* ---- what becomes of it ---- */
 
@@ -198,33 +197,19 @@ static void pairs(void)
 	}
 }
 
-/* An end that is closed with something to be read at the other: that is told of it at once, and
- * again once it is the kernel's, though a child lives that was forked since. */
+/* A child lives that was forked after the close, before the other end is the kernel's. */
 static void closed_before_a_child(void)
 {
 	heading("closed before a child, and unread");
-	int ends[2], set;
-	char bytes[8];
-	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends));
-	must(send(ends[0], "abc", 3, 0));
-	must(close(ends[0]));
+	int end = end_with_unread();
 	pid_t child = fork();
 	if (child == 0) {
 		hear(down[1]);
 		_exit(0);
 	}
-	set = set_with(ends[1], EPOLLIN);
-	struct iovec nothing_at_all[2] = { { 0 } };
-	must(readv(ends[1], nothing_at_all, 2));
-	struct epoll_event event = { 0 };
-	number("a set is told", 1, must(epoll_wait(set, &event, 1, 0)));
-	number("  of the close", EPOLLIN | EPOLLHUP, event.events);
-	CALL("what was sent is there", "3", recv(ends[1], bytes, 8, 0));
-	CALL("  and then the end", "0", recv(ends[1], bytes, 8, 0));
+	hears_of_the_close(end);
 	say(down[0], 'x');
 	number("the child", 0, status_of(child));
-	must(close(set));
-	must(close(ends[1]));
 }
 
 /* ---- while there is a child ---- */

@@ -182,6 +182,15 @@ static void closes_beside_a_child(void)
 	must(close(set));
 }
 
+static void closed_before_a_child(void)
+{
+	heading("closed before a child, and unread");
+	int end = end_with_unread();
+	pthread_t child = begin_a_child();
+	hears_of_the_close(end);
+	end_it(child);
+}
+
 /* Every count is exact beside children that leave it alone, that name it, and that are killed. */
 static uint64_t children_beside_traffic(int act)
 {
@@ -233,6 +242,7 @@ int main(int count, char **arguments)
 		timers();
 		pipes();
 		closes_beside_a_child();
+		closed_before_a_child();
 		under_traffic_of(3, children_beside_traffic);
 	}
 	return verdict();

@@ -11,7 +11,9 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 static const char *self = "/proc/self/exe";
@@ -206,6 +208,32 @@ static void *read_on(void *set)
 		else if (last)
 			return (void *)sum;
 	}
+}
+
+/* An end of a pair whose other end was closed after it had sent something. */
+static int end_with_unread(void)
+{
+	int ends[2];
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends));
+	must(send(ends[0], "abc", 3, 0));
+	must(close(ends[0]));
+	return ends[1];
+}
+
+/* It is told of that close at once, also as the kernel's, and closed. */
+static void hears_of_the_close(int end)
+{
+	char bytes[8];
+	int set = set_with(end, EPOLLIN);
+	struct iovec nothing_at_all[2] = { { 0 } };
+	must(readv(end, nothing_at_all, 2));
+	struct epoll_event event = { 0 };
+	number("a set is told", 1, must(epoll_wait(set, &event, 1, 0)));
+	number("  of the close", EPOLLIN | EPOLLHUP, event.events);
+	CALL("what was sent is there", "3", recv(end, bytes, 8, 0));
+	CALL("  and then the end", "0", recv(end, bytes, 8, 0));
+	must(close(set));
+	must(close(end));
 }
 
 /*
