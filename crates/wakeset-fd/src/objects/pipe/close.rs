@@ -161,9 +161,9 @@ pub(crate) fn were_kept() -> bool {
     KEPT.load(Ordering::SeqCst)
 }
 
-/// Before a child gets a copy of every number: what a file was kept for migrates. A child that had
-/// such a file would keep it open, and the other end would not be told of the close for as long as
-/// the child lives. The caller holds the migrations lock.
+/// Before a child gets a copy of every number: what a file was kept for migrates. A forked child
+/// would have such a file until it first runs, that of a vfork(2) until it executes a program, and
+/// the other end would not be told of the close until then. The caller holds the migrations lock.
 pub(crate) fn give_up_all_kept(reason: Stat) {
     if were_kept() && !mutated!("fork_leaves_kept_files") {
         give_up(None, reason);
