@@ -101,7 +101,7 @@ pub use testing::steps;
 pub use wake::ready_list::ReadyList;
 pub use wake::source::Source;
 #[doc(hidden)]
-pub use wake::timed::Timed;
+pub use wake::timed::{NEVER, Timed};
 pub use wake::wait_queue::WaitQueue;
 pub use wake::waiters::DoorbellFn;
 #[doc(hidden)]

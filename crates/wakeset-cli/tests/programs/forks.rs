@@ -165,3 +165,9 @@ fn vforked() {
 fn children() {
     compare("children", Build::Plain, &["400"]);
 }
+
+/// An edge of a timer that expired while it migrated was taken for one that had been reported.
+#[test]
+fn expiring() {
+    compare("expiring", Build::Plain, &[]);
+}

@@ -29,8 +29,8 @@ use libc::{
     CLOCK_MONOTONIC, CLOCK_REALTIME, TFD_NONBLOCK, TFD_TIMER_ABSTIME, itimerspec, timespec,
 };
 use wakeset::{
-    Deadline, DetachedWatch, Error, Events, Expiry, Source, Timed, Timer, TimerFlags, TimerSpec,
-    WaitQueue, mutated,
+    Deadline, DetachedWatch, Error, Events, Expiry, NEVER, Source, Timed, Timer, TimerFlags,
+    TimerSpec, WaitQueue, mutated,
 };
 
 /// How many nanoseconds a migration waits for the kernel to show as expired a timer that was set to
@@ -48,6 +48,8 @@ pub(crate) struct FdTimer {
     clock: AtomicI32,
     /// The state on its way, valid while it migrates: an [`Expiry`].
     carried: [AtomicU64; 2],
+    /// Whether that had expired when it was taken out. What expires later is the kernel's to tell.
+    carries_expiration: AtomicBool,
     /// A watch with `EPOLLEXCLUSIVE` has been put on it.
     exclusive: AtomicBool,
     timer: Timer,
@@ -65,6 +67,7 @@ unsafe impl Slot for FdTimer {
             residence: Residence::nowhere(),
             clock: AtomicI32::new(CLOCK_MONOTONIC),
             carried: [AtomicU64::new(0), AtomicU64::new(0)],
+            carries_expiration: AtomicBool::new(false),
             exclusive: AtomicBool::new(false),
             timer,
         })
@@ -92,9 +95,10 @@ impl Migratable for FdTimer {
     }
 
     fn seal_words(&self) {
-        self.timer.seal_with(|Expiry { next, interval }| {
-            self.carried[0].store(next, Ordering::SeqCst);
-            self.carried[1].store(interval, Ordering::SeqCst);
+        self.timer.seal_with(|expiry| {
+            self.carried[0].store(expiry.next, Ordering::SeqCst);
+            self.carried[1].store(expiry.interval, Ordering::SeqCst);
+            self.carries_expiration.store(expiry.has_expired(now()), Ordering::SeqCst);
         });
     }
 
@@ -132,7 +136,7 @@ impl Migratable for FdTimer {
         self.residence.now() != Whereabouts::Here
     }
 
-    /// A timer that has not expired goes on in the kernel while its watches are on their way there.
+    /// A timer that had not expired goes on in the kernel while its watches are on their way there.
     /// What it has to report then must not be taken out again.
     fn kernel_may_report(&self, watch: &DetachedWatch) -> bool {
         watch.pending || !self.carries_expiration()
@@ -146,9 +150,15 @@ impl FdTimer {
         Expiry { next, interval }
     }
 
-    /// Whether what it carries had expired by now: nothing more comes of it until it is read.
+    /// Whether what it carries had expired when it was sealed: nothing more comes of it until it is
+    /// read. One that expires on its way has told nobody: the sets do not plan for a sealed timer,
+    /// and a thread that was told by our clock would find that the kernel's timer has yet to
+    /// expire.
     fn carries_expiration(&self) -> bool {
-        self.carried().has_expired(now())
+        if mutated!("timer_expires_on_its_way") {
+            return self.carried().has_expired(now());
+        }
+        self.carries_expiration.load(Ordering::SeqCst)
     }
 
     /// Sets the kernel timer. Of several expirations the kernel then
@@ -195,7 +205,26 @@ impl Source for FdTimer {
     }
 
     fn as_timed(&self) -> Option<&dyn Timed> {
-        Some(&self.timer)
+        Some(self)
+    }
+}
+
+impl Timed for FdTimer {
+    /// A set that has looked before the timer expired, and plans after it was sealed, has that
+    /// expiration to report still.
+    fn plan(&self) -> u64 {
+        match self.timer.plan() {
+            NEVER if self.carries_expiration.load(Ordering::SeqCst) => self.carried().next,
+            at => at,
+        }
+    }
+
+    fn drop_plan(&self) {
+        self.timer.drop_plan();
+    }
+
+    fn note_watch(&self, slot: u32) {
+        self.timer.note_watch(slot);
     }
 }
 
@@ -237,6 +266,7 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
     let _guard = SignalGuard::enter();
     let Some(slot) = slot_for::<FdTimer>(fd) else { return Ok(fd) };
     slot.carried.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    slot.carries_expiration.store(false, Ordering::Relaxed);
     slot.clock.store(clock, Ordering::Relaxed);
     slot.exclusive.store(false, Ordering::Relaxed);
     let nonblocking = flags & TFD_NONBLOCK != 0;
