@@ -243,6 +243,35 @@ static void beside_a_child(void)
 	must(close(other));
 }
 
+static int is_open(void *fd)
+{
+	return fcntl(*(int *)fd, F_GETFD) != -1;
+}
+
+/* What is found out about children that end takes no number: neither from the parent, nor from
+ * those that it forks meanwhile. */
+static void numbers_beside_an_end(void)
+{
+	heading("numbers, when children end");
+	int counter = counter_of(1), lowest = must(open("/dev/null", O_RDONLY | O_CLOEXEC));
+	must(close(lowest));
+	int taken = 0, left = 0;
+	for (int i = 0; i < 100; i++) {
+		pid_t child = fork();
+		if (child == 0)
+			_exit(0);
+		/* It ends, and nobody has waited for it, so that there is something to find out. */
+		for (int look = 0; look < i % 2 * 2000; look++)
+			taken += is_open(&lowest);
+		for (int more = 0; more < 3; more++)
+			left += in_child(is_open, &lowest);
+		must(waitpid(child, NULL, 0));
+	}
+	number("the lowest number is free", 0, taken);
+	number("  and in further children", 0, left);
+	must(close(counter));
+}
+
 static int threads(void)
 {
 	return entries_of("/proc/self/task", NULL);
@@ -427,6 +456,7 @@ int main(int count, char **arguments)
 	if (alone)
 		return verdict();
 	last_thread();
+	numbers_beside_an_end();
 	in_turn();
 	parent_first();
 	under_traffic_of(4, children_beside_traffic);

@@ -52,7 +52,7 @@ static ASKING: ScanLock<()> = ScanLock::new(());
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildsEnd {
     pub(crate) number: c_int,
-    socket: u64,
+    pub(crate) socket: u64,
     parent: c_int,
 }
 
@@ -316,48 +316,34 @@ pub(crate) fn forget_deputies() {
 
 /// Whether a child whose end of the connection is closed has no descriptor of its parent's any
 /// more: it has ended, is just ending, or has executed a program. Otherwise it has closed its end
-/// by a call that was not seen.
-pub(crate) fn is_child_gone(pid: c_int) -> bool {
-    /// It has not executed a program.
-    const PF_FORKNOEXEC: u64 = 0x40;
-    const PF_EXITING: u64 = 4;
-    // Reaped: most are, by now.
-    if raw!(tgkill, pid, pid, 0) == Err(Errno::ESRCH) {
+/// by a call that was not seen. `socket` is what its end was known by.
+///
+/// A process that goes away leaves its memory before it closes its descriptors, and an exec puts
+/// other memory in its place. So the child is asked whether its memory still has that word. No file
+/// of proc(5) is opened for it: it would have the lowest number that is free, for a moment, at a
+/// time when the program makes no call, and a fork then would leave it to the child.
+pub(crate) fn is_child_gone(pid: c_int, socket: u64) -> bool {
+    let is_reaped = || raw!(tgkill, pid, pid, 0) == Err(Errno::ESRCH);
+    if is_reaped() {
         return true;
     }
-    match flags_of(pid) {
-        Ok(flags) => flags & PF_EXITING != 0 || flags & PF_FORKNOEXEC == 0,
-        // Reaped, or not for us to see.
-        Err(_) => raw!(tgkill, pid, pid, 0) == Err(Errno::ESRCH),
+    match word_of(pid, &SOCKET) {
+        Ok(word) => word != socket,
+        // Without memory, or with none at this address.
+        Err(Errno::ESRCH | Errno::EFAULT) => true,
+        // Not for us to see.
+        Err(_) => is_reaped(),
     }
 }
 
-/// The kernel's flags of a process, as proc(5) gives them in `stat`.
-fn flags_of(pid: c_int) -> Result<u64, Errno> {
-    use core::fmt::Write;
-    struct Text([u8; 32], usize);
-    impl Write for Text {
-        fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            let rest = self.0.get_mut(self.1..self.1 + text.len()).ok_or(core::fmt::Error)?;
-            rest.copy_from_slice(text.as_bytes());
-            self.1 += text.len();
-            Ok(())
-        }
-    }
-    let mut path = Text([0; 32], 0);
-    write!(path, "/proc/{pid}/stat\0").map_err(|_| Errno::EINVAL)?;
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let file = refusable!(openat, libc::AT_FDCWD, path.0.as_ptr(), flags)?;
-    let mut text = [0_u8; 256];
-    let len = refusable!(read, file, text.as_mut_ptr(), text.len());
-    let _ = refusable!(close, file);
-    let text = text.get(..len?).unwrap_or(&[]);
-    // The name, in parentheses, may itself contain any character. Behind it: the state, five
-    // numbers, the flags.
-    let end = text.iter().rposition(|byte| *byte == b')').ok_or(Errno::EINVAL)?;
-    let flags = text.get(end + 2..).and_then(|rest| rest.split(|byte| *byte == b' ').nth(6));
-    let flags = flags.and_then(|flags| core::str::from_utf8(flags).ok()?.parse().ok());
-    flags.ok_or(Errno::EINVAL)
+/// What another process's memory has where a word is in this one's.
+fn word_of(pid: c_int, word: &'static AtomicU64) -> Result<u64, Errno> {
+    let mut value = 0_u64;
+    let len = size_of::<u64>();
+    let here = libc::iovec { iov_base: (&raw mut value).cast(), iov_len: len };
+    let there = libc::iovec { iov_base: word.as_ptr().cast(), iov_len: len };
+    let read = refusable!(process_vm_readv, pid, &raw const here, 1, &raw const there, 1, 0)?;
+    if read == len { Ok(value) } else { Err(Errno::EFAULT) }
 }
 
 #[cfg(test)]

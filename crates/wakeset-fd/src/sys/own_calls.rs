@@ -103,6 +103,7 @@ pub const OWN_CALLS: &[OwnCall] = &[
     useful(Sysno::getpid),
     useful(Sysno::gettid),
     useful(Sysno::kcmp),
+    useful(Sysno::process_vm_readv),
     useful(Sysno::tgkill),
     useful(Sysno::rt_tgsigqueueinfo),
     useful(Sysno::rt_sigaction),

@@ -55,6 +55,8 @@ struct Slot {
     end: AtomicI32,
     /// The child; 0 until it is known, -1 if there is none.
     child: AtomicI32,
+    /// What the child's end is known by.
+    socket: AtomicU64,
     /// When the deputy began to serve it; 0 while it does not, [`ALONE`](alone::ALONE) where the
     /// thread that forked does.
     begun: AtomicU64,
@@ -70,6 +72,7 @@ static CONNECTIONS: [Slot; SLOTS] = [const {
         users: AtomicU32::new(0),
         end: AtomicI32::new(-1),
         child: AtomicI32::new(0),
+        socket: AtomicU64::new(0),
         begun: AtomicU64::new(0),
         outlived: AtomicBool::new(false),
     }
@@ -82,6 +85,11 @@ fn connected() -> u32 {
 }
 
 impl Slot {
+    /// Whether the child, which this is, has nothing of its parent's any more.
+    fn is_gone(&self, child: c_int) -> bool {
+        child == -1 || forked::is_child_gone(child, self.socket.load(Ordering::SeqCst))
+    }
+
     fn claim(&self) -> bool {
         self.users.compare_exchange(0, 2, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
@@ -199,6 +207,7 @@ fn connect(slot: &'static Slot, server: Server) -> Option<Keeping> {
         return None;
     };
     slot.child.store(0, Ordering::SeqCst);
+    slot.socket.store(childs.socket, Ordering::SeqCst);
     slot.outlived.store(false, Ordering::SeqCst);
     slot.end.store(ours, Ordering::SeqCst);
     away::lend_to(slot.bit());

@@ -19,8 +19,8 @@
 use super::Slot;
 use super::serve::{end_service, is_closed};
 use crate::stats::area::now;
+use crate::sys::poll_within;
 use crate::sys::signal_guard::SignalGuard;
-use crate::sys::{forked, poll_within};
 use crate::table::gate;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -115,7 +115,7 @@ pub(super) fn conclude(slot: &'static Slot) {
         return;
     }
     let child = slot.child.load(Ordering::SeqCst);
-    let stays = child == -1 || forked::is_child_gone(child);
+    let stays = slot.is_gone(child);
     let _guard = SignalGuard::enter();
     let _migrating = gate::hold_migrations();
     end_service(slot, stays);

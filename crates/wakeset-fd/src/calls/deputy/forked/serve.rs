@@ -334,8 +334,7 @@ fn finish_closed(slot: &'static Slot) {
             let _ = sys::poll_entries(ptr::null_mut(), 0, A_MOMENT);
             return;
         }
-        -1 => true,
-        child => forked::is_child_gone(child),
+        child => slot.is_gone(child),
     };
     grant(|| finish_guarded(slot, stays));
 }
