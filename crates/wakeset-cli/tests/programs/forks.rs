@@ -1,7 +1,7 @@
 //! What a fork costs a process, with objects of ours and without, and what a fork or a vfork leaves
 //! in process.
 
-use crate::compare::compare;
+use crate::compare::{compare, compare_within};
 use crate::compile::{Build, compile};
 use crate::run::{Runner, TIME_LIMIT, run};
 use crate::stats::{count, counts};
@@ -164,6 +164,21 @@ fn vforked() {
 #[test]
 fn children() {
     compare("children", Build::Plain, &["400"]);
+}
+
+/// `.ci/run` makes more.
+#[test]
+fn forks_random() {
+    compare_within("forks_random", Build::Plain, &["600"], TIME_LIMIT * 3);
+}
+
+/// Objects leave for children of that program, and come home.
+#[test]
+fn forks_random_have_objects_leave_and_come_home() {
+    let Some(totals) = counts("forks_random", &["601"]) else { return };
+    for path in ["/migrated", "/came_home", "/kept"] {
+        assert!(count(&totals, path) > 0, "{path}: {totals:#}");
+    }
 }
 
 /// An edge of a timer that expired while it migrated was taken for one that had been reported.

@@ -1,0 +1,204 @@
+/*
+ * Random forks, vforks, spawns, execs and duplicates beside traffic: every count and every byte is
+ * exact, every wait ends, and no descriptor, thread, child and memory is left over.
+ *
+ *     forks_random [OPERATIONS [SEED]]
+ *
+ * Producers and consumers signal each other through channels of all kinds: eventfds, timerfds,
+ * pipes, pairs and messages, for which they wait by read(2), poll(2), select(2) and sets of all
+ * kinds. Operators make children of all kinds, which produce and consume in their stead, and they
+ * duplicate, renumber, make and close objects. After some operations all channels end, are checked,
+ * and others begin, as what has migrated for good would stay in the kernel.
+ */
+#include "forks_random/numbers.h"
+#include <dirent.h>
+#include <sys/prctl.h>
+
+/* What an operator does, and how often. */
+static const struct operation {
+	const char *name;
+	void (*act)(void);
+	unsigned weight;
+} operations[] = {
+	{"forks that end", fork_and_exit, 20},
+	{"forks that act", fork_and_act, 20},
+	{"forks that talk", fork_and_talk, 6},
+	{"forks that fork", fork_and_fork, 5},
+	{"forks that stay", fork_and_stay, 1},
+	{"vforks that end", vfork_and_exit, 6},
+	{"vforks that act", vfork_and_act, 6},
+	{"clones that send", clone_and_send, 2},
+	{"programs that end", execute_and_end, 2},
+	{"programs that write", execute_and_send, 4},
+	{"programs without", execute_without, 2},
+	{"duplicates to send", send_by_duplicate, 5},
+	{"duplicates to take", take_by_duplicate, 5},
+	{"other numbers", change_number, 3},
+	{"duplicates of private objects", duplicate_private, 8},
+	{"objects opened and closed", open_and_close, 4},
+	{"private objects that are shared", share_private, 8},
+};
+enum { OPERATIONS = sizeof operations / sizeof *operations };
+
+static atomic_llong how_often[OPERATIONS], left_in_round;
+
+static void operate_once(void)
+{
+	unsigned sum = 0, which = 0;
+	for (int i = 0; i < OPERATIONS; i++)
+		sum += operations[i].weight;
+	for (unsigned dot = below(sum); dot >= operations[which].weight; which++)
+		dot -= operations[which].weight;
+	operations[which].act();
+	atomic_fetch_add(&how_often[which], 1);
+}
+
+static void *operate(void *argument)
+{
+	struct traffic *role = argument;
+	take_role(role);
+	me = (int)role->who;
+	while (atomic_fetch_sub(&left_in_round, 1) > 0)
+		operate_once();
+	return NULL;
+}
+
+/* Those whose parent has gone come to us. */
+static void reap(int options)
+{
+	int status;
+	begin_wait("children of children", -1);
+	for (;;) {
+		pid_t child = waitpid(-1, &status, options);
+		if (child == -1 && errno == EINTR)
+			continue;
+		if (child <= 0)
+			break;
+		if (status != 0)
+			fail("a child's child ended with %#x", (unsigned)status);
+	}
+	end_wait();
+}
+
+/* Ends what children may have, if the end of a pipe is to be found, or the program ends. */
+static void end_round(int last)
+{
+	int by_close = below(8) == 0;
+	if (by_close || last) {
+		for (int i = 0; i < LINGERERS; i++)
+			end_lingerer(i);
+		reap(0);
+		for (int i = 0; i < CHANNELS; i++)
+			channels[i].ends_by_close = channels[i].kind >= PIPE && below(2);
+	} else {
+		if (below(8) == 0)
+			end_lingerer((int)below(LINGERERS));
+	}
+	end_traffic();
+}
+
+static void make_round(long long count, int last)
+{
+	struct traffic operators[OPERATORS];
+	atomic_store(&left_in_round, count);
+	start_traffic();
+	for (unsigned i = 0; i < OPERATORS; i++) {
+		operators[i] = (struct traffic){NULL, i, (uint64_t)below(INT_MAX), &world->slots[1 + i], 0};
+		must_be_zero(pthread_create(&operators[i].thread, NULL, operate, &operators[i]));
+	}
+	for (int i = 0; i < OPERATORS; i++)
+		must_be_zero(pthread_join(operators[i].thread, NULL));
+	end_round(last);
+}
+
+/* ---- what may be left over ---- */
+
+struct leftovers {
+	int visible, files, threads;
+	long pages;
+};
+
+static int count_names(const char *path)
+{
+	int count = 0;
+	DIR *names = opendir(path);
+	while (names && readdir(names))
+		count++;
+	closedir(names);
+	return count;
+}
+
+static long resident(void)
+{
+	long size = 0, pages = 0;
+	FILE *file = fopen("/proc/self/statm", "re");
+	if (!file || fscanf(file, "%ld %ld", &size, &pages) != 2)
+		must(-1);
+	fclose(file);
+	return pages;
+}
+
+static struct leftovers look(void)
+{
+	struct leftovers all = {0};
+	for (int fd = 0; fd < 4096; fd++)
+		all.visible += fcntl(fd, F_GETFD) != -1;
+	all.files = count_names("/proc/self/fd");
+	all.threads = count_names("/proc/self/task");
+	all.pages = resident();
+	return all;
+}
+
+/* What serves children ends a second after the last one. */
+static struct leftovers look_when_settled(int threads)
+{
+	struct leftovers all = look();
+	for (int i = 0; i < 100 && all.threads != threads; i++) {
+		sleep_ms(50);
+		all = look();
+	}
+	return all;
+}
+
+int main(int count, char **arguments)
+{
+	if (count > 1 && strspn(arguments[1], "0123456789") == 0)
+		return be_executed(count, arguments);
+	long long wanted = count > 1 ? atoll(arguments[1]) : 1000, done = 0;
+	uint64_t seed = count > 2 ? strtoull(arguments[2], NULL, 0) : 1;
+	atomic_int stop = 0;
+	pthread_t watcher;
+	make_world();
+	seed_dice(seed);
+	signal(SIGPIPE, SIG_IGN);
+	must(prctl(PR_SET_CHILD_SUBREAPER, 1));
+	for (int i = 0; i < CHANNELS; i++)
+		for (int j = 0; j <= CONSUMERS; j++)
+			pthread_mutex_init(&gates[i][j].lock, NULL);
+	must_be_zero(pthread_create(&watcher, NULL, watch_over, &stop));
+	struct leftovers first = look(), early = first, late;
+	while (done < wanted) {
+		long long round = 20 + below(200);
+		if (round > wanted - done)
+			round = wanted - done;
+		int begins = done < wanted / 10 && done + round >= wanted / 10;
+		make_round(round, begins || done + round == wanted);
+		done += round;
+		if (begins)
+			early = look_when_settled(first.threads);
+	}
+	late = look_when_settled(first.threads);
+	number("descriptors", first.visible, late.visible);
+	number("threads", first.threads, late.threads);
+	yes("no child is left", waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+	/* Wakeset keeps a few of its own. */
+	yes("no open file is left", late.files <= early.files + 8);
+	yes("no memory is left", late.pages <= early.pages + 512);
+	printf("counts: seed %llu, files %d, %d, %d, pages %ld, %ld, %ld\n", (unsigned long long)seed,
+	       first.files, early.files, late.files, first.pages, early.pages, late.pages);
+	for (int i = 0; i < OPERATIONS; i++)
+		printf("counts: %s %lld\n", operations[i].name, (long long)atomic_load(&how_often[i]));
+	atomic_store(&stop, 1);
+	must_be_zero(pthread_join(watcher, NULL));
+	return verdict();
+}
