@@ -156,7 +156,7 @@ impl<W: World> Interpreter<W> {
         (self.memory.put(ARGUMENT_3, message), control)
     }
 
-    fn make_post(&mut self) -> [c_int; 2] {
+    pub(super) fn make_post(&mut self) -> [c_int; 2] {
         let pair = self.memory.put(ARGUMENT, [-1, -1]);
         let kind = (libc::SOCK_STREAM | libc::SOCK_NONBLOCK) as usize;
         self.call(Sysno::socketpair, &[libc::AF_UNIX as usize, kind, 0, pair]);

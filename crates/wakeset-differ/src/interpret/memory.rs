@@ -19,18 +19,19 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// `place`: which of several in one process.
-    pub fn new(place: usize) -> Self {
+    /// `place`: which of several in one process. `shared`: forked children write to it, too.
+    pub fn new(place: usize, shared: bool) -> Self {
         // Low enough that the largest buffer of events there may be still ends in user memory,
         // which the kernel checks before anything else. SAFETY: a fresh mapping, placed where
         // nothing is mapped.
         unsafe {
-            let (all, private) = (4 * PAGE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let kind = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+            let all = 4 * PAGE;
             let base = libc::mmap(
                 ((1_usize << 36) + 16 * place * PAGE) as *mut libc::c_void,
                 all,
                 libc::PROT_READ | libc::PROT_WRITE,
-                private,
+                kind | libc::MAP_ANONYMOUS,
                 -1,
                 0,
             );

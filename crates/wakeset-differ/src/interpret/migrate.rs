@@ -24,6 +24,13 @@ impl<W: World> Interpreter<W> {
     /// anew what that may report twice: before a call whose result would show a migration, and
     /// after a call that makes the object migrate on some sides and not on others.
     pub(super) fn settle(&mut self, number: c_int, sink: &mut impl Sink) {
+        if !self.model.is_anywhere() {
+            self.settle_anywhere(number, sink);
+        }
+    }
+
+    /// The same where nothing is known of where objects are.
+    pub(super) fn settle_anywhere(&mut self, number: c_int, sink: &mut impl Sink) {
         self.model.migrate(number);
         let buffers = self.memory.put(ARGUMENT_3, [[0_usize; 2]; 2]);
         self.call(Sysno::readv, &[number as usize, buffers, 2]);
@@ -135,7 +142,7 @@ impl<W: World> Interpreter<W> {
     }
 
     pub(super) fn fork(&mut self) -> Option<isize> {
-        if !self.is_alone() {
+        if !self.is_alone() || self.model.turn() != 0 {
             return None;
         }
         self.model.migrate_everything();

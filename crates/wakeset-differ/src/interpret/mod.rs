@@ -4,6 +4,7 @@
 //! be done so that the outcomes can be compared: watches are armed anew after a migration, and
 //! buffers have room for everything where the order of events is not defined.
 
+mod children;
 mod duplicate;
 mod instruction;
 mod memory;
@@ -22,6 +23,7 @@ use crate::model::Model;
 use crate::program::{BAD_NUMBERS, Calls, Command, Focus, Op, Profile, Program, Road, SLOTS};
 use crate::world::{Sysno, World};
 use libc::c_int;
+use children::Children;
 use memory::Memory;
 use migrate::may_be_doorbell;
 use sink::Outcome;
@@ -69,6 +71,8 @@ pub struct Interpreter<W> {
     /// any: then numbers are no part of an outcome, closed ones are not used, and nothing is done
     /// that makes the others' objects migrate.
     beside: Option<u32>,
+    /// The children, if programs have any that live.
+    children: Option<Children>,
 }
 
 impl<W: World> Interpreter<W> {
@@ -77,14 +81,17 @@ impl<W: World> Interpreter<W> {
     /// # Panics
     /// If there is no memory.
     pub fn new(world: W, profile: Profile) -> Self {
+        let children = (profile.focus == Focus::Children).then(Children::new);
+        let model = Model::new(profile.calls == Calls::Everything);
         Self {
             has_roads: profile.focus.takes_roads(),
             instructions: profile.focus == Focus::Instructions,
             road: Road::Name,
             beside: None,
             world,
-            memory: Memory::new(0),
-            model: Model::new(profile.calls == Calls::Everything),
+            memory: Memory::new(0, children.is_some()),
+            model: if children.is_some() { model.with_children() } else { model },
+            children,
             slots: [0; SLOTS as usize],
             reports: Vec::with_capacity(64),
             post: None,
@@ -100,7 +107,7 @@ impl<W: World> Interpreter<W> {
     pub fn beside_others(self, place: u32) -> Self {
         Self {
             beside: Some(place),
-            memory: Memory::new(1 + place as usize),
+            memory: Memory::new(1 + place as usize, false),
             model: self.model.beside_others(),
             ..self
         }
@@ -164,6 +171,10 @@ impl<W: World> Interpreter<W> {
 
     fn run_once(&mut self, program: &Program, sink: &mut impl Sink) {
         self.begin(program.by_number);
+        if self.children.is_some() && self.post.is_none() {
+            // A child that makes them would have them alone.
+            self.make_post();
+        }
         self.forget_slots();
         for op in &program.ops {
             sink.about_to(op, &|slot| self.number(slot));
@@ -244,6 +255,9 @@ impl<W: World> Interpreter<W> {
         if self.by_instruction() {
             self.before_instruction(number, all);
         }
+        if self.model.turn() != 0 {
+            return self.call_in_child(number, all);
+        }
         // SAFETY: addresses come from `Memory`, with room after them for what the call wants, or
         // cannot be accessed.
         unsafe { self.world.call(number, all) }
@@ -282,7 +296,10 @@ impl<W: World> Interpreter<W> {
             Op::Splice { from, to } => self.splice(from, to)?.into(),
             Op::Shutdown { slot, how } => self.shutdown(slot, how)?.into(),
             Op::Fork => self.fork()?.into(),
+            Op::Child { child } => self.fork_child(child)?.into(),
+            Op::End { child, how } => self.end_child(child, how)?.into(),
             // These report their outcomes themselves, or have none.
+            Op::Turn { .. } | Op::Thread | Op::Pause { .. } => return self.change(op),
             Op::Expiry { set } => return self.expiry(op, set, sink),
             Op::Wait { set, maxevents, timeout, call, at } => {
                 self.wait(op, Wait { set, maxevents, timeout, call, at }, sink);

@@ -98,6 +98,7 @@ impl<W: World> Interpreter<W> {
     }
 
     pub(super) fn close_all(&mut self, sink: &mut impl Sink) {
+        self.end_children();
         while let Some(number) = self.model.first_open() {
             let result = self.call(Sysno::close, &[number as usize]);
             self.model.closed(number);
@@ -130,7 +131,7 @@ impl<W: World> Interpreter<W> {
     pub(super) fn set_timer(&mut self, slot: u8, time: Time, at: At) -> Option<Outcome> {
         let number = self.number(slot);
         self.no_doorbell(number)?;
-        if !self.model.can_set_timer(number) {
+        if !self.model.can_set_timer(number) || !self.model.is_parents(number) {
             return None;
         }
         let (flags, spec) = match time {

@@ -86,8 +86,11 @@ impl<W: World> Interpreter<W> {
         }
         let result = self.call_with([Sysno::writev, Sysno::sendmsg], number, lens, is_message);
         let is_full = result > 0 && self.model.wrote_to_stream(number, result as u64);
+        if is_full {
+            self.settle_anywhere(number, sink);
+        }
         // It migrates if a file is kept for the end that was closed.
-        if is_full || result == -(libc::EPIPE as isize) || self.is_seen(is_message) {
+        if result == -(libc::EPIPE as isize) || self.is_seen(is_message) {
             self.settle(number, sink);
         }
         Some(result)

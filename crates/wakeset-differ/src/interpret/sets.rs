@@ -91,6 +91,9 @@ impl<W: World> Interpreter<W> {
     ) -> Option<isize> {
         let set = self.number(set);
         self.no_doorbell(set)?;
+        if self.model.turn() != 0 {
+            return None;
+        }
         if self.by_instruction() {
             let targets = commands.map(|command| self.number(command.target));
             [set].into_iter().chain(targets).for_each(|number| self.settle(number, sink));

@@ -55,7 +55,7 @@ impl<W: World> Interpreter<W> {
         let result = self.call(Sysno::write, &[number as usize, place, len.into()]);
         if is_stream {
             if result > 0 && self.model.wrote_to_stream(number, result as u64) {
-                self.settle(number, sink);
+                self.settle_anywhere(number, sink);
             } else if result == -(libc::EPIPE as isize) {
                 // It migrates if a file is kept for the end that was closed.
                 self.settle(number, sink);

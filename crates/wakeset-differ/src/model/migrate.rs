@@ -69,7 +69,7 @@ impl Model {
     }
 
     fn migrate_all(&mut self, todo: u64) {
-        if !self.migrations {
+        if !self.migrations || self.anywhere {
             return;
         }
         let edges_before = self.sets_with(|it| it.kernel_edges);

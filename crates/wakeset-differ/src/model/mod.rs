@@ -6,12 +6,14 @@
 //! |---|---|
 //! | `mod` | which number stands for which description |
 //! | `description` | one description, one watch |
+//! | `children` | which process has which numbers |
 //! | `value` | what counters, timers and streams hold, and so which calls would sleep |
 //! | `watch` | what each set watches |
 //! | `order` | how much of the order of a set's events is defined |
 //! | `rearm` | which watches may report an edge twice on one side, and so have to be armed anew |
 //! | `migrate` | which objects have migrated into the kernel |
 
+mod children;
 mod description;
 mod migrate;
 mod order;
@@ -20,10 +22,13 @@ mod value;
 mod watch;
 
 pub use description::Kind;
+use children::Table;
 use description::{Description, NONE};
 pub use order::{Gathering, Order};
 pub use rearm::Rearm;
 
+/// Children that are followed.
+const CHILDREN: u8 = 3;
 /// Numbers that are followed; the objects of programs get no higher ones.
 const NUMBERS: usize = 400;
 /// Descriptions that may be open at once.
@@ -45,6 +50,13 @@ pub struct Model {
     near: Option<u8>,
     /// Whether objects may migrate.
     migrations: bool,
+    /// The numbers of the processes whose turn it is not: the parent's first.
+    elsewhere: [Option<Table>; 1 + CHILDREN as usize],
+    /// Whose turn it is.
+    turn: usize,
+    /// Whether objects may leave and come home at any time, so that nothing is known of where they
+    /// are.
+    anywhere: bool,
     /// Whether there has been a timer since nothing was open.
     timers: bool,
     /// Whether other threads run while an object migrates. No edge that has been reported is
@@ -67,6 +79,9 @@ impl Model {
     pub fn new(migrations: bool) -> Self {
         Self {
             migrations,
+            elsewhere: [const { None }; 1 + CHILDREN as usize],
+            turn: 0,
+            anywhere: false,
             timers: false,
             others_run: false,
             numbers: [NONE; NUMBERS],

@@ -39,7 +39,7 @@ impl Model {
         };
         // After what a timer is queued depends on when the set was polled (known difference 55),
         // here and in the sets around it.
-        if set.scrambled || self.timers {
+        if set.scrambled || self.timers || self.anywhere {
             return Order::None;
         }
         if set.migrated || !set.has_kernel {

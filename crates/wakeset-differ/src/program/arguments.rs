@@ -95,3 +95,14 @@ pub enum Time {
     /// Flags, seconds and nanoseconds of any kind.
     Nonsense(i32, i8, i64),
 }
+
+/// How a forked child ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// It calls `_exit`.
+    Exit,
+    /// A signal ends it.
+    Killed,
+    /// It executes a program, which ends at once.
+    Exec,
+}

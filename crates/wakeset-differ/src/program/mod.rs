@@ -12,12 +12,15 @@ mod arguments;
 mod op;
 
 pub use crate::world::Road;
-pub use arguments::{At, Duplication, Mask, Time, Timeout, WaitCall};
+pub use arguments::{At, Duplication, Ending, Mask, Time, Timeout, WaitCall};
 pub use op::{BATCH, Command, Lens, Op};
 use serde::{Deserialize, Serialize};
 
 /// Slots of a program.
 pub const SLOTS: u8 = 16;
+
+/// Children that may live at a time.
+pub const CHILDREN: u8 = 3;
 
 /// Numbers that no object of a program has. The slots from [`SLOTS`] on stand for them. Wakeset
 /// keeps its doorbells at the numbers from 400 on.
@@ -61,15 +64,18 @@ pub enum Focus {
     Roads,
     /// The same, and the system call instruction.
     Instructions,
+    /// Forked children that live for a while, and make calls in turn with their parent.
+    Children,
 }
 
 impl Focus {
     /// All of them, with the names they have on the command line.
-    pub const NAMES: [(&str, Self); 4] = [
+    pub const NAMES: [(&str, Self); 5] = [
         ("anything", Self::Anything),
         ("nested-timers", Self::NestedTimers),
         ("roads", Self::Roads),
         ("instructions", Self::Instructions),
+        ("children", Self::Children),
     ];
 
     /// Whether programs take every road to libc's functions.

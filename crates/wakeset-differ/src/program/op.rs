@@ -1,6 +1,6 @@
 //! One call of a program.
 
-use super::{At, Duplication, Road, Time, Timeout, WaitCall};
+use super::{At, Duplication, Ending, Road, Time, Timeout, WaitCall};
 use serde::{Deserialize, Serialize};
 
 /// Commands of a batch.
@@ -95,6 +95,16 @@ pub enum Op {
     Shutdown { slot: u8, how: i32 },
     /// fork(2) of a child that ends at once.
     Fork,
+    /// fork(2) of a child that lives and is called by this number, from 1 on.
+    Child { child: u8 },
+    /// From here on, which process makes the calls: this child, or the parent if there is none.
+    Turn { child: u8 },
+    /// A living child ends, and is waited for.
+    End { child: u8, how: Ending },
+    /// From here on the process has a second thread, which sleeps.
+    Thread,
+    /// The program pauses.
+    Pause { millis: u16 },
     /// Closes everything, as between two programs.
     CloseAll,
     /// From here on, whether calls are made through syscall(2): see

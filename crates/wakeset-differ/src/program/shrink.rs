@@ -1,7 +1,7 @@
 //! Makes a program on which the sides differ smaller, as long as they still differ.
 
 use crate::program::{
-    At, BATCH, Command, Duplication, Lens, Op, Program, Road, Time, Timeout, WaitCall,
+    At, BATCH, Command, Duplication, Ending, Lens, Op, Program, Road, Time, Timeout, WaitCall,
 };
 
 /// The smallest variant of `program` that `differs`: operations are removed, and the rest is made
@@ -125,6 +125,7 @@ fn plainer(op: Op) -> Vec<Op> {
                 Op::Reuse { slot, roads: std::array::from_fn(name) }
             })
             .collect(),
+        Op::End { child, .. } => vec![Op::End { child, how: Ending::Exit }],
         Op::Nonblocking { slot, on, .. } => vec![Op::Nonblocking { slot, on, ioctl: false }],
         _ => plainer_waiting(op),
     }

@@ -5,6 +5,7 @@
 //! they are.
 
 mod arguments;
+mod children;
 mod objects;
 mod sets;
 mod style;
@@ -58,7 +59,9 @@ pub fn generate(choices: &mut impl Choices, profile: Profile, program: &mut Prog
     // What comes after it is the kernel's, to the end of the worker.
     let apart = if roads && generator.choices.once_in(512) { len / 2 } else { usize::MAX };
     let mut is_apart = false;
+    generator.begin_with_children(ops);
     while ops.len() < len && !generator.choices.is_at_end() {
+        generator.change_process(ops);
         if roads {
             generator.take_road(ops);
         }

@@ -67,6 +67,8 @@ pub(super) struct Style {
     pub timers: bool,
     /// More sets and more timers than other programs have, and more sets in sets.
     pub nested_timers: bool,
+    /// Forked children live for a while and make calls.
+    pub children: bool,
     pub rings: bool,
     /// Calls are made by every road, and numbers are used again.
     pub roads: bool,
@@ -83,6 +85,7 @@ impl Style {
         let everything = profile.calls == Calls::Everything;
         let nested_timers = profile.focus == Focus::NestedTimers;
         let roads = profile.focus.takes_roads();
+        let children = profile.focus == Focus::Children;
         let swarm = choices.bits();
         let has = |bit: u32| swarm & 1 << bit != 0;
         let mut weights = weights(everything, swarm);
@@ -96,6 +99,9 @@ impl Style {
             weights[Call::Reuse as usize] = 1;
             weights[Call::Ring as usize] = 0;
         }
+        if children {
+            with_children(&mut weights);
+        }
         Self {
             profile,
             weights,
@@ -105,7 +111,8 @@ impl Style {
             sets: has(11) || nested_timers,
             timers: has(13) && has(14) || nested_timers,
             nested_timers,
-            rings: has(15) && !roads,
+            rings: has(15) && !roads && !children,
+            children,
             roads,
             kernel: everything && has(2),
             small_buffers: has(12),
@@ -123,6 +130,18 @@ impl Style {
             at -= weight;
         }
         Call::Write
+    }
+}
+
+/// What programs do whose children live: they close and duplicate, and leave alone what takes a
+/// second thread or a clock.
+fn with_children(weights: &mut Weights) {
+    weights[Call::Close as usize] = 5;
+    weights[Call::Make as usize] = 5;
+    weights[Call::Duplicate as usize] = 3;
+    weights[Call::Poll as usize] = 3;
+    for call in [Call::Ring, Call::Waiting, Call::NearTimer] {
+        weights[call as usize] = 0;
     }
 }
 
