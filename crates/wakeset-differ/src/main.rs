@@ -27,7 +27,7 @@ enum Command {
         /// The side to compare with the kernel
         #[arg(long, default_value = "api", value_parser = side)]
         side: Side,
-        /// What the programs are mostly about: anything or nested-timers
+        /// What the programs are mostly about: anything, nested-timers or children
         #[arg(long, default_value = "anything", value_parser = focus)]
         focus: Focus,
         #[arg(required = true, value_parser = seed)]
@@ -38,7 +38,7 @@ enum Command {
         /// The side that the program is for
         #[arg(long, default_value = "api", value_parser = side)]
         side: Side,
-        /// What the program is mostly about: anything or nested-timers
+        /// What the program is mostly about: anything, nested-timers or children
         #[arg(long, default_value = "anything", value_parser = focus)]
         focus: Focus,
         #[arg(value_parser = seed)]
@@ -93,7 +93,7 @@ struct Run {
     /// six), or all (the others)
     #[arg(long, default_value = "both", value_parser = sides)]
     side: Sides,
-    /// What the programs are mostly about: anything or nested-timers
+    /// What the programs are mostly about: anything, nested-timers or children
     #[arg(long, default_value = "anything", value_parser = focus)]
     focus: Focus,
     /// Where the seeds begin; random if not given
@@ -102,7 +102,8 @@ struct Run {
     /// The seed of the first program itself, as a difference in several threads is reported
     #[arg(long, value_parser = seed, conflicts_with = "seed")]
     at: Option<u64>,
-    /// Threads of each worker that run programs at a time, at most 4
+    /// Threads of each worker that run programs at a time, at most 4; one for programs about
+    /// children, which would have the other threads' descriptors too
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4))]
     threads: u32,
     /// Operations to compare, all sides together
@@ -236,6 +237,9 @@ fn run(options: &Run) -> std::io::Result<bool> {
         },
         jobs: options.jobs,
     };
+    if options.threads > 1 && options.focus == Focus::Children {
+        return Err(std::io::Error::other("children are forked by one thread of a worker"));
+    }
     let mut agreed = true;
     for &side in sides {
         println!("kernel and {}: seed {seed:#x}, {} jobs", side.name(), options.jobs);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use wakeset_differ::driver::{self, Extent, Pair, Setup};
 use wakeset_differ::outcome;
 use wakeset_differ::program::shrink::shrink;
-use wakeset_differ::program::{At, Duplication, Op, Program, join};
+use wakeset_differ::program::{At, Duplication, Focus, Op, Program, join};
 use wakeset_differ::world::{Bug, Side};
 
 fn setup() -> Setup {
@@ -35,6 +35,15 @@ fn the_c_library_agrees() {
 #[test]
 fn the_interposer_agrees() {
     agrees(Side::Interposed);
+}
+
+#[test]
+fn the_interposer_agrees_beside_children() {
+    let extent = Extent { operations: Some(30_000), time: None, jobs: 1 };
+    let pair = Pair::about(Side::Interposed, Focus::Children);
+    let outcome = driver::run(&setup(), pair, 1, extent).unwrap();
+    assert!(outcome.diverging.is_empty(), "wakeset-differ run --focus children shrinks it");
+    assert!(outcome.operations >= 30_000);
 }
 
 #[test]

@@ -52,7 +52,8 @@ impl Channel {
             }
             let (word, look) = (self.state.as_ptr(), LOOK);
             // SAFETY: the word and the time are there. Raw: not what programs call.
-            let slept = unsafe { syscall!(Sysno::futex, word, libc::FUTEX_WAIT, state, &raw const look) };
+            let slept =
+                unsafe { syscall!(Sysno::futex, word, libc::FUTEX_WAIT, state, &raw const look) };
             if slept.is_err() && gone() {
                 return None;
             }
@@ -131,8 +132,7 @@ fn has_ended(pid: pid_t) -> bool {
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut info, how) != 0
-            || info.si_signo != 0
+        libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut info, how) != 0 || info.si_signo != 0
     }
 }
 

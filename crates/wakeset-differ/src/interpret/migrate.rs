@@ -61,6 +61,14 @@ impl<W: World> Interpreter<W> {
         }
     }
 
+    /// Before a call that tells what is ready in a set: arms its edges anew, and those of the sets
+    /// below it, where objects may have migrated at any time. `None` if that cannot be done here.
+    pub(super) fn rearm_below(&mut self, set: c_int, sink: &mut impl Sink) -> Option<()> {
+        let can = self.model.rearm_below(set);
+        self.rearm(sink);
+        can.then_some(())
+    }
+
     /// Removes the watches of a number that is about to be closed while another number stands for
     /// the same file, from sets with polls: a close ends a watch in an io_uring also then
     /// (SEMANTICS.md, 71). Beside other threads, from all sets: whether a later duplicate gets the
@@ -103,6 +111,7 @@ impl<W: World> Interpreter<W> {
         let fds = slots.map(|slot| libc::pollfd { fd: self.number(slot), events, revents: 0 });
         for fd in fds {
             self.no_doorbell(fd.fd)?;
+            self.rearm_below(fd.fd, sink)?;
             self.settle_polled(fd.fd, sink);
         }
         let place = self.memory.put(ARGUMENT, fds);
@@ -119,6 +128,7 @@ impl<W: World> Interpreter<W> {
         if !self.model.is_open(number) {
             return None;
         }
+        self.rearm_below(number, sink)?;
         self.settle_polled(number, sink);
         let mut set = [0_u64; 16];
         set[number as usize / 64] = 1 << (number % 64);

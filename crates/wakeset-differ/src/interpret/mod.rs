@@ -22,8 +22,8 @@ mod waiting;
 use crate::model::Model;
 use crate::program::{BAD_NUMBERS, Calls, Command, Focus, Op, Profile, Program, Road, SLOTS};
 use crate::world::{Sysno, World};
-use libc::c_int;
 use children::Children;
+use libc::c_int;
 use memory::Memory;
 use migrate::may_be_doorbell;
 use sink::Outcome;
@@ -302,6 +302,7 @@ impl<W: World> Interpreter<W> {
             Op::Turn { .. } | Op::Thread | Op::Pause { .. } => return self.change(op),
             Op::Expiry { set } => return self.expiry(op, set, sink),
             Op::Wait { set, maxevents, timeout, call, at } => {
+                self.rearm_below(self.number(set), sink)?;
                 self.wait(op, Wait { set, maxevents, timeout, call, at }, sink);
                 return Some(());
             }

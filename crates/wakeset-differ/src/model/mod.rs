@@ -21,8 +21,8 @@ mod rearm;
 mod value;
 mod watch;
 
-pub use description::Kind;
 use children::Table;
+pub use description::Kind;
 use description::{Description, NONE};
 pub use order::{Gathering, Order};
 pub use rearm::Rearm;

@@ -51,6 +51,39 @@ impl Model {
         None
     }
 
+    /// The edges of a set and of those below it are to be armed anew, where objects may have
+    /// migrated at any time (known difference 8). `false`, and they are not: this process does not
+    /// have all their numbers.
+    pub fn rearm_below(&mut self, epfd: i32) -> bool {
+        let Some(set) = self.at(epfd).filter(|set| self.anywhere && self.is_set(*set)) else {
+            return true;
+        };
+        let can = self.push_edges_below(set);
+        if !can {
+            self.rearm.clear();
+        }
+        self.sort_rearm();
+        can
+    }
+
+    fn push_edges_below(&mut self, set: usize) -> bool {
+        let has_number = self.open.iter().any(|number| self.at(*number) == Some(set));
+        for i in 0..self.descriptions[set].watches.len() {
+            let watch = self.descriptions[set].watches[i];
+            let target = usize::from(watch.description);
+            if self.is_set(target) && !self.push_edges_below(target) {
+                return false;
+            }
+            if watch.is_edge() {
+                if !has_number || self.at(watch.number) != Some(target) {
+                    return false;
+                }
+                self.push_rearm(set, watch);
+            }
+        }
+        true
+    }
+
     /// Whether the edges that setting a timer may cause in outer sets can be armed anew: the number
     /// half of such a watch's key may have been closed.
     pub fn can_set_timer(&self, number: i32) -> bool {

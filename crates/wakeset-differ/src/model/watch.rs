@@ -75,11 +75,10 @@ impl Model {
         }
     }
 
-    /// Without what a migration may report twice: an edge (known difference 8), and the end of a
-    /// stream whose watch is disarmed (known difference 50).
+    /// Without what a migration may report: the end of a stream whose watch is disarmed (known
+    /// difference 50).
     fn asked_anywhere(kind: Option<Kind>, events: u32) -> u32 {
-        let once = if kind == Some(Kind::Stream) { ONESHOT } else { 0 };
-        events & !(ET | once)
+        events & !(if kind == Some(Kind::Stream) { ONESHOT } else { 0 })
     }
 
     /// A watch has been added.
