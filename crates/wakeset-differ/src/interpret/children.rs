@@ -142,6 +142,11 @@ fn serve<W: World>(world: &mut W, channel: &Channel, parent: pid_t) -> ! {
     let is_orphan = || unsafe { libc::getppid() } != parent;
     // SAFETY: as above.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // It may have ended before that.
+    if is_orphan() {
+        // SAFETY: as above.
+        unsafe { libc::_exit(0) };
+    }
     loop {
         match channel.wait(false, is_orphan) {
             Some(CALL) => {

@@ -299,7 +299,6 @@ impl<W: World> Interpreter<W> {
             Op::Child { child } => self.fork_child(child)?.into(),
             Op::End { child, how } => self.end_child(child, how)?.into(),
             // These report their outcomes themselves, or have none.
-            Op::Turn { .. } | Op::Thread | Op::Pause { .. } => return self.change(op),
             Op::Expiry { set } => return self.expiry(op, set, sink),
             Op::Wait { set, maxevents, timeout, call, at } => {
                 self.rearm_below(self.number(set), sink)?;
@@ -311,20 +310,20 @@ impl<W: World> Interpreter<W> {
                 self.forget_slots();
                 return Some(());
             }
-            Op::Route { by_number } => {
-                self.begin(by_number);
-                return Some(());
-            }
-            Op::Take { road } => {
-                self.take(road);
-                return Some(());
-            }
-            Op::NameSpace => {
-                self.open_name_space();
-                return Some(());
-            }
+            _ => return self.set_up(op),
         };
         sink.outcome(op, outcome.result, outcome.beside);
+        Some(())
+    }
+
+    /// What is no call itself, but decides how or by whom calls are made.
+    fn set_up(&mut self, op: &Op) -> Option<()> {
+        match *op {
+            Op::Route { by_number } => self.begin(by_number),
+            Op::Take { road } => self.take(road),
+            Op::NameSpace => self.open_name_space(),
+            _ => return self.change(op),
+        }
         Some(())
     }
 }

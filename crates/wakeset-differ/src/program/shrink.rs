@@ -125,14 +125,16 @@ fn plainer(op: Op) -> Vec<Op> {
                 Op::Reuse { slot, roads: std::array::from_fn(name) }
             })
             .collect(),
-        Op::End { child, .. } => vec![Op::End { child, how: Ending::Exit }],
         Op::Nonblocking { slot, on, .. } => vec![Op::Nonblocking { slot, on, ioctl: false }],
         _ => plainer_waiting(op),
     }
 }
 
-/// Plainer bytes, fewer reads, and a second thread that sleeps.
+/// Plainer bytes, fewer reads, and a second thread that sleeps; a plainer end of a child.
 fn plainer_waiting(op: Op) -> Vec<Op> {
+    if let Op::End { child, .. } = op {
+        return vec![Op::End { child, how: Ending::Exit }];
+    }
     let Op::WriteWaiting { slot, value, len, .. } = op else { return Vec::new() };
     vec![
         Op::WriteWaiting { slot, value: 1, len: 255, late: true },
