@@ -126,6 +126,7 @@ static void begin_child(void)
 
 static pid_t fork_one(void)
 {
+	atomic_store(&world->done[me], 0);
 	pid_t child = need(fork());
 	if (child == 0) {
 		begin_child();

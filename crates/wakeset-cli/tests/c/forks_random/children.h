@@ -39,7 +39,6 @@ static void fork_and_act(void)
 	enum access access = below(ACCESSES);
 	enum end end = below(ENDS);
 	claim(c, access);
-	atomic_store(&world->done[me], 0);
 	pid_t child = fork_one();
 	if (child == 0) {
 		struct channel mine = *c;
@@ -57,7 +56,6 @@ static void fork_and_talk(void)
 	enum end end = below(ENDS);
 	unsigned lines = below(4), child_sends = below(2);
 	claim(c, BOTH);
-	atomic_store(&world->done[me], 0);
 	atomic_store(&world->told[me], 0);
 	pid_t child = fork_one();
 	if (child == 0) {
@@ -83,7 +81,6 @@ static void fork_and_fork(void)
 	volatile int by_vfork = below(3) == 0, orphan = !by_vfork && below(2);
 	enum end end = below(ENDS);
 	claim(c, access);
-	atomic_store(&world->done[me], 0);
 	pid_t child = fork_one();
 	if (child == 0) {
 		struct channel mine = *c;

@@ -136,11 +136,16 @@ pub(in super::super) fn begin_round(note: Notes) {
 pub(in super::super) fn is_urgent(notes: Notes) -> bool {
     let declined = shared_hint::declined();
     let urgent = open(declined, &declined.urgent, of_one(notes), 0);
-    if urgent != 0 && declined.any.load(SeqCst) & urgent != urgent {
-        // Another process has written there: the next look is to end it all the same.
-        declined.any.fetch_or(urgent, SeqCst);
-    }
+    let_looks_end(declined, urgent);
     urgent != 0
+}
+
+/// What is open of these notes has the bit by which a look knows of it, unless another process has
+/// written there: the next look is to end it all the same.
+fn let_looks_end(declined: &Declined, open: u64) {
+    if open != 0 && declined.any.load(SeqCst) & open != open {
+        declined.any.fetch_or(open, SeqCst);
+    }
 }
 
 /// Whether something was declined and not seen to be gone. A waiter that ends passes that on: it
@@ -170,9 +175,8 @@ impl Look {
     pub fn begin_rescue() {
         let declined = shared_hint::declined();
         let is_open = |left| open(declined, left, of_one(u64::MAX.into()), 0);
-        let known = is_open(&declined.left) | is_open(&declined.urgent);
-        if declined.any.load(SeqCst) & known != known && !mutated!("rescue_trusts_a_bit") {
-            declined.any.fetch_or(known, SeqCst);
+        if !mutated!("rescue_trusts_a_bit") {
+            let_looks_end(declined, is_open(&declined.left) | is_open(&declined.urgent));
         }
     }
 

@@ -49,16 +49,21 @@ fn a_round_is_only_raised() {
     assert!(has_notes());
 }
 
+/// As if another process had written that something is urgent.
+fn write_urgent() -> &'static Declined {
+    forget_declined();
+    let declined = shared_hint::declined();
+    let [urgent, ..] = &declined.urgent;
+    declined.round.fetch_add(1, SeqCst);
+    urgent.store(declined.round.load(SeqCst), SeqCst);
+    declined
+}
+
 /// What another process has written says that nothing was declined, and that something is urgent.
 #[test]
 fn rubbish_ends_with_a_look() {
     let _alone = alone();
-    forget_declined();
-    let declined = shared_hint::declined();
-    let [urgent, ..] = &declined.urgent;
-    let [empty, ..] = &declined.empty;
-    declined.round.fetch_add(1, SeqCst);
-    urgent.store(declined.round.load(SeqCst), SeqCst);
+    let [empty, ..] = &write_urgent().empty;
     empty.store(u64::MAX, SeqCst);
     assert!(is_urgent(1));
     Look::begin().ends(1);
@@ -69,11 +74,7 @@ fn rubbish_ends_with_a_look() {
 #[test]
 fn rubbish_that_nobody_has_read_ends_with_a_rescue() {
     let _alone = alone();
-    forget_declined();
-    let declined = shared_hint::declined();
-    let [urgent, ..] = &declined.urgent;
-    declined.round.fetch_add(1, SeqCst);
-    urgent.store(declined.round.load(SeqCst), SeqCst);
+    write_urgent();
     assert!(!Look::may_end(1), "nothing says so");
     Look::begin_rescue();
     Look::begin().ends(1);
