@@ -4,10 +4,10 @@
  * or hang, and while a process writes rubbish over what they share. With --max-connections, a
  * worker that holds so many takes no more while another is free.
  *
- *     shares even | executed | gone | rubbish | burst | most N
+ *     shares even | executed | gone | rubbish | burst | ticks | most N
  *
  * With the word `waits` after it, it leaves out workers that block in accept(2), and with `burst`
- * those that are told by edges.
+ * those that are told by edges; `ticks` is for epoll by level.
  */
 #define _GNU_SOURCE
 #include "listening.h"
@@ -41,6 +41,8 @@ static void show_way(enum way way, const char *what, int most)
 	}
 	if (strcmp(what, "burst") == 0 && way != EDGE)
 		show_burst(way);
+	if (strcmp(what, "ticks") == 0 && (way == LEVEL || way == EXCLUSIVE))
+		show_ticks(way);
 	if (strcmp(what, "rubbish") == 0)
 		for (int rubbish = 0; rubbish < RUBBISHES; rubbish++)
 			show_rubbish(way, rubbish);

@@ -80,6 +80,16 @@ fn a_worker_that_accepts_all_leaves_the_rest_to_others() {
     }
 }
 
+/// A worker whose timer was due took any connection that it saw, whatever it held; it was taken for
+/// busy while it was, and where that ended a wait in which it had stepped back, the first that was
+/// asked had the connection.
+#[test]
+fn workers_with_timers_hold_the_same() {
+    for order in ["auto", "least"] {
+        show(order, "ticks", None);
+    }
+}
+
 /// In each order; the first worker of the queue would take all in lifo.
 #[test]
 fn a_full_worker_takes_none_while_another_is_free() {

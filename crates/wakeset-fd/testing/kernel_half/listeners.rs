@@ -68,6 +68,14 @@ pub(crate) mod rotation {
             (found, false)
         }
 
+        pub(crate) unsafe fn leave_for_now(&self, _: *mut epoll_event, found: c_int) -> c_int {
+            found
+        }
+
+        pub(crate) fn outstays(&self) -> bool {
+            false
+        }
+
         pub(crate) fn end_wait(&self, _: &FdSet) {}
 
         pub(crate) fn note_other(&self, _: u64) {}

@@ -40,6 +40,31 @@ static void show_even(enum way way, enum kind of, int connections)
 	end();
 }
 
+/*
+ * Workers with timers, most of which sleep at any moment: one whose timer is due takes no
+ * connection that another should have, and is waited for if it should have it.
+ */
+static void show_ticks(enum way way)
+{
+	enum { TURNS = 200, MOST_UNEVEN = TURNS / 20 };
+	int uneven = 0;
+	printf("-- %s, workers with timers\n", way_names[way]);
+	ticks = 1;
+	begin(way, PROCESSES);
+	open_many(100);
+	for (int i = 0; i < TURNS; i++) {
+		close_one(rand() % open_connections);
+		usleep(3000 + rand() % 2000);
+		note_answer(connect_to(listener), seconds());
+		uneven += spread() > 1;
+	}
+	print_held();
+	printf("%d times uneven\n", uneven);
+	yes("hardly ever uneven", uneven <= MOST_UNEVEN);
+	end();
+	ticks = 0;
+}
+
 /* The spread of the workers after the first. */
 static int spread_of_rest(void)
 {

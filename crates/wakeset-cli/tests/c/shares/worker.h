@@ -21,6 +21,9 @@ static int listener;
 static enum kind kind;
 /* Whether a worker accepts until there is nothing left, as event loops do. */
 static int accepts_all;
+/* Whether a worker has something else to do every few milliseconds, as event loops with timers do:
+ * it looks without a sleep, works, and looks again. */
+static int ticks;
 static pid_t workers[WORKERS];
 /* Of the client: its connections, and which worker has each. */
 static int open_connections, client_of[MOST_OPEN], worker_of[MOST_OPEN], held[WORKERS];
@@ -79,6 +82,31 @@ static void *close_ended(void *set)
 	return NULL;
 }
 
+static void work(double length)
+{
+	for (double end = seconds() + length; seconds() < end;)
+		;
+}
+
+static void serve_events(enum way way, int kept, char name, const struct epoll_event *events, int n)
+{
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.u64 == 'k')
+			drop_ended(kept);
+		else
+			accept_some(kept, name, accepts_all || way == EDGE);
+	}
+}
+
+static void tick(enum way way, int own, int kept, char name)
+{
+	struct epoll_event events[3];
+	work(0.0001);
+	int n = must(epoll_wait(own, events, 3, 0));
+	serve_events(way, kept, name, events, n);
+	work(0.0001);
+}
+
 static void wait_and_serve(enum way way, int own, int kept, char name)
 {
 	struct pollfd fds[] = {{listener, POLLIN, 0}, {kept, POLLIN, 0}};
@@ -108,13 +136,10 @@ static void wait_and_serve(enum way way, int own, int kept, char name)
 		break;
 	default:
 		/* It ends when the process is stopped and goes on. */
-		n = epoll_wait(own, events, 2, -1);
-		for (int i = 0; i < n; i++) {
-			if (events[i].data.u64 == 'k')
-				drop_ended(kept);
-			else
-				accept_some(kept, name, accepts_all || way == EDGE);
-		}
+		n = epoll_wait(own, events, 2, ticks ? 2 + rand() % 4 : -1);
+		serve_events(way, kept, name, events, n);
+		if (ticks && n == 0)
+			tick(way, own, kept, name);
 	}
 }
 

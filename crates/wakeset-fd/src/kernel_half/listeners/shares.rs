@@ -25,6 +25,11 @@
 //! In the automatic order a waiter steps back as often as its [`Credit`] allows, and not at all
 //! while it holds few and others keep the processors busy ([`rule`]).
 //!
+//! Event loops wake for timers, and look without a sleep in between. So one that was told of
+//! something else is expected back for [`AWAKE`]; one that only looks leaves what belongs to another
+//! alone, for [`STEP_BACK`] at most, and does not answer for it, because the kernel has woken one
+//! that sleeps; and a wait whose time is up just after it stepped back goes on for [`OUTSTAY`].
+//!
 //! So no wake is lost, whatever the page says: the waiter that was woken answers for the connection
 //! itself. If its wait ends for something else, it declines the connection, and what was declined
 //! is for the first that is asked, whatever it holds. What it reads there is compared and nothing
@@ -55,6 +60,10 @@ use wakeset::{Deadline, mutated, process_id};
 pub const STEP_BACK: Duration = Duration::from_millis(20);
 /// How long it leaves one to a waiter that has been told of it, and is about to accept it.
 const TOLD: Duration = Duration::from_millis(8);
+/// How long it leaves one to a waiter that has been told of something else, and is expected back.
+const AWAKE: Duration = Duration::from_millis(2);
+/// How long after a step back a wait goes on at most although its time is up.
+const OUTSTAY: Duration = Duration::from_millis(1);
 /// How often it steps back, at most, before it has been told of a connection or has seen none,
 /// whatever others take.
 const MOST_STEPS: u32 = 16;
@@ -94,18 +103,25 @@ pub fn another_holds_less(holder: u8, note: Notes) -> bool {
     let may_step = minds(mine, || slots::holding(now));
     let is_better = |slot: &Slot| is_better(slot.held.load(Relaxed), mine, may_step);
     // It does not sleep itself, because it has accepted.
-    slots::used().iter().any(|slot| slot.may_take(note, now) && is_better(slot))
+    slots::used().iter().any(|slot| slot.may_take(note, now, mine) && is_better(slot))
 }
 
 impl Slot {
-    /// Whether its waiter sleeps for one of the listeners with these notes, or was told of a
-    /// connection a moment ago.
-    fn may_take(&self, notes: Notes, now: u64) -> bool {
-        let told = self.told.load(Relaxed);
+    /// Whether its waiter sleeps for one of the listeners with these notes, was told of a
+    /// connection a moment ago, or was told of something else and is expected back by one that
+    /// holds so much that it waits for it.
+    fn may_take(&self, notes: Notes, now: u64, mine: u32) -> bool {
+        let is_busy = is_few(mine) || mutated!("awake_are_busy");
+        let awake = if is_busy { Duration::ZERO } else { AWAKE };
+        let is_recent = |time: &AtomicU64, limit| {
+            let time = time.load(Relaxed);
+            time == 0 || is_within(time, now, limit)
+        };
         self.owner.load(Relaxed) != 0
             && self.sleeps_for_one_of(notes)
             && is_within(self.since.load(Relaxed), now, FRESH)
-            && (told == 0 || is_within(told, now, TOLD))
+            && is_recent(&self.told, TOLD)
+            && is_recent(&self.awake, awake)
     }
 }
 
@@ -143,6 +159,9 @@ pub struct Share {
     /// How often it has stepped back since it was told of a connection or saw none; from
     /// [`MOST_STEPS`] on it takes the next.
     steps: AtomicU32,
+    /// When it first left a connection that it saw without a sleep, since it last slept or took
+    /// one; 0 if it has not.
+    left: AtomicU64,
     /// When it last stepped back in vain.
     distrusts: AtomicU64,
     /// What it may still step back for in the automatic order.
@@ -159,6 +178,7 @@ impl Share {
             stepped: AtomicU64::new(0),
             taken: AtomicU32::new(0),
             steps: AtomicU32::new(0),
+            left: AtomicU64::new(0),
             distrusts: AtomicU64::new(0),
             credit: Credit::new(),
         }
@@ -222,6 +242,7 @@ impl Share {
         if !counts_held() {
             return;
         }
+        self.left.store(0, Relaxed);
         let holder = self.counted_as();
         let Some((index, slot)) = self.own_slot() else { return };
         slots::note_used(index);
@@ -235,6 +256,7 @@ impl Share {
         slot.held.store(held::count_of(holder), Relaxed);
         slot.since.store(now(), Relaxed);
         slot.told.store(0, Relaxed);
+        slot.awake.store(0, Relaxed);
         slot.note_sleep(notes);
     }
 
@@ -245,12 +267,13 @@ impl Share {
         }
         if is_told {
             self.steps.store(0, Relaxed);
+            self.left.store(0, Relaxed);
         }
         if let Some(slot) = self.known_slot() {
             if is_told {
                 slot.told.store(now(), Relaxed);
             } else if slot.told.load(Relaxed) == 0 {
-                slot.note_sleep(0);
+                slot.awake.store(now(), Relaxed);
             }
         }
     }
@@ -289,6 +312,19 @@ impl Share {
         self.would_leave(notes, !is_on_credit() || self.credit.is_enough(now(), held()))
     }
 
+    /// Whether it leaves such a connection to others where it only looks, and does not answer for
+    /// it: for [`STEP_BACK`] at most, until it sleeps again or takes one.
+    pub fn leaves_for_now(&self, notes: Notes) -> bool {
+        if !self.leaves(notes) {
+            return false;
+        }
+        let (now, since) = (now(), self.left.load(Relaxed));
+        if since == 0 {
+            self.left.store(now, Relaxed);
+        }
+        since == 0 || is_within(since, now, STEP_BACK) || mutated!("looks_leave_for_good")
+    }
+
     fn would_leave(&self, notes: Notes, may_step: bool) -> bool {
         if notes == 0 || self.is_free() || baton::number() < 0 || baton::is_urgent(notes) {
             return false;
@@ -303,7 +339,7 @@ impl Share {
                 && slots::used().iter().any(|slot| {
                     slot.owner.load(Relaxed) != own
                         && slot.since.load(Relaxed) > distrusts
-                        && slot.may_take(notes, now)
+                        && slot.may_take(notes, now, mine)
                         && is_better(slot.held.load(Relaxed), mine, may_step)
                 })
         };
@@ -326,6 +362,11 @@ impl Share {
         if is_on_credit() {
             self.credit.pay(now(), held::count_of(self.counted_as()));
         }
+    }
+
+    /// Whether that was less than [`OUTSTAY`] ago.
+    pub fn has_just_stepped(&self) -> bool {
+        is_within(self.stepped.load(Relaxed), now(), OUTSTAY)
     }
 
     /// How long it sleeps before it looks again.

@@ -12,7 +12,8 @@ use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use wakeset::mutated;
+use libc::epoll_event;
+use wakeset::{Timeout, mutated};
 
 impl Wait<'_> {
     /// After a sleep in the kernel half: what that said, and behind it what has become ready here.
@@ -114,15 +115,27 @@ impl Wait<'_> {
                     set.set.between_scans(|| if has_moved() { Ok(0) } else { check() })?
                 }
             };
+            let seen = found;
+            let found = self.leave_for_now(events, found, capacity);
             self.set.rotation.note_reports(events, found, false);
             let kept = self.filter(filled, found);
             let kept = kept + self.report_missing(filled + kept);
-            if kept > 0 || found == 0 {
+            if kept > 0 || found == 0 || found < seen {
                 count(Stat::EventsFromKernel, kept as usize);
                 return Ok(kept);
             }
             // Nothing but the doorbell or the baton, in the place of an event.
         }
+    }
+
+    /// Where this wait only looks: how many of the `found` events are left without connections that
+    /// belong to workers that hold less. With a full buffer something else may not have had room.
+    fn leave_for_now(&self, events: *mut epoll_event, found: c_int, capacity: c_int) -> c_int {
+        if self.timeout != Timeout::Now || found == capacity || mutated!("looks_take_out_of_turn") {
+            return found;
+        }
+        // SAFETY: the kernel has just written `found` events there.
+        unsafe { self.set.rotation.leave_for_now(events, found) }
     }
 
     /// Sleeps in the kernel half, where the doorbell wakes us too; to the nanosecond if `exact`.

@@ -13,7 +13,7 @@ use core::ffi::c_int;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use wakeset::{Deadline, LastStretch, mutant, mutated};
+use wakeset::{Deadline, LastStretch, Timeout, mutant, mutated};
 
 /// How long a wait sleeps in the kernel half at a time when no waker can reach it there: the kernel
 /// has no watch left for a doorbell.
@@ -65,7 +65,7 @@ impl Wait<'_> {
             // Others have slept since before the first listener as well.
             first_listener::tell_sleeper(self.set);
         }
-        let timed_out = result == Ok(0) && to_the_end;
+        let timed_out = result == Ok(0) && to_the_end && !self.set.rotation.outstays();
         let result = result.map(|found| self.step_back(found));
         let woken = result.is_ok_and(|found| found > 0);
         let rung_before = self.rung.replace(false);
@@ -88,7 +88,7 @@ impl Wait<'_> {
     /// Looks at both halves, each first in every second wait, if there may be something.
     pub(super) fn check_both(&self) -> ControlFlow<Round> {
         let set = self.set;
-        let now = self.timeout == wakeset::Timeout::Now;
+        let now = self.timeout == Timeout::Now;
         if !now && !set.set.may_be_ready() && !polls::have_news(set) {
             return ControlFlow::Continue(());
         }
@@ -221,7 +221,8 @@ impl Wait<'_> {
                 end = end.at_most(WITHOUT_DOORBELL);
             }
             if let Some(look) = bounds.listener_look {
-                end = end.at_most(look);
+                let until = Until { deadline: None, timeout: Timeout::Never };
+                end = if set.rotation.outstays() { until } else { end }.at_most(look);
             }
             led = set.set.lead();
             if let Some(led) = led {

@@ -227,6 +227,9 @@ impl Rotation {
             let notes = watched.map(|member| note_of(member.inode));
             self.share.note_sleep(notes.fold(0, |notes, note| notes | note));
             self.begin_calm(members);
+            if !members.iter().any(|member| member.is_stepped) {
+                self.has_stepped.store(false, Ordering::Relaxed);
+            }
             let missing = members.iter().filter(|member| member.missing);
             missing
                 .map(

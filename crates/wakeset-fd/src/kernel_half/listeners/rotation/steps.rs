@@ -211,6 +211,39 @@ impl Rotation {
         (left, left < found)
     }
 
+    /// Whether a wait that has stepped back a moment ago goes on although its time is up. To end it
+    /// is to decline the connection, which is then the first idle worker's, whatever that holds.
+    pub(crate) fn outstays(&self) -> bool {
+        self.has_stepped.load(Ordering::Relaxed)
+            && self.share.has_just_stepped()
+            && !mutated!("step_ends_with_the_wait")
+    }
+
+    /// After a look without a sleep that has reported `found` events, and had room for more: takes
+    /// out connections that belong to workers that hold less, which the kernel has woken for them.
+    /// How many events are left. A level says the same to the next wait, and an edge does not.
+    ///
+    /// # Safety
+    /// There are `found` events.
+    pub(crate) unsafe fn leave_for_now(&self, events: *mut epoll_event, found: c_int) -> c_int {
+        if !self.any() || found <= 0 || self.is_calm() || self.share.is_free() {
+            return found;
+        }
+        let mut left = found;
+        self.with_known(|members| {
+            for member in members.iter().filter(|member| member.is_some()) {
+                // SAFETY: the caller's contract.
+                let is_reported = || unsafe { has_event(events, left, member.data) };
+                let is_clear = !member.is_ambiguous && !member.is_edge() && is_reported();
+                if is_clear && self.share.leaves_for_now(note_of(member.inode)) {
+                    // SAFETY: the caller's contract.
+                    left = unsafe { take_out(events, left, member.data) };
+                }
+            }
+        });
+        left
+    }
+
     /// Whether a wait may look for connections before it sleeps: in a program that has been told
     /// how long, while the set watches all its listeners, and while no other worker waits. One that
     /// is awake takes what comes, out of turn, and another is woken for it.

@@ -22,6 +22,8 @@ pub(in super::super) struct Slot {
     pub(super) since: AtomicU64,
     /// When it was last told of a connection since it went to sleep; 0 if it was not.
     pub(super) told: AtomicU64,
+    /// When it was last told of something else since it went to sleep; 0 if it was not.
+    pub(super) awake: AtomicU64,
     pub(super) held: AtomicU32,
     /// How many it has accepted.
     pub(super) taken: AtomicU32,

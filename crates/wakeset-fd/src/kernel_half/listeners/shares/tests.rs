@@ -13,6 +13,7 @@ fn other(held: u32, sleeps_for: Notes, since: u64) -> &'static Slot {
     slot.held.store(held, Relaxed);
     slot.note_sleep(sleeps_for);
     slot.told.store(0, Relaxed);
+    slot.awake.store(0, Relaxed);
     slot.since.store(since, Relaxed);
     slot
 }
@@ -71,7 +72,7 @@ fn a_waiter_that_spins_says_so_again_and_again() {
     slot.note_sleep(NOTE);
     assert!(share.is_alone());
     assert!(!second.is_alone(), "the first one spins still");
-    assert!(!slot.may_take(NOTE, now()), "it leaves nothing to one that does not sleep");
+    assert!(!slot.may_take(NOTE, now(), 9), "it leaves nothing to one that does not sleep");
 }
 
 /// Without slots nobody says anything.
@@ -100,6 +101,42 @@ fn a_waiter_leaves_to_those_that_hold_less() {
     assert!(!share.leaves(NOTE), "it is gone");
     other(0, NOTE, u64::MAX);
     assert!(!share.leaves(NOTE), "rubbish");
+    drop_both(&share);
+}
+
+/// A worker whose timer was due had no connection, though it came back in no time. One that holds
+/// few does not wait for it: where connections are short, that would cost more than it brings.
+#[test]
+fn a_waiter_expects_one_that_was_told_of_something_else_for_a_moment() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Least);
+    let awake_for = |milliseconds: u64| {
+        other(0, NOTE, now()).awake.store(now() - milliseconds * 1_000_000, Relaxed);
+    };
+    awake_for(0);
+    assert!(!share.leaves(NOTE), "it holds two");
+    held::raise(share.holder());
+    held::raise(share.holder());
+    awake_for(0);
+    assert!(share.leaves(NOTE), "it holds four");
+    awake_for(3);
+    assert!(!share.leaves(NOTE), "the other is busy");
+    drop_both(&share);
+    drop_both(&share);
+}
+
+/// A program that never sleeps, and looks again and again, would never have taken what is left to
+/// one that hangs.
+#[test]
+fn a_waiter_that_only_looks_leaves_a_connection_for_a_while() {
+    let _alone = alone();
+    let share = holding_two(None, Choice::Least);
+    other(0, NOTE, now());
+    assert!(share.leaves_for_now(NOTE) && share.leaves_for_now(NOTE));
+    share.left.store(now() - STEP_BACK.as_nanos() as u64, Relaxed);
+    assert!(!share.leaves_for_now(NOTE), "it was left for long enough");
+    share.note_awake(true);
+    assert!(share.leaves_for_now(NOTE), "it has been told of one since");
     drop_both(&share);
 }
 
