@@ -191,7 +191,7 @@ int main(int count, char **arguments)
 	number("descriptors", first.visible, late.visible);
 	number("threads", first.threads, late.threads);
 	yes("no child is left", waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
-	/* Wakeset keeps a few of its own. */
+	/* Wakeset keeps a doorbell for each of the threads that have been in poll(2) at a time. */
 	yes("no open file is left", late.files <= early.files + 8);
 	yes("no memory is left", late.pages <= early.pages + 512);
 	printf("counts: seed %llu, files %d, %d, %d, pages %ld, %ld, %ld\n", (unsigned long long)seed,
