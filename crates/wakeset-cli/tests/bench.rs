@@ -318,8 +318,15 @@ fn hop(name: &str, arguments: &[&str]) -> (String, Vec<(String, Vec<String>)>) {
 /// Each of these checks that what it writes is read.
 #[test]
 fn hop_measures_each_pair_of_threads_on_every_side() {
-    let served =
-        ["epoll", "epoll-socket", "epoll-1000-sockets", "read-eventfd", "read-pipe", "poll"];
+    let served = [
+        "epoll",
+        "epoll-socket",
+        "epoll-1000-sockets",
+        "read-eventfd",
+        "read-pipe",
+        "poll",
+        "select",
+    ];
     let list = format!("{},futex,spin", served.join(","));
     let (printed, programs) =
         hop("hop", &["--secs", "0.2", "--program", &list, "--spin", "auto,off,50"]);
@@ -348,6 +355,7 @@ fn hop_measures_or_names_each_runtime() {
         "node-worker",
         "node-stat",
         "asyncio",
+        "uvloop",
         "asio",
         "zeromq-pair",
         "zeromq-tcp",

@@ -76,17 +76,19 @@ enum Program {
 }
 
 impl Program {
-    const ALL: [Program; 17] = [
+    const ALL: [Program; 19] = [
         Program::Pair(Means::Epoll),
         Program::Pair(Means::EpollSocket),
         Program::Pair(Means::EpollManySockets),
         Program::Pair(Means::ReadEventfd),
         Program::Pair(Means::ReadPipe),
         Program::Pair(Means::Poll),
+        Program::Pair(Means::Select),
         Program::Runtime(Runtime::Java),
         Program::Runtime(Runtime::NodeWorker),
         Program::Runtime(Runtime::NodeStat),
         Program::Runtime(Runtime::Asyncio),
+        Program::Runtime(Runtime::Uvloop),
         Program::Runtime(Runtime::Asio),
         Program::Runtime(Runtime::ZeromqPair),
         Program::Runtime(Runtime::ZeromqTcp),

@@ -25,6 +25,8 @@ pub enum Means {
     ReadPipe,
     /// eventfd and poll(2)
     Poll,
+    /// A pipe and select(2)
+    Select,
     /// A word in memory and futex(2): the limit of what sleeps
     Futex,
     /// A word in memory that both read on and on: the limit when awake
@@ -65,7 +67,7 @@ impl Side {
     fn new(means: Means, sockets: &[c_int]) -> io::Result<Self> {
         let [read, write] = match means {
             Means::Futex | Means::Spin => [-1; 2],
-            Means::ReadPipe => pipe()?,
+            Means::ReadPipe | Means::Select => pipe()?,
             Means::ReadEventfd => [eventfd(0)?; 2],
             _ => [eventfd(libc::EFD_NONBLOCK)?; 2],
         };
@@ -127,6 +129,7 @@ impl Side {
                 // SAFETY: one entry.
                 checked(unsafe { libc::poll(&raw mut wanted, 1, -1) }.into())?;
             }
+            Means::Select => select(self.read)?,
             Means::Epoll | Means::EpollSocket | Means::EpollManySockets => {
                 let mut events = [epoll_event { events: 0, u64: 0 }; 8];
                 // SAFETY: room for eight.
@@ -217,6 +220,19 @@ fn pipe() -> io::Result<[c_int; 2]> {
     // SAFETY: room for two descriptors.
     checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
     Ok(ends)
+}
+
+/// Sleeps in select(2) until it can be read.
+fn select(fd: c_int) -> io::Result<()> {
+    // SAFETY: an empty set is all zeros, and this is one of few descriptors.
+    let mut read = unsafe {
+        let mut read = std::mem::zeroed();
+        libc::FD_SET(fd, &raw mut read);
+        read
+    };
+    let (none, forever) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: a set of our own.
+    checked(unsafe { libc::select(fd + 1, &raw mut read, none, none, forever) }.into()).map(drop)
 }
 
 /// A socket that nothing is sent to.

@@ -21,6 +21,8 @@ pub enum Runtime {
     NodeStat,
     /// Python: asyncio's `run_in_executor`
     Asyncio,
+    /// Python: uvloop's `call_soon_threadsafe` between two loops
+    Uvloop,
     /// C++: Asio's `post` between two `io_context`s, each with a socket
     Asio,
     /// C: ZeroMQ's PAIR sockets over inproc
@@ -38,6 +40,7 @@ const NODE_METER: &str = include_str!("sources/meter.js");
 const NODE_WORKER: &str = include_str!("sources/worker.js");
 const NODE_STAT: &str = include_str!("sources/stat.js");
 const ASYNCIO: &str = include_str!("sources/executor.py");
+const UVLOOP: &str = include_str!("sources/loops.py");
 const ASIO: &str = include_str!("sources/post.cpp");
 const C_METER: &str = include_str!("sources/meter.c");
 const ZEROMQ: &str = include_str!("sources/zeromq.c");
@@ -87,6 +90,9 @@ impl Runtime {
             Runtime::NodeWorker | Runtime::NodeStat => (runs("node", &["--version"]), "node"),
             Runtime::Asyncio => {
                 (runs("python3", &["-I", "-c", "import asyncio"]), "python3 with asyncio")
+            }
+            Runtime::Uvloop => {
+                (runs("python3", &["-I", "-c", "import uvloop"]), "python3 with uvloop")
             }
             Runtime::Asio => {
                 let options = ["-std=c++17", "-fsyntax-only"];
@@ -141,6 +147,7 @@ impl Runtime {
             Runtime::NodeWorker => node(NODE_WORKER),
             Runtime::NodeStat => node(NODE_STAT),
             Runtime::Asyncio => script("python3", &["-I", "-c"], ASYNCIO),
+            Runtime::Uvloop => script("python3", &["-I", "-c"], UVLOOP),
             Runtime::Asio => {
                 let mut compiler = Command::new("c++");
                 compiler.args(["-std=c++17", "-O2", "-pthread", "-o", "hop", "post.cpp"]);
