@@ -24,6 +24,13 @@ use core::ffi::{c_int, c_uint};
 use libc::{cmsghdr, msghdr};
 use wakeset::mutated;
 
+/// Whether a number is the kernel's, or closed, and nothing is to be done for what the program does
+/// with it.
+#[inline(always)]
+pub fn is_kernels(fd: c_int) -> bool {
+    table::is_vacant(fd)
+}
+
 /// close(2) as far as it concerns in-process objects: forgets the object, so that the kernel may
 /// close the number.
 pub fn close(fd: c_int) -> Verdict<()> {

@@ -40,6 +40,8 @@ pub(crate) struct FdSet {
     pub(crate) polls: Polls,
     /// Counts the waits that had both halves to look at, each of which goes first in its turn.
     pub(crate) round_robin: AtomicU32,
+    /// How many of the next waits are not quiet ones.
+    pub(super) general_waits: AtomicU32,
     /// How long (µs) the kernel half has been told to poll devices.
     pub(crate) busy_poll: AtomicU32,
     /// Where its waiters count.
@@ -64,6 +66,7 @@ unsafe impl Slot for FdSet {
             rotation: Rotation::new(),
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
+            general_waits: AtomicU32::new(0),
             busy_poll: AtomicU32::new(0),
             counted: SetPlace::none(),
         })?;

@@ -55,6 +55,7 @@ const ASKED_EDGES: u32 = 1 << 9;
 /// The count's lowest bit.
 const ONE_TAKEN: u32 = 1 << 16;
 const TAKEN: u32 = !(ONE_TAKEN - 1);
+const BITS: u32 = !TAKEN;
 
 /// The state word of a set.
 #[derive(Debug)]
@@ -132,6 +133,13 @@ impl SetState {
     pub(crate) fn is_pure(&self) -> bool {
         let now = self.0.load(SeqCst);
         now & CLOSED != 0 || now & (HAS_KERNEL | IN_KERNEL) == 0
+    }
+
+    /// Whether the set has a kernel half, and nothing else is to be known of it: its number is open,
+    /// and it has neither migrated nor an io_uring, nor been exported, nor a custom source.
+    #[inline(always)]
+    pub(crate) fn is_plainly_mixed(&self) -> bool {
+        self.0.load(SeqCst) & (BITS & !(KERNEL_EDGES | ASKED_EDGES)) == HAS_KERNEL
     }
 
     /// For a new set, which nobody knows yet: on a kernel epoll that holds watches, with edges for

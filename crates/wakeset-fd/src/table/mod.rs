@@ -217,6 +217,16 @@ pub(crate) fn find<S: Slot>(fd: c_int) -> Option<&'static S> {
         .then(|| unsafe { &*((word - S::KIND) as *const S) })
 }
 
+/// [`find`] of a number whose own slot has the object, in a process that no vfork(2) child asks
+/// anything of. `None` for anything else.
+#[inline(always)]
+pub(crate) fn find_plain<S: Slot>(fd: c_int) -> Option<&'static S> {
+    let word = TABLE.get(fd as u32 as usize)?.load(Ordering::Acquire);
+    // SAFETY: as in `find`.
+    (word & TAG == S::KIND && !vforked::may_exist())
+        .then(|| unsafe { &*((word - S::KIND) as *const S) })
+}
+
 /// [`find`] for a wait, which shows nobody the set. `Err`: it may come home.
 #[inline(always)]
 pub(crate) fn find_for_wait<S: Slot>(fd: c_int) -> Result<Option<&'static S>, ()> {

@@ -97,6 +97,14 @@ pub(super) unsafe fn epoll_wait(
     timeout: c_int,
     call: impl Fn(c_int, *mut epoll_event, c_int, c_int) -> c_int,
 ) -> c_int {
+    if !listeners::has_told() {
+        let call = |timeout| call(epfd, events, capacity, timeout);
+        // SAFETY: the kernel returns how many it has written.
+        let quiet = unsafe { set::epoll_wait_quietly(epfd, events, capacity, timeout, call) };
+        if let Some(found) = quiet {
+            return found;
+        }
+    }
     let (limit, call) = (Limit::Milliseconds(timeout), || call(epfd, events, capacity, timeout));
     // SAFETY: the caller's contract.
     unsafe { wait(epfd, events, capacity, limit, Mask::NONE, call) }
@@ -114,6 +122,14 @@ pub(super) unsafe fn epoll_pwait(
     mask: *const sigset_t,
     call: impl Fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int,
 ) -> c_int {
+    if mask.is_null() && !listeners::has_told() {
+        let call = |timeout| call(epfd, events, capacity, timeout, mask);
+        // SAFETY: the kernel returns how many it has written.
+        let quiet = unsafe { set::epoll_wait_quietly(epfd, events, capacity, timeout, call) };
+        if let Some(found) = quiet {
+            return found;
+        }
+    }
     // SAFETY: the caller's contract.
     let passed = unsafe { signals::PassedMask::of(mask) };
     let mask = passed.pointer();

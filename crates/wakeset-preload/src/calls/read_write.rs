@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 use libc::{iovec, size_t, ssize_t};
 use wakeset_fd::interpose::{answered, fail, vectored};
-use wakeset_fd::{counter, descriptor, migrate, pipe};
+use wakeset_fd::{count, counter, descriptor, migrate, pipe};
 
 /// read(2). What an in-process eventfd or pipe answers at once takes the fast path.
 ///
@@ -24,6 +24,7 @@ pub(super) unsafe fn read(
     match unsafe { counter::read_fast(fd, buffer.cast(), len) } {
         // SAFETY: as above.
         0 => match unsafe { pipe::read_fast(fd, buffer.cast(), len) } {
+            0 if descriptor::is_kernels(fd) && !uffd::any() => call(fd, buffer, len),
             // SAFETY: as above.
             0 => unsafe { read_slow(fd, buffer, len, call) },
             n => n as ssize_t,
@@ -80,6 +81,9 @@ pub(super) unsafe fn write(
     // SAFETY: as above.
     if unsafe { pipe::write_fast(fd, buffer.cast(), len) } {
         return len as ssize_t;
+    }
+    if descriptor::is_kernels(fd) && !count::is_on() {
+        return call(fd, buffer, len);
     }
     // SAFETY: as above.
     unsafe { write_slow(fd, buffer, len, call) }

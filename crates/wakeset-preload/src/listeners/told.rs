@@ -20,7 +20,7 @@ use super::ending;
 use super::thread::WAITER;
 use core::cell::Cell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, epoll_event};
 use wakeset::mutated;
 use wakeset_fd::fork;
@@ -43,12 +43,15 @@ struct Entries {
     by_level: Cell<c_int>,
     /// Whether the thread has accepted one from that listener since.
     has_taken: Cell<bool>,
+    /// Whether the thread is among [`UNSETTLED`].
+    is_counted: Cell<bool>,
     entries: [Cell<Entry>; MOST],
 }
 
-/// Whether a thread of this process has ever had an entry. A thread that has one finds this set,
-/// because it has set it itself.
-static ANY: AtomicBool = AtomicBool::new(false);
+/// How many threads have something to look at before they wait. A thread that has finds itself
+/// counted, because it has counted itself. It may be too many: after a handler that has come in
+/// between, and in a forked child.
+static UNSETTLED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     // No destructor and no lazy part, as in `thread`.
@@ -56,6 +59,7 @@ thread_local! {
         len: Cell::new(0),
         by_level: Cell::new(-1),
         has_taken: Cell::new(false),
+        is_counted: Cell::new(false),
         entries: [const { Cell::new(Entry { fd: -1, has_passed: false }) }; MOST],
     } };
 }
@@ -69,8 +73,31 @@ impl Entries {
         self.known().find(|entry| entry.get().fd == fd)
     }
 
+    /// Whether the thread's next wait has nothing to look at.
+    fn is_settled(&self) -> bool {
+        self.len.get() == 0 && self.by_level.get() < 0
+    }
+
+    /// There is something now, or will be in a moment.
+    fn count(&self) {
+        if !self.is_counted.replace(true) {
+            UNSETTLED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the thread out, if there is nothing. A handler may put something in at any time: what
+    /// it has put in before the thread is counted out is seen after that.
+    fn count_out(&self) {
+        if self.is_settled() && self.is_counted.replace(false) {
+            UNSETTLED.fetch_sub(1, Ordering::Relaxed);
+            if !self.is_settled() {
+                self.count();
+            }
+        }
+    }
+
     fn put(&self, fd: c_int, has_passed: bool) {
-        ANY.store(true, Ordering::Relaxed);
+        self.count();
         let entry = Entry { fd, has_passed };
         if let Some(known) = self.find(fd) {
             known.set(entry);
@@ -126,6 +153,7 @@ pub(super) fn note(fd: c_int, is_edge: bool) {
         if is_edge || !has_passed() {
             told.put(fd, false);
         }
+        told.count();
         told.by_level.set(if is_edge { -1 } else { fd });
         told.has_taken.set(false);
     });
@@ -192,17 +220,19 @@ pub(crate) fn before_wait() {
     }
 }
 
-/// Whether a thread of the process may have been told of something.
+/// Whether a thread of the process may have something to look at before it waits.
 #[inline(always)]
 pub(crate) fn has_told() -> bool {
-    ANY.load(Ordering::Relaxed)
+    UNSETTLED.load(Ordering::Relaxed) != 0
 }
 
+#[cold]
 fn review() {
     TOLD.with(|told| {
-        if told.len.get() > 0 || told.by_level.get() >= 0 {
+        if !told.is_settled() {
             told.review();
         }
+        told.count_out();
     });
 }
 

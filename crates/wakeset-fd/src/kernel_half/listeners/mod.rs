@@ -46,6 +46,8 @@ pub use private_sets::{
 pub use rescue_clock::RescueClock;
 pub use shared_hint::{any_exclusive, is_exclusive, note_exclusive};
 use shares::Least;
+#[cfg(test)]
+pub(crate) use shares::begin_in_silence;
 pub use shares::{Share, another_holds_less, counts_held, give_up, may_step_back_in_accept};
 pub use told::{Telling, note_emptied, set_telling};
 pub use wakeset_group::listener::{

@@ -409,7 +409,7 @@ impl Default for Share {
 
 /// For tests: in this order, and as if no waiter had said a word yet.
 #[cfg(test)]
-pub(super) fn begin_in_silence(choice: super::Choice, most: Option<u32>) {
+pub(crate) fn begin_in_silence(choice: super::Choice, most: Option<u32>) {
     super::choose(choice, most);
     baton::make(-1);
     slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));

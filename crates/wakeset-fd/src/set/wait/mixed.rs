@@ -66,6 +66,15 @@ impl Wait<'_> {
             first_listener::tell_sleeper(self.set);
         }
         let timed_out = result == Ok(0) && to_the_end && !self.set.rotation.outstays();
+        match self.after_sleep(result) {
+            // Only the doorbell, and another waiter was faster; or the end of a bounded sleep.
+            Ok(0) if !timed_out && !self.faulted.get() => None,
+            total => Some(total),
+        }
+    }
+
+    /// What a sleep in the kernel half has reported, and what is ready here.
+    fn after_sleep(&self, result: Result<c_int, Errno>) -> Result<c_int, Errno> {
         let result = result.map(|found| self.step_back(found));
         let woken = result.is_ok_and(|found| found > 0);
         let rung_before = self.rung.replace(false);
@@ -78,11 +87,16 @@ impl Wait<'_> {
             count_wake(&self.set.counted, self.set.fd() as u32, total == Ok(0));
         }
         self.rung.set(rung_before || self.rung.get());
-        match total {
-            // Only the doorbell, and another waiter was faster; or the end of a bounded sleep.
-            Ok(0) if !timed_out && !self.faulted.get() => None,
-            total => Some(total),
-        }
+        total
+    }
+
+    /// The rest of a wait that has slept in the kernel half already, as a quiet one does.
+    pub(crate) fn run_slept(&self, result: Result<c_int, Errno>) -> Result<c_int, Errno> {
+        let result = match self.after_sleep(result) {
+            Ok(0) if !self.faulted.get() => self.run(),
+            result => self.leave(result),
+        };
+        if result == Ok(0) && self.faulted.get() { Err(Errno::EFAULT) } else { result }
     }
 
     /// Looks at both halves, each first in every second wait, if there may be something.

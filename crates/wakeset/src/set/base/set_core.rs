@@ -154,6 +154,15 @@ impl SetCore {
             || self.is_due()
     }
 
+    /// Whether a harvest could find nothing, and no watch is planned for a time. In the order of
+    /// [`may_be_ready`](Self::may_be_ready).
+    #[inline(always)]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.wake.incoming.is_empty()
+            && self.pending_hint.load(Ordering::SeqCst) == 0
+            && self.wake.waiters.deadline() == NEVER
+    }
+
     pub(crate) fn owner(&self) -> usize {
         self.owner.load(Ordering::Acquire)
     }

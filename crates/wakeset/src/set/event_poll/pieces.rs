@@ -26,6 +26,13 @@ impl EventPoll {
         self.core().may_be_ready()
     }
 
+    /// Whether nothing is ready, and nothing will be by time alone.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn is_quiet(&self) -> bool {
+        self.core().is_quiet()
+    }
+
     /// Wakes all who sleep in [`wait`](Self::wait), to look again.
     #[doc(hidden)]
     #[inline]

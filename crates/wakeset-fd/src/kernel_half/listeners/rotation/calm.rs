@@ -78,13 +78,27 @@ impl Calm {
 
     /// How long until the listeners are looked at. `None`: it is time, or the set is not calm.
     pub(super) fn left(&self) -> Option<Duration> {
+        if self.until.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.left_from(Deadline::at_last_tick())
+    }
+
+    /// [`left`](Self::left), where the time is known.
+    #[inline(always)]
+    fn left_from(&self, now: Deadline) -> Option<Duration> {
         let until = self.until.load(Ordering::Relaxed);
         if until == 0 {
             return None;
         }
-        let left =
-            Duration::from_nanos(until).saturating_sub(Deadline::at_last_tick().since_boot());
+        let left = Duration::from_nanos(until).saturating_sub(now.since_boot());
         (!left.is_zero() || mutated!("calm_without_end")).then_some(left)
+    }
+
+    /// Whether an event has the data of a listener's watch.
+    #[inline(always)]
+    fn is_listeners(&self, event: epoll_event) -> bool {
+        self.data.iter().any(|data| data.load(Ordering::Relaxed) == event.u64)
     }
 
     /// Whether the set is calm, and none of the first `found` events is a listener's.
@@ -92,11 +106,8 @@ impl Calm {
     /// # Safety
     /// There are `found` events.
     pub(super) unsafe fn is_about_others(&self, events: *const epoll_event, found: c_int) -> bool {
-        let is_listeners = |event: epoll_event| {
-            self.data.iter().any(|data| data.load(Ordering::Relaxed) == event.u64)
-        };
         // SAFETY: the caller's contract.
-        let is_told = || unsafe { steps::has_one(events, found, is_listeners) };
+        let is_told = || unsafe { steps::has_one(events, found, |event| self.is_listeners(event)) };
         self.is() && (!is_told() || mutated!("calm_hears_nothing"))
     }
 }
@@ -104,8 +115,20 @@ impl Calm {
 impl Rotation {
     /// Whether waits have nothing to do for the listeners.
     #[inline]
-    pub(super) fn is_calm(&self) -> bool {
+    pub(crate) fn is_calm(&self) -> bool {
         self.calm.is()
+    }
+
+    /// How long a calm set stays so at most.
+    #[inline(always)]
+    pub(crate) fn calm_left(&self, now: Deadline) -> Option<Duration> {
+        self.calm.left_from(now)
+    }
+
+    /// Whether an event has the data of a listener's watch in a calm set.
+    #[inline(always)]
+    pub(crate) fn is_listeners(&self, event: epoll_event) -> bool {
+        self.calm.is_listeners(event) && !mutated!("quiet_hears_nothing")
     }
 
     /// Whether another worker is there, or was since the last look.

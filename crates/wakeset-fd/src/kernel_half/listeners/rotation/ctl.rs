@@ -44,6 +44,9 @@ impl Rotation {
             }
             return ctl.call();
         }
+        if self.is_anothers(&ctl) {
+            return ctl.call();
+        }
         let result = self.with(|members| {
             if set.is_in_kernel() {
                 return ctl.call();
@@ -60,6 +63,28 @@ impl Rotation {
         });
         self.leave_baton_alone(set);
         result
+    }
+}
+
+impl Rotation {
+    /// Whether a change is of no member's watch, and of one that no member is taken for. Its data
+    /// is noted then.
+    #[inline(always)]
+    fn is_anothers<S: KernelEpoll>(&self, ctl: &Ctl<'_, S>) -> bool {
+        let data = match ctl.op {
+            EPOLL_CTL_DEL => None,
+            EPOLL_CTL_ADD | EPOLL_CTL_MOD if listeners::is_known_other(ctl.fd) => {
+                Some(ctl.asked.data)
+            }
+            _ => return false,
+        };
+        // Before the look, and after it for what has become of a member before.
+        data.into_iter().for_each(|data| self.note_data(data));
+        let is_anothers = self.outline.leaves_out(ctl.fd, data);
+        if is_anothers {
+            data.into_iter().for_each(|data| self.former.note(data));
+        }
+        is_anothers
     }
 }
 

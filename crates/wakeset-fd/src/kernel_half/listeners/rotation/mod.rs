@@ -30,6 +30,7 @@ mod batons;
 mod calm;
 mod ctl;
 mod member;
+mod outline;
 mod steps;
 
 use super::baton::{self, Look, Rounds, note_of};
@@ -47,6 +48,7 @@ use core::time::Duration;
 pub(crate) use ctl::can_join;
 use libc::epoll_event;
 use member::Member;
+use outline::Outline;
 use wakeset::mutated;
 
 /// Listeners in one set that are in the rotation.
@@ -82,6 +84,7 @@ pub(crate) struct Rotation {
     former: steps::Former,
     /// Whether a member may have stepped back.
     has_stepped: AtomicBool,
+    outline: Outline,
     calm: Calm,
 }
 
@@ -104,6 +107,7 @@ impl Rotation {
             others: [const { AtomicU64::new(0) }; steps::WORDS],
             former: steps::Former::none(),
             has_stepped: AtomicBool::new(false),
+            outline: Outline::none(),
             calm: Calm::none(),
         }
     }
@@ -116,10 +120,12 @@ impl Rotation {
     fn with<T>(&self, f: impl FnOnce(&mut [Member; MOST]) -> T) -> T {
         self.lock.lock();
         self.calm.end();
+        self.outline.begin_version();
         // SAFETY: this thread holds the lock.
         let members = unsafe { &mut *self.members.get() };
         let result = f(members);
         self.note_members(members);
+        self.outline.end_version(members);
         self.lock.unlock();
         result
     }

@@ -67,7 +67,7 @@ impl Former {
     }
 
     /// Another watch has this data.
-    fn note(&self, data: u64) {
+    pub(super) fn note(&self, data: u64) {
         if self.has(data) {
             self.is_ambiguous.store(true, Ordering::Relaxed);
         }
@@ -128,7 +128,8 @@ impl Rotation {
     pub(super) fn note_data(&self, data: u64) {
         let (word, bit) = bit_of(data);
         if let Some(word) = self.others.get(word) {
-            word.fetch_or(bit, Ordering::Relaxed);
+            // For `outline`.
+            word.fetch_or(bit, Ordering::SeqCst);
         }
         self.former.note(data);
     }

@@ -1,0 +1,211 @@
+//! A wait on a set in which nothing is to be done but to sleep: in process nothing is ready, the
+//! kernel half has watches, and its listeners, if there are any, are [calm]. So it is what almost
+//! every wait of a server is that has one worker.
+//!
+//! Such a wait is the program's own call, between two looks at the set. It does what the general
+//! one does (`wait::mixed`), and runs through a tenth of its code: after a sleep each line of that
+//! comes from memory. What does not fit is left to the general one, before the sleep or after it.
+//!
+//! | this thread | a thread for which it has to wake up |
+//! |---|---|
+//! | counts itself as a remote waiter | changes the set: a watch is ready, the set migrates, has its first listener, or more |
+//! | looks whether the set is still quiet | looks for remote waiters, and rings the doorbell |
+//!
+//! [calm]: crate::kernel_half::listeners::rotation
+
+use crate::set::wait::{Limit, Settled, Wait};
+use crate::set::{FdSet, doorbell, first_listener};
+use crate::stats::count;
+use crate::sys::Errno;
+use crate::sys::handled;
+use crate::table::{self, Using};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+use libc::epoll_event;
+use wakeset::{Deadline, Timeout, mutated};
+
+/// What is known of a set when a quiet wait begins.
+#[derive(Clone, Copy)]
+struct Quiet {
+    has_listeners: bool,
+    is_empty: bool,
+    /// The limit of the wait, and that of its sleep.
+    limit: c_int,
+    within: c_int,
+    /// By the last tick, where another limit than the program's, or a doorbell, may end the sleep.
+    began: Option<Deadline>,
+}
+
+impl Quiet {
+    /// `None`: the set is not quiet.
+    #[inline(always)]
+    fn of(set: &FdSet, limit: c_int) -> Option<Self> {
+        if !set.state.is_plainly_mixed() || count::is_on() || wakeset::spin_limit().is_some() {
+            return None;
+        }
+        let has_listeners = set.rotation.any();
+        let is_empty = set.set.is_empty();
+        if !is_empty && (set.doorbell.load(Ordering::SeqCst) < 0 || !has_listeners && is_woken(set))
+        {
+            return None;
+        }
+        let (mut within, mut began) = (limit, None);
+        if has_listeners {
+            let now = Deadline::at_last_tick();
+            began = Some(now);
+            let left = set.rotation.calm_left(now)?.as_millis() as c_int;
+            if left == 0 {
+                return None;
+            }
+            if limit < 0 || limit > left {
+                within = left;
+            }
+        } else if !is_empty && limit > 0 {
+            began = Some(Deadline::at_last_tick());
+        }
+        Some(Self { has_listeners, is_empty, limit, within, began })
+    }
+
+    /// Whether the set is still as it was.
+    #[inline(always)]
+    fn lasts(self, set: &FdSet) -> bool {
+        set.state.is_plainly_mixed()
+            && set.rotation.any() == self.has_listeners
+            && (!self.has_listeners || set.rotation.is_calm())
+            && set.set.is_quiet()
+            && set.set.is_empty() == self.is_empty
+            && !set.polls.are_active()
+    }
+
+    /// What is left of the wait's limit after a sleep that has reported so much.
+    fn rest(self, found: c_int) -> c_int {
+        /// The longest time between two ticks.
+        const TICK: c_int = 10;
+        match self.began {
+            _ if self.limit <= 0 => self.limit,
+            _ if found == 0 => self.limit - self.within,
+            // As a wait that needs no clock where nothing is in process.
+            None => self.limit,
+            Some(began) => {
+                let passed =
+                    Deadline::at_last_tick().since_boot().saturating_sub(began.since_boot());
+                let passed = c_int::try_from(passed.as_millis()).unwrap_or(c_int::MAX);
+                // Not too short: both ticks may be that old.
+                self.limit - passed.saturating_sub(TICK).clamp(0, self.limit)
+            }
+        }
+    }
+
+    /// Whether all of these events are the program's, and none is a listener's.
+    ///
+    /// # Safety
+    /// There are `found` events.
+    #[inline(always)]
+    unsafe fn is_plain(self, set: &FdSet, events: *const epoll_event, found: c_int) -> bool {
+        // Asked now: a doorbell may have come, and gone, during the sleep.
+        if !doorbell::has_ever_been_in(set) || mutated!("quiet_reports_all") {
+            return true;
+        }
+        let (bell, baton) = (doorbell::cookie(set), doorbell::baton_cookie(set));
+        (0..found.max(0) as usize).all(|i| {
+            // SAFETY: the caller's contract.
+            let event = unsafe { events.add(i).read_unaligned() };
+            let data = event.u64;
+            let is_listeners = self.has_listeners && set.rotation.is_listeners(event);
+            data != bell && data != baton && !is_listeners
+        })
+    }
+}
+
+/// epoll_wait(2) without a mask, in a thread that has nothing to pass on, if the set is quiet.
+/// `call` is the program's, with another limit in milliseconds. `None`: it is not.
+///
+/// # Safety
+/// `call` writes as many events to `events` as it returns; it returns -1 with `errno` otherwise.
+#[inline(always)]
+pub unsafe fn epoll_wait_quietly(
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    limit: c_int,
+    call: impl FnOnce(c_int) -> c_int,
+) -> Option<c_int> {
+    let set = table::find_plain::<FdSet>(epfd)?;
+    let quiet = Quiet::of(set, limit)?;
+    let set = Using::begin(epfd, set)?;
+    let settled = Settled::now(&set);
+    set.set.enter_remote();
+    if !quiet.lasts(&set) && !mutated!("quiet_without_look") {
+        set.set.leave_remote();
+        return None;
+    }
+    let found = call(quiet.within);
+    set.set.leave_remote();
+    // SAFETY: the caller's contract.
+    let is_over = quiet.lasts(&set)
+        && unsafe { quiet.is_plain(&set, events, found) }
+        && (found != 0 || quiet.within == quiet.limit && settled.still(&set))
+        && (found < maxevents || quiet.is_empty);
+    if is_over {
+        return Some(found);
+    }
+    let slept = Slept { events, maxevents, found };
+    Some(slept.finish(&set, quiet))
+}
+
+/// How many waits after a doorbell's ring are general ones.
+const AFTER_RING: u32 = 64;
+
+/// Whether one of the last waits was woken by the doorbell. The next ones learn from how long they
+/// sleep whether a spin is worth it, and spin; a set that nobody in the process wakes does not.
+#[inline(always)]
+fn is_woken(set: &FdSet) -> bool {
+    let left = set.general_waits.load(Ordering::Relaxed);
+    if left > 0 {
+        set.general_waits.store(left - 1, Ordering::Relaxed);
+    }
+    left > 0
+}
+
+/// A sleep after which there is something to do.
+struct Slept {
+    events: *mut epoll_event,
+    maxevents: c_int,
+    found: c_int,
+}
+
+impl Slept {
+    /// The rest of the wait, in the general way.
+    #[cold]
+    #[inline(never)]
+    fn finish(self, set: &FdSet, quiet: Quiet) -> c_int {
+        if !quiet.has_listeners && set.rotation.any() {
+            // Others have slept since before the first listener as well.
+            first_listener::tell_sleeper(set);
+        }
+        if !quiet.is_empty {
+            set.general_waits.store(AFTER_RING, Ordering::Relaxed);
+        }
+        // SAFETY: this thread's errno.
+        let errno = unsafe { &mut *libc::__errno_location() };
+        let result = match self.found {
+            found if found >= 0 => Ok(found),
+            _ => Err(Errno::new(*errno)),
+        };
+        let limit = quiet.rest(self.found);
+        let timeout = Timeout::from_millis(limit);
+        let limit = Limit::Milliseconds(limit);
+        let handled = set.rotation.any().then(handled::any);
+        let wait = Wait { handled, ..Wait::new(set, self.events, self.maxevents, limit, timeout) };
+        match wait.run_slept(result) {
+            Ok(found) => found,
+            Err(error) => {
+                *errno = error.into_raw();
+                -1
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
