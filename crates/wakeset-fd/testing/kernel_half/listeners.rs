@@ -72,7 +72,7 @@ pub(crate) mod rotation {
             found
         }
 
-        pub(crate) fn outstays(&self) -> bool {
+        pub(crate) fn outstays(&self, _: impl FnOnce() -> Duration) -> bool {
             false
         }
 

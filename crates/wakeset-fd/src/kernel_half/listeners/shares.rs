@@ -28,7 +28,7 @@
 //! Event loops wake for timers, and look without a sleep in between. So one that was told of
 //! something else is expected back for [`AWAKE`]; one that only looks leaves what belongs to another
 //! alone, for [`STEP_BACK`] at most, and does not answer for it, because the kernel has woken one
-//! that sleeps; and a wait whose time is up just after it stepped back goes on for [`OUTSTAY`].
+//! that sleeps, and one that is awake comes back to it; and a wait whose time is up just after it stepped back goes on for [`OUTSTAY`].
 //!
 //! So no wake is lost, whatever the page says: the waiter that was woken answers for the connection
 //! itself. If its wait ends for something else, it declines the connection, and what was declined
@@ -322,7 +322,20 @@ impl Share {
         if since == 0 {
             self.left.store(now, Relaxed);
         }
-        since == 0 || is_within(since, now, STEP_BACK) || mutated!("looks_leave_for_good")
+        if since == 0 || is_within(since, now, STEP_BACK) || mutated!("looks_leave_for_good") {
+            return true;
+        }
+        self.left.store(0, Relaxed);
+        self.distrusts.store(now, Relaxed);
+        self.take_next();
+        false
+    }
+
+    /// A look has found no connection on any listener.
+    pub fn saw_none(&self) {
+        if self.left.load(Relaxed) != 0 {
+            self.left.store(0, Relaxed);
+        }
     }
 
     fn would_leave(&self, notes: Notes, may_step: bool) -> bool {
@@ -364,9 +377,9 @@ impl Share {
         }
     }
 
-    /// Whether that was less than [`OUTSTAY`] ago.
-    pub fn has_just_stepped(&self) -> bool {
-        is_within(self.stepped.load(Relaxed), now(), OUTSTAY)
+    /// Whether that was less than [`OUTSTAY`] ago, and the time of a wait was up no earlier.
+    pub fn has_just_stepped(&self, late: Duration) -> bool {
+        late < OUTSTAY && is_within(self.stepped.load(Relaxed), now(), OUTSTAY)
     }
 
     /// How long it sleeps before it looks again.

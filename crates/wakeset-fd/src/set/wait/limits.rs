@@ -56,6 +56,12 @@ impl Until {
         Self { deadline: None, timeout: Timeout::After(left) }
     }
 
+    /// For how long the time has been up.
+    pub(super) fn late(self) -> Duration {
+        let since = |end: Deadline| Deadline::now().since_boot().saturating_sub(end.since_boot());
+        self.deadline.flatten().map_or(Duration::ZERO, since)
+    }
+
     /// How much time is left; `None` for no limit.
     pub(super) fn left(self) -> Option<Duration> {
         match (self.deadline, self.timeout) {

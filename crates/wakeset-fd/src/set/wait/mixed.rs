@@ -65,7 +65,8 @@ impl Wait<'_> {
             // Others have slept since before the first listener as well.
             first_listener::tell_sleeper(self.set);
         }
-        let timed_out = result == Ok(0) && to_the_end && !self.set.rotation.outstays();
+        let timed_out =
+            result == Ok(0) && to_the_end && !self.set.rotation.outstays(|| until.late());
         match self.after_sleep(result) {
             // Only the doorbell, and another waiter was faster; or the end of a bounded sleep.
             Ok(0) if !timed_out && !self.faulted.get() => None,
@@ -235,8 +236,9 @@ impl Wait<'_> {
                 end = end.at_most(WITHOUT_DOORBELL);
             }
             if let Some(look) = bounds.listener_look {
-                let until = Until { deadline: None, timeout: Timeout::Never };
-                end = if set.rotation.outstays() { until } else { end }.at_most(look);
+                let no_limit = Until { deadline: None, timeout: Timeout::Never };
+                end = if set.rotation.outstays(|| until.late()) { no_limit } else { end }
+                    .at_most(look);
             }
             led = set.set.lead();
             if let Some(led) = led {

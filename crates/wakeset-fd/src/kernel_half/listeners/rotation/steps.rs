@@ -21,6 +21,7 @@ use super::member::Member;
 use crate::kernel_half::KernelEpoll;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::time::Duration;
 use libc::{EPOLLIN, epoll_event};
 use wakeset::mutated;
 
@@ -212,11 +213,12 @@ impl Rotation {
         (left, left < found)
     }
 
-    /// Whether a wait that has stepped back a moment ago goes on although its time is up. To end it
-    /// is to decline the connection, which is then the first idle worker's, whatever that holds.
-    pub(crate) fn outstays(&self) -> bool {
+    /// Whether a wait that has stepped back a moment ago goes on although its time has been up for
+    /// so long. To end it is to decline the connection, which is then the first idle worker's,
+    /// whatever that holds.
+    pub(crate) fn outstays(&self, late: impl FnOnce() -> Duration) -> bool {
         self.has_stepped.load(Ordering::Relaxed)
-            && self.share.has_just_stepped()
+            && self.share.has_just_stepped(late())
             && !mutated!("step_ends_with_the_wait")
     }
 
@@ -227,21 +229,29 @@ impl Rotation {
     /// # Safety
     /// There are `found` events.
     pub(crate) unsafe fn leave_for_now(&self, events: *mut epoll_event, found: c_int) -> c_int {
-        if !self.any() || found <= 0 || self.is_calm() || self.share.is_free() {
+        if !self.any() || self.is_calm() || self.share.is_free() {
             return found;
         }
-        let mut left = found;
+        if found <= 0 {
+            self.share.saw_none();
+            return found;
+        }
+        let (mut left, mut any_reported) = (found, false);
         self.with_known(|members| {
             for member in members.iter().filter(|member| member.is_some()) {
                 // SAFETY: the caller's contract.
-                let is_reported = || unsafe { has_event(events, left, member.data) };
-                let is_clear = !member.is_ambiguous && !member.is_edge() && is_reported();
+                let is_reported = unsafe { has_event(events, left, member.data) };
+                any_reported |= is_reported;
+                let is_clear = is_reported && !member.is_ambiguous && !member.is_edge();
                 if is_clear && self.share.leaves_for_now(note_of(member.inode)) {
                     // SAFETY: the caller's contract.
                     left = unsafe { take_out(events, left, member.data) };
                 }
             }
         });
+        if !any_reported {
+            self.share.saw_none();
+        }
         left
     }
 

@@ -135,8 +135,14 @@ fn a_waiter_that_only_looks_leaves_a_connection_for_a_while() {
     assert!(share.leaves_for_now(NOTE) && share.leaves_for_now(NOTE));
     share.left.store(now() - STEP_BACK.as_nanos() as u64, Relaxed);
     assert!(!share.leaves_for_now(NOTE), "it was left for long enough");
+    assert!(!share.leaves_for_now(NOTE), "it takes this one, whatever others say");
     share.note_awake(true);
-    assert!(share.leaves_for_now(NOTE), "it has been told of one since");
+    assert!(!share.leaves_for_now(NOTE), "the other has not moved since");
+    other(0, NOTE, now());
+    assert!(share.leaves_for_now(NOTE));
+    share.left.store(now() - STEP_BACK.as_nanos() as u64, Relaxed);
+    share.saw_none();
+    assert!(share.leaves_for_now(NOTE), "that one was taken");
     drop_both(&share);
 }
 
