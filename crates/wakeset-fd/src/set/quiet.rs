@@ -32,8 +32,11 @@ struct Quiet {
     /// The limit of the wait, and that of its sleep.
     limit: c_int,
     within: c_int,
-    /// By the last tick, where another limit than the program's, or a doorbell, may end the sleep.
+    /// Where another limit than the program's, or a doorbell, may end the sleep; beside listeners
+    /// alone by the last tick.
     began: Option<Deadline>,
+    /// How many signals the thread had handled, where a sleep is not the whole wait.
+    handled: Option<u32>,
 }
 
 impl Quiet {
@@ -51,7 +54,7 @@ impl Quiet {
         }
         let (mut within, mut began) = (limit, None);
         if has_listeners {
-            let now = Deadline::at_last_tick();
+            let now = if is_empty { Deadline::at_last_tick() } else { Deadline::now() };
             began = Some(now);
             let left = set.rotation.calm_left(now)?.as_millis() as c_int;
             if left == 0 {
@@ -61,9 +64,10 @@ impl Quiet {
                 within = left;
             }
         } else if !is_empty && limit > 0 {
-            began = Some(Deadline::at_last_tick());
+            began = Some(Deadline::now());
         }
-        Some(Self { has_listeners, is_empty, limit, within, began })
+        let handled = has_listeners.then(handled::any);
+        Some(Self { has_listeners, is_empty, limit, within, began, handled })
     }
 
     /// Whether the set is still as it was.
@@ -87,11 +91,11 @@ impl Quiet {
             // As a wait that needs no clock where nothing is in process.
             None => self.limit,
             Some(began) => {
-                let passed =
-                    Deadline::at_last_tick().since_boot().saturating_sub(began.since_boot());
+                let passed = Deadline::now().since_boot().saturating_sub(began.since_boot());
                 let passed = c_int::try_from(passed.as_millis()).unwrap_or(c_int::MAX);
-                // Not too short: both ticks may be that old.
-                self.limit - passed.saturating_sub(TICK).clamp(0, self.limit)
+                // Not too short: the tick may have been that old.
+                let most = if self.has_listeners && self.is_empty { TICK } else { 0 };
+                self.limit - passed.saturating_sub(most).clamp(0, self.limit)
             }
         }
     }
@@ -195,7 +199,7 @@ impl Slept {
         let limit = quiet.rest(self.found);
         let timeout = Timeout::from_millis(limit);
         let limit = Limit::Milliseconds(limit);
-        let handled = set.rotation.any().then(handled::any);
+        let handled = quiet.handled.or_else(|| set.rotation.any().then(handled::any));
         let wait = Wait { handled, ..Wait::new(set, self.events, self.maxevents, limit, timeout) };
         match wait.run_slept(result) {
             Ok(found) => found,
