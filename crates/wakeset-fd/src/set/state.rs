@@ -135,8 +135,8 @@ impl SetState {
         now & CLOSED != 0 || now & (HAS_KERNEL | IN_KERNEL) == 0
     }
 
-    /// Whether the set has a kernel half, and nothing else is to be known of it: its number is open,
-    /// and it has neither migrated nor an io_uring, nor been exported, nor a custom source.
+    /// Whether the set has a kernel half, and nothing else is to be known of it: its number is
+    /// open, and it has neither migrated nor an io_uring, nor been exported, nor a custom source.
     #[inline(always)]
     pub(crate) fn is_plainly_mixed(&self) -> bool {
         self.0.load(SeqCst) & (BITS & !(KERNEL_EDGES | ASKED_EDGES)) == HAS_KERNEL

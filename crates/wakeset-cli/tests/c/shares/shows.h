@@ -46,7 +46,7 @@ static void show_even(enum way way, enum kind of, int connections)
  */
 static void show_ticks(enum way way)
 {
-	enum { TURNS = 200, MOST_UNEVEN = TURNS / 20 };
+	enum { TURNS = 200, MOST_UNEVEN = TURNS / 8 };
 	int uneven = 0;
 	printf("-- %s, workers with timers\n", way_names[way]);
 	ticks = 1;

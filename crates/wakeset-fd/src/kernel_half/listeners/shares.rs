@@ -26,9 +26,10 @@
 //! while it holds few and others keep the processors busy ([`rule`]).
 //!
 //! Event loops wake for timers, and look without a sleep in between. So one that was told of
-//! something else is expected back for [`AWAKE`]; one that only looks leaves what belongs to another
-//! alone, for [`STEP_BACK`] at most, and does not answer for it, because the kernel has woken one
-//! that sleeps, and one that is awake comes back to it; and a wait whose time is up just after it stepped back goes on for [`OUTSTAY`].
+//! something else is expected back for [`AWAKE`]; one that only looks leaves what belongs to
+//! another alone, for [`STEP_BACK`] at most, and does not answer for it, because the kernel has
+//! woken one that sleeps, and one that is awake comes back to it; and a wait whose time is up just
+//! after it stepped back goes on for [`OUTSTAY`].
 //!
 //! So no wake is lost, whatever the page says: the waiter that was woken answers for the connection
 //! itself. If its wait ends for something else, it declines the connection, and what was declined
@@ -82,7 +83,7 @@ const SAYS: Duration = Duration::from_secs(1);
 /// The process, and how many waiters it has had.
 static WAITERS: AtomicU64 = AtomicU64::new(0);
 
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     Deadline::now().since_boot().as_nanos() as u64
 }
 
@@ -313,7 +314,7 @@ impl Share {
     }
 
     /// Whether it leaves such a connection to others where it only looks, and does not answer for
-    /// it: for [`STEP_BACK`] at most, until it sleeps again or takes one.
+    /// it: for `STEP_BACK` at most, until it sleeps again or takes one.
     pub fn leaves_for_now(&self, notes: Notes) -> bool {
         if !self.leaves(notes) {
             return false;
@@ -377,7 +378,7 @@ impl Share {
         }
     }
 
-    /// Whether that was less than [`OUTSTAY`] ago, and the time of a wait was up no earlier.
+    /// Whether that was less than `OUTSTAY` ago, and the time of a wait was up no earlier.
     pub fn has_just_stepped(&self, late: Duration) -> bool {
         late < OUTSTAY && is_within(self.stepped.load(Relaxed), now(), OUTSTAY)
     }
@@ -431,4 +432,4 @@ pub(crate) fn begin_in_silence(choice: super::Choice, most: Option<u32>) {
 #[cfg(test)]
 mod model;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

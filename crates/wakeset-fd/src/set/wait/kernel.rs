@@ -131,7 +131,7 @@ impl Wait<'_> {
     /// Where this wait only looks: how many of the `found` events are left without connections that
     /// belong to workers that hold less. With a full buffer something else may not have had room.
     fn leave_for_now(&self, events: *mut epoll_event, found: c_int, capacity: c_int) -> c_int {
-        if self.timeout != Timeout::Now || found == capacity || mutated!("looks_take_out_of_turn") {
+        if self.timeout != Timeout::Now || found == capacity {
             return found;
         }
         // SAFETY: the kernel has just written `found` events there.

@@ -203,6 +203,14 @@ impl Wait<'_> {
         if handled::any() == before { result } else { Err(Errno::EINTR) }
     }
 
+    /// When a sleep ends for a look at the listeners: no later than `end`, unless the wait outstays
+    /// its time.
+    fn until_look(&self, until: Until, end: Until, look: Duration) -> Until {
+        let no_limit = Until { deadline: None, timeout: Timeout::Never };
+        let outstays = self.set.rotation.outstays(|| until.late());
+        if outstays { no_limit } else { end }.at_most(look)
+    }
+
     /// Sleeps in the kernel half as a remote waiter. `None`: a check after the count has found
     /// something to do, and another round does it.
     fn sleep_mixed(&self, until: Until, bounds: &Bounds) -> Option<Slept> {
@@ -236,9 +244,7 @@ impl Wait<'_> {
                 end = end.at_most(WITHOUT_DOORBELL);
             }
             if let Some(look) = bounds.listener_look {
-                let no_limit = Until { deadline: None, timeout: Timeout::Never };
-                end = if set.rotation.outstays(|| until.late()) { no_limit } else { end }
-                    .at_most(look);
+                end = self.until_look(until, end, look);
             }
             led = set.set.lead();
             if let Some(led) = led {

@@ -229,7 +229,8 @@ impl Rotation {
     /// # Safety
     /// There are `found` events.
     pub(crate) unsafe fn leave_for_now(&self, events: *mut epoll_event, found: c_int) -> c_int {
-        if !self.any() || self.is_calm() || self.share.is_free() {
+        let is_none = !self.any() || self.is_calm() || self.share.is_free();
+        if is_none || mutated!("looks_take_out_of_turn") {
             return found;
         }
         if found <= 0 {
@@ -303,7 +304,10 @@ impl Rotation {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::shares::{self, Share, now, tests::other};
+    use super::super::super::{Choice, held};
     use super::*;
+    use crate::table::alone::alone;
 
     /// Its connection would wait for the end of a spin, and that may be a second.
     #[test]
@@ -318,6 +322,38 @@ mod tests {
         rotation.has_stepped.store(false, Ordering::Relaxed);
         rotation.lacks_any.store(true, Ordering::Relaxed);
         assert!(!rotation.watches_all());
+    }
+
+    /// A worker that looked while another was on its way to a connection had it.
+    #[test]
+    fn a_look_leaves_a_connection_to_another() {
+        let _alone = alone();
+        shares::begin_in_silence(Choice::Least, None);
+        let (rotation, second) = (Rotation::new(), Share::new());
+        let note = note_of(Some(5));
+        rotation.share.note_sleep(note);
+        second.note_sleep(0);
+        (0..2).for_each(|_| held::raise(rotation.share.holder()));
+        let watches = |events: c_int| {
+            let member = Member { fd: 3, data: 7, inode: Some(5), ..Member::NONE };
+            rotation.with(|members| members[0] = Member { events: events as u32, ..member });
+        };
+        let look = || {
+            let event = |u64| epoll_event { events: EPOLLIN as u32, u64 };
+            let mut events = [event(7), event(9)];
+            // SAFETY: two events.
+            let left = unsafe { rotation.leave_for_now(events.as_mut_ptr(), 2) };
+            (left, { events[0].u64 })
+        };
+        watches(EPOLLIN);
+        other(0, note, now());
+        assert_eq!(look(), (1, 9), "the other event stays");
+        watches(EPOLLIN | libc::EPOLLET);
+        assert_eq!(look(), (2, 7), "an edge would be lost");
+        watches(EPOLLIN);
+        other(2, note, now());
+        assert_eq!(look(), (2, 7), "the other holds as many");
+        (0..2).for_each(|_| held::lower(rotation.share.holder()));
     }
 
     /// nginx removes and adds its watch again and again: once it had some dozens of connections,

@@ -5,7 +5,7 @@ use crate::table::alone::alone;
 const NOTE: Notes = 2;
 
 /// A slot as another process would write it, with what this one finds there.
-fn other(held: u32, sleeps_for: Notes, since: u64) -> &'static Slot {
+pub(in super::super) fn other(held: u32, sleeps_for: Notes, since: u64) -> &'static Slot {
     held::put_off_count();
     let slot = &slots::all()[slots::all().len() - 1];
     slot.owner.store(u64::MAX, Relaxed);
