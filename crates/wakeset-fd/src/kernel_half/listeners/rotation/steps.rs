@@ -356,6 +356,17 @@ mod tests {
         (0..2).for_each(|_| held::lower(rotation.share.holder()));
     }
 
+    /// A wait whose time was up just after a step back declined the connection.
+    #[test]
+    fn a_wait_outstays_its_time_after_a_step_back() {
+        let rotation = Rotation::new();
+        rotation.share.note_step();
+        assert!(!rotation.outstays(|| Duration::ZERO), "no member has stepped back");
+        rotation.has_stepped.store(true, Ordering::Relaxed);
+        assert!(rotation.outstays(|| Duration::ZERO));
+        assert!(!rotation.outstays(|| Duration::from_millis(1)), "for a millisecond at most");
+    }
+
     /// nginx removes and adds its watch again and again: once it had some dozens of connections,
     /// one of them seemed to have the listener's data, and the worker stepped back no more.
     #[test]
