@@ -363,7 +363,11 @@ mod tests {
         rotation.share.note_step();
         assert!(!rotation.outstays(|| Duration::ZERO), "no member has stepped back");
         rotation.has_stepped.store(true, Ordering::Relaxed);
-        assert!(rotation.outstays(|| Duration::ZERO));
+        // The machine may pause in between.
+        assert!((0..1000).any(|_| {
+            rotation.share.note_step();
+            rotation.outstays(|| Duration::ZERO)
+        }));
         assert!(!rotation.outstays(|| Duration::from_millis(1)), "for a millisecond at most");
     }
 
