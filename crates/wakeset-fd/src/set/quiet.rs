@@ -14,7 +14,7 @@
 //! [calm]: crate::kernel_half::listeners::rotation
 
 use crate::set::wait::{Limit, Settled, Wait};
-use crate::set::{FdSet, doorbell, first_listener};
+use crate::set::{FdSet, doorbell};
 use crate::stats::count;
 use crate::sys::Errno;
 use crate::sys::handled;
@@ -183,10 +183,6 @@ impl Slept {
     #[cold]
     #[inline(never)]
     fn finish(self, set: &FdSet, quiet: Quiet) -> c_int {
-        if !quiet.has_listeners && set.rotation.any() {
-            // Others have slept since before the first listener as well.
-            first_listener::tell_sleeper(set);
-        }
         if !quiet.is_empty {
             set.general_waits.store(AFTER_RING, Ordering::Relaxed);
         }
@@ -201,7 +197,7 @@ impl Slept {
         let limit = Limit::Milliseconds(limit);
         let handled = quiet.handled.or_else(|| set.rotation.any().then(handled::any));
         let wait = Wait { handled, ..Wait::new(set, self.events, self.maxevents, limit, timeout) };
-        match wait.run_slept(result) {
+        match wait.run_slept(quiet.has_listeners, result) {
             Ok(found) => found,
             Err(error) => {
                 *errno = error.into_raw();

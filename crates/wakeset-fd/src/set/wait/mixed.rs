@@ -61,21 +61,26 @@ impl Wait<'_> {
             ControlFlow::Break(round) => return round,
         };
         let Slept { result, to_the_end, knew_listeners } = self.sleep_mixed(until, &bounds)?;
-        if !knew_listeners && self.set.rotation.any() {
-            // Others have slept since before the first listener as well.
-            first_listener::tell_sleeper(self.set);
-        }
         let timed_out =
             result == Ok(0) && to_the_end && !self.set.rotation.outstays(|| until.late());
-        match self.after_sleep(result) {
+        match self.after_sleep(knew_listeners, result) {
             // Only the doorbell, and another waiter was faster; or the end of a bounded sleep.
             Ok(0) if !timed_out && !self.faulted.get() => None,
             total => Some(total),
         }
     }
 
-    /// What a sleep in the kernel half has reported, and what is ready here.
-    fn after_sleep(&self, result: Result<c_int, Errno>) -> Result<c_int, Errno> {
+    /// What a sleep in the kernel half has reported, and what is ready here. `knew_listeners`: the
+    /// set had some when it began.
+    fn after_sleep(
+        &self,
+        knew_listeners: bool,
+        result: Result<c_int, Errno>,
+    ) -> Result<c_int, Errno> {
+        if !knew_listeners && self.set.rotation.any() {
+            // Others have slept since before the first listener as well.
+            first_listener::tell_sleeper(self.set);
+        }
         let result = result.map(|found| self.step_back(found));
         let woken = result.is_ok_and(|found| found > 0);
         let rung_before = self.rung.replace(false);
@@ -92,8 +97,12 @@ impl Wait<'_> {
     }
 
     /// The rest of a wait that has slept in the kernel half already, as a quiet one does.
-    pub(crate) fn run_slept(&self, result: Result<c_int, Errno>) -> Result<c_int, Errno> {
-        let result = match self.after_sleep(result) {
+    pub(crate) fn run_slept(
+        &self,
+        knew_listeners: bool,
+        result: Result<c_int, Errno>,
+    ) -> Result<c_int, Errno> {
+        let result = match self.after_sleep(knew_listeners, result) {
             Ok(0) if !self.faulted.get() => self.run(),
             result => self.leave(result),
         };

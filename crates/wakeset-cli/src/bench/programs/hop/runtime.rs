@@ -39,6 +39,7 @@ const JAVA: &str = include_str!("sources/Hop.java");
 const NODE_METER: &str = include_str!("sources/meter.js");
 const NODE_WORKER: &str = include_str!("sources/worker.js");
 const NODE_STAT: &str = include_str!("sources/stat.js");
+const PYTHON_METER: &str = include_str!("sources/meter.py");
 const ASYNCIO: &str = include_str!("sources/executor.py");
 const UVLOOP: &str = include_str!("sources/loops.py");
 const ASIO: &str = include_str!("sources/post.cpp");
@@ -127,6 +128,8 @@ impl Runtime {
             _directory: None,
         };
         let node = |source: &str| script("node", &["-e"], &format!("{NODE_METER}{source}"));
+        let python =
+            |source: &str| script("python3", &["-I", "-c"], &format!("{PYTHON_METER}{source}"));
         let c = |source: &str, flags: &[String]| {
             let mut compiler = Command::new("cc");
             compiler.args(["-O2", "-pthread", "-o", "hop", "hop.c"]).args(flags);
@@ -146,8 +149,8 @@ impl Runtime {
             }
             Runtime::NodeWorker => node(NODE_WORKER),
             Runtime::NodeStat => node(NODE_STAT),
-            Runtime::Asyncio => script("python3", &["-I", "-c"], ASYNCIO),
-            Runtime::Uvloop => script("python3", &["-I", "-c"], UVLOOP),
+            Runtime::Asyncio => python(ASYNCIO),
+            Runtime::Uvloop => python(UVLOOP),
             Runtime::Asio => {
                 let mut compiler = Command::new("c++");
                 compiler.args(["-std=c++17", "-O2", "-pthread", "-o", "hop", "post.cpp"]);

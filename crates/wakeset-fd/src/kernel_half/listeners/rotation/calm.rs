@@ -78,20 +78,17 @@ impl Calm {
 
     /// How long until the listeners are looked at. `None`: it is time, or the set is not calm.
     pub(super) fn left(&self) -> Option<Duration> {
-        if self.until.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        self.left_from(Deadline::at_last_tick())
+        self.left_from(Deadline::at_last_tick)
     }
 
-    /// [`left`](Self::left), where the time is known.
+    /// [`left`](Self::left), where the time is known. It is not asked for if the set is not calm.
     #[inline(always)]
-    fn left_from(&self, now: Deadline) -> Option<Duration> {
+    fn left_from(&self, now: impl FnOnce() -> Deadline) -> Option<Duration> {
         let until = self.until.load(Ordering::Relaxed);
         if until == 0 {
             return None;
         }
-        let left = Duration::from_nanos(until).saturating_sub(now.since_boot());
+        let left = Duration::from_nanos(until).saturating_sub(now().since_boot());
         (!left.is_zero() || mutated!("calm_without_end")).then_some(left)
     }
 
@@ -122,7 +119,7 @@ impl Rotation {
     /// How long a calm set stays so at most.
     #[inline(always)]
     pub(crate) fn calm_left(&self, now: Deadline) -> Option<Duration> {
-        self.calm.left_from(now)
+        self.calm.left_from(|| now)
     }
 
     /// Whether an event has the data of a listener's watch in a calm set.

@@ -64,9 +64,7 @@ impl Rotation {
         self.leave_baton_alone(set);
         result
     }
-}
 
-impl Rotation {
     /// Whether a change is of no member's watch, and of one that no member is taken for. Its data
     /// is noted then.
     #[inline(always)]

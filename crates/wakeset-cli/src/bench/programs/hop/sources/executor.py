@@ -1,8 +1,6 @@
 # Calls that a thread of asyncio's pool makes and reports to the event loop.
 
 import asyncio
-import json
-import resource
 import sys
 import time
 
@@ -22,13 +20,9 @@ async def go_on(seconds):
 
 async def main(seconds):
     await go_on(seconds / 5)
-    before = resource.getrusage(resource.RUSAGE_SELF)
+    before = used()
     trips, elapsed = await go_on(seconds * 4 / 5)
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    switches = after.ru_nvcsw + after.ru_nivcsw - before.ru_nvcsw - before.ru_nivcsw
-    sample = {"trips": trips, "seconds": elapsed, "processor_seconds": processor}
-    print(json.dumps({**sample, "switches": switches}))
+    say(trips, elapsed, before)
 
 
 asyncio.run(main(float(sys.argv[1])))

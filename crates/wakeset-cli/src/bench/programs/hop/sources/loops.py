@@ -1,7 +1,5 @@
 # Two of uvloop's loops, each in a thread of its own, that call each other.
 
-import json
-import resource
 import sys
 import threading
 import time
@@ -38,13 +36,9 @@ def main(seconds):
     for thread in threads:
         thread.start()
     go_on(seconds / 5)
-    before = resource.getrusage(resource.RUSAGE_SELF)
+    before = used()
     count, elapsed = go_on(seconds * 4 / 5)
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    switches = after.ru_nvcsw + after.ru_nivcsw - before.ru_nvcsw - before.ru_nivcsw
-    sample = {"trips": count, "seconds": elapsed, "processor_seconds": processor}
-    print(json.dumps({**sample, "switches": switches}), flush=True)
+    say(count, elapsed, before)
     for loop in loops:
         loop.call_soon_threadsafe(loop.stop)
     for thread in threads:
