@@ -160,7 +160,8 @@ def python(text):
 
 
 def executor(before=""):
-    text = before + (SOURCES / "executor.py").read_text()
+    parts = (SOURCES / "meter.py", SOURCES / "executor.py")
+    text = before + "".join(part.read_text() for part in parts)
     return lambda room: room.run([PYTHON, "-c", text, SECONDS])
 
 
