@@ -85,7 +85,7 @@ pub struct Options {
         value_name = "LIST",
         value_delimiter = ',',
         value_enum,
-        default_values_t = [Order::Fifo]
+        default_values_t = [Order::Auto]
     )]
     order: Vec<Order>,
     #[command(flatten)]
