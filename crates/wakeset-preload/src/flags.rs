@@ -4,16 +4,16 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 use syscalls::{Sysno, syscall};
 
-/// Counts up when the flags of any descriptor have been set: which description they belong to is
-/// not asked.
+/// Counts up when the flags of a descriptor have been set that may be a listener or a userfaultfd,
+/// or the duplicate of one: which description they belong to is not asked.
 static VERSION: AtomicU32 = AtomicU32::new(1);
 
-/// After flags of a descriptor were set: `O_NONBLOCK` may have come or gone.
+/// After flags of such a descriptor were set: `O_NONBLOCK` may have come or gone.
 pub(crate) fn forget() {
     VERSION.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Changes when flags of any descriptor may have changed.
+/// Changes when flags of a listener or of a userfaultfd may have changed.
 pub(crate) fn version() -> u32 {
     VERSION.load(Ordering::SeqCst)
 }

@@ -144,9 +144,17 @@ pub(super) fn fcntl(
     }
     let result = call(fd, command, argument);
     if after_fcntl(fd, command, argument as usize, result) {
-        flags::forget();
+        forget_flags(fd);
     }
     result
+}
+
+/// After flags of a descriptor were set. A server sets them on each connection, which is no
+/// listener.
+fn forget_flags(fd: c_int) {
+    if uffd::any() || !listeners::is_known_other(fd) {
+        flags::forget();
+    }
 }
 
 /// Whether a command of fcntl(2) concerns neither what is in a pipe nor who is signalled about it.
@@ -209,7 +217,7 @@ pub(super) unsafe fn ioctl(
     uffd::after_ioctl(fd, number, result);
     // SAFETY: the kernel has just answered.
     if unsafe { after_ioctl(fd, number, argument as usize, result) } {
-        flags::forget();
+        forget_flags(fd);
     }
     result
 }
