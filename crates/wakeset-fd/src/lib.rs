@@ -21,7 +21,7 @@
 //! | [`poll`] | poll(2) and select(2) of objects here |
 //! | `calls` | close, dup, exec, `SCM_RIGHTS` ([`descriptor`]), [`fork`], complete calls; [`interpose`], what stands in front of libc's functions |
 //!
-//! Under loom the doubles in `testing/` stand in for most rooms; `set::wait`, `set::polls`, the
+//! Under loom the doubles in `testing/` stand in for most rooms; `set::{wait, quiet, polls}`, the
 //! doorbell of a set (`set::doorbell::install`), the sleep in a poller (`poll::sleeper`) and
 //! `sys::vforked::word` run there as they are.
 //!

@@ -28,6 +28,10 @@ pub(crate) mod count {
 
     pub(crate) fn count(_: Stat, _: usize) {}
 
+    pub(crate) fn is_on() -> bool {
+        false
+    }
+
     #[derive(Debug)]
     pub(crate) struct SetPlace;
 

@@ -14,10 +14,10 @@ use crate::kernel_half::listeners::rotation::can_join;
 use crate::kernel_half::listeners::{baton, is_listener, order};
 use crate::set::{FdSet, doorbell};
 use crate::sys::signal_guard::SignalGuard;
+use crate::sys::sync::{Ordering, fence};
 use crate::table::gate;
 use core::ffi::c_int;
-use core::sync::atomic::{Ordering, fence};
-use wakeset::Events;
+use wakeset::{Events, mutant};
 
 /// Before a watch for these events is added, with no lock held: the first listener that a process
 /// waits for needs the baton.
@@ -37,7 +37,9 @@ pub(super) fn note_joined(set: &FdSet) {
 
 /// Wakes one of the threads that sleep in the kernel half.
 pub(super) fn tell_sleeper(set: &FdSet) {
-    fence(Ordering::SeqCst);
+    if !mutant!("listener_without_fence") {
+        fence(Ordering::SeqCst);
+    }
     if !set.set.has_remote_waiter() {
         return;
     }

@@ -11,6 +11,8 @@
 //! | counts itself as a remote waiter | changes the set: a watch is ready, the set migrates, has its first listener, or more |
 //! | looks whether the set is still quiet | looks for remote waiters, and rings the doorbell |
 //!
+//! Under loom this file runs as it is.
+//!
 //! [calm]: crate::kernel_half::listeners::rotation
 
 use crate::set::wait::{Limit, Settled, Wait};
@@ -22,11 +24,11 @@ use crate::table::{self, Using};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::epoll_event;
-use wakeset::{Deadline, Timeout, mutated};
+use wakeset::{Deadline, Timeout, mutant, mutated};
 
 /// What is known of a set when a quiet wait begins.
 #[derive(Clone, Copy)]
-struct Quiet {
+pub(crate) struct Quiet {
     has_listeners: bool,
     is_empty: bool,
     /// The limit of the wait, and that of its sleep.
@@ -42,7 +44,7 @@ struct Quiet {
 impl Quiet {
     /// `None`: the set is not quiet.
     #[inline(always)]
-    fn of(set: &FdSet, limit: c_int) -> Option<Self> {
+    pub(crate) fn of(set: &FdSet, limit: c_int) -> Option<Self> {
         if !set.state.is_plainly_mixed() || count::is_on() || wakeset::spin_limit().is_some() {
             return None;
         }
@@ -79,6 +81,39 @@ impl Quiet {
             && set.set.is_quiet()
             && set.set.is_empty() == self.is_empty
             && !set.polls.are_active()
+    }
+
+    /// The wait. `None`: the set is quiet no longer.
+    ///
+    /// # Safety
+    /// As [`epoll_wait_quietly`].
+    #[inline(always)]
+    pub(crate) unsafe fn wait(
+        self,
+        set: &FdSet,
+        events: *mut epoll_event,
+        maxevents: c_int,
+        call: impl FnOnce(c_int) -> c_int,
+    ) -> Option<c_int> {
+        let settled = Settled::now(set);
+        let migrated = set.migrated_watches.load(Ordering::SeqCst);
+        let early = mutant!("quiet_looks_early") && self.lasts(set);
+        set.set.enter_remote();
+        if !early && !self.lasts(set) && !mutant!("quiet_without_look") {
+            set.set.leave_remote();
+            return None;
+        }
+        let found = call(self.within);
+        set.set.leave_remote();
+        // SAFETY: the caller's contract.
+        let is_over = (self.lasts(set) || mutant!("quiet_sleeps_without_second_look"))
+            && unsafe { self.is_plain(set, events, found) }
+            && (found != 0 || self.within == self.limit && settled.still(set));
+        if is_over {
+            return Some(found);
+        }
+        let slept = Slept { events, maxevents, found, migrated };
+        Some(slept.finish(set, self))
     }
 
     /// What is left of the wait's limit after a sleep that has reported so much.
@@ -137,24 +172,8 @@ pub unsafe fn epoll_wait_quietly(
     let set = table::find_plain::<FdSet>(epfd)?;
     let quiet = Quiet::of(set, limit)?;
     let set = Using::begin(epfd, set)?;
-    let settled = Settled::now(&set);
-    set.set.enter_remote();
-    if !quiet.lasts(&set) && !mutated!("quiet_without_look") {
-        set.set.leave_remote();
-        return None;
-    }
-    let found = call(quiet.within);
-    set.set.leave_remote();
     // SAFETY: the caller's contract.
-    let is_over = quiet.lasts(&set)
-        && unsafe { quiet.is_plain(&set, events, found) }
-        && (found != 0 || quiet.within == quiet.limit && settled.still(&set))
-        && (found < maxevents || quiet.is_empty);
-    if is_over {
-        return Some(found);
-    }
-    let slept = Slept { events, maxevents, found };
-    Some(slept.finish(&set, quiet))
+    unsafe { quiet.wait(&set, events, maxevents, call) }
 }
 
 /// How many waits after a doorbell's ring are general ones.
@@ -176,6 +195,8 @@ struct Slept {
     events: *mut epoll_event,
     maxevents: c_int,
     found: c_int,
+    /// How many watches had changed halves before it.
+    migrated: u32,
 }
 
 impl Slept {
@@ -195,8 +216,12 @@ impl Slept {
         let limit = quiet.rest(self.found);
         let timeout = Timeout::from_millis(limit);
         let limit = Limit::Milliseconds(limit);
-        let handled = quiet.handled.or_else(|| set.rotation.any().then(handled::any));
-        let wait = Wait { handled, ..Wait::new(set, self.events, self.maxevents, limit, timeout) };
+        let handled = quiet.handled.filter(|_| !mutated!("quiet_forgets_handlers"));
+        let handled = handled.or_else(|| set.rotation.any().then(handled::any));
+        let wait = Wait::new(set, self.events, self.maxevents, limit, timeout);
+        let migrated =
+            if mutant!("quiet_counts_moves_late") { wait.migrated } else { self.migrated };
+        let wait = Wait { handled, migrated, ..wait };
         match wait.run_slept(quiet.has_listeners, result) {
             Ok(found) => found,
             Err(error) => {
@@ -207,5 +232,6 @@ impl Slept {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
+#[path = "quiet/tests.rs"]
 mod tests;

@@ -1,19 +1,46 @@
-//! A kernel half without listeners.
+//! Listeners that are there or not, with nothing to do for them: a set that has any is calm.
+
+
+use core::ffi::c_int;
 
 pub(crate) mod baton {
+    use core::ffi::c_int;
+
     pub(crate) fn pass() {}
+
+    pub(crate) fn number() -> c_int {
+        -1
+    }
+
+    pub(crate) fn make(_: c_int) {}
+}
+
+pub(crate) fn order() -> Option<()> {
+    None
+}
+
+pub(crate) fn is_listener(_: c_int) -> bool {
+    false
 }
 
 pub(crate) mod rotation {
     use crate::set::FdSet;
+    use crate::sys::sync::{AtomicBool, Ordering};
     use core::ffi::c_int;
     use core::time::Duration;
     use libc::epoll_event;
-    use wakeset::Deadline;
+    use wakeset::{Deadline, Events, Timeout};
 
-    /// No listeners.
+    /// Until the listeners are looked at.
+    const RESCUE: Duration = Duration::from_secs(1);
+
+    pub(crate) fn can_join(_: Events) -> bool {
+        false
+    }
+
     #[derive(Debug)]
     pub(crate) struct Rotation {
+        any: AtomicBool,
         pub(crate) rescue_clock: RescueClock,
     }
 
@@ -22,21 +49,46 @@ pub(crate) mod rotation {
 
     impl RescueClock {
         pub(crate) fn next(&self) -> Deadline {
-            Deadline::now()
+            Deadline::of(Timeout::After(RESCUE)).unwrap()
         }
 
         pub(crate) fn until_next(&self) -> Duration {
-            Duration::MAX
+            RESCUE
         }
     }
 
     impl Rotation {
+        pub(crate) fn new() -> Self {
+            Self { any: AtomicBool::new(false), rescue_clock: RescueClock }
+        }
+
+        /// The set has its first listener.
+        pub(crate) fn join(&self) {
+            self.any.store(true, Ordering::Relaxed);
+        }
+
+        pub(crate) fn make_plain(&self, _: &FdSet) {
+            unreachable!("a doorbell is there")
+        }
+
+        pub(crate) fn is_calm(&self) -> bool {
+            self.any()
+        }
+
+        pub(crate) fn calm_left(&self, _: Deadline) -> Option<Duration> {
+            self.any().then_some(RESCUE)
+        }
+
+        pub(crate) fn is_listeners(&self, _: epoll_event) -> bool {
+            false
+        }
+
         pub(crate) fn may_spin(&self) -> bool {
             true
         }
 
         pub(crate) fn any(&self) -> bool {
-            false
+            self.any.load(Ordering::Relaxed)
         }
 
         pub(crate) fn rotate(&self, _: &FdSet) -> Option<Duration> {

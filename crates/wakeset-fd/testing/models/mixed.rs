@@ -14,43 +14,50 @@ use std::vec::Vec;
 use wakeset::{Counter, CounterFlags, Description, Engine, Event, Events, Timeout, explore};
 
 /// The number of the counter, its data, and that of the file.
-const COUNTER: c_int = 6;
-const OF_COUNTER: u64 = 60;
-const OF_FILE: u64 = 20;
+pub(super) const COUNTER: c_int = 6;
+pub(super) const OF_COUNTER: u64 = 60;
+pub(super) const OF_FILE: u64 = 20;
 /// The number of the other counter.
 const IDLE: c_int = 7;
 
-struct Mixed {
-    set: FdSet,
-    counter: Description<Counter>,
+pub(super) struct Mixed {
+    pub(super) engine: Engine,
+    pub(super) set: FdSet,
+    pub(super) counter: Description<Counter>,
     /// Another one, at 0.
     idle: Description<Counter>,
     /// The file's index.
-    file: usize,
+    pub(super) file: usize,
 }
 
 impl Mixed {
     /// An empty set, a counter at 0, and a file of the kernel's with nothing to read.
-    fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         let engine = Engine::new();
         let counter = Description::new(&engine, Counter::new(0, CounterFlags::NONBLOCK));
         let idle = Description::new(&engine, Counter::new(0, CounterFlags::NONBLOCK));
-        Arc::new(Self { set: FdSet::of(&engine), counter, idle, file: KERNEL.open(KERNEL_FILE) })
+        let (set, file) = (FdSet::of(&engine), KERNEL.open(KERNEL_FILE));
+        Arc::new(Self { engine, set, counter, idle, file })
     }
 
     /// The same with both in the set.
-    fn watching(events: u32) -> Arc<Self> {
+    pub(super) fn watching(events: u32) -> Arc<Self> {
+        Self::watching_as(events, events)
+    }
+
+    /// The counter and the file, each for these events.
+    pub(super) fn watching_as(of_counter: u32, of_file: u32) -> Arc<Self> {
         let mixed = Self::new();
-        mixed.add_counter(events);
-        mixed.add_file(events);
+        mixed.add_counter(of_counter);
+        mixed.add_file(of_file);
         mixed
     }
 
-    fn add_counter(&self, events: u32) {
+    pub(super) fn add_counter(&self, events: u32) {
         self.set.add(COUNTER, &self.counter, events, OF_COUNTER);
     }
 
-    fn add_file(&self, events: u32) {
+    pub(super) fn add_file(&self, events: u32) {
         self.set.ctl(EPOLL_CTL_ADD, KERNEL_FILE, events, OF_FILE).unwrap();
     }
 
@@ -60,7 +67,10 @@ impl Mixed {
     }
 }
 
-fn run<T: 'static>(mixed: &Arc<Mixed>, body: impl FnOnce(&Mixed) -> T + 'static) -> JoinHandle<T> {
+pub(super) fn run<T: 'static>(
+    mixed: &Arc<Mixed>,
+    body: impl FnOnce(&Mixed) -> T + 'static,
+) -> JoinHandle<T> {
     let mixed = Arc::clone(mixed);
     spawn(move || body(&mixed))
 }
@@ -138,7 +148,7 @@ fn a_sleeper_in_process_hears_of_the_first_kernel_watch() {
 
 /// A counter at 1 that is away, watched in the kernel half as a file that can be read; the kernel
 /// half is the first to be looked at.
-fn away() -> Arc<Mixed> {
+pub(super) fn away() -> Arc<Mixed> {
     let mixed = Mixed::new();
     let file = KERNEL.open(COUNTER);
     // So that a wait looks here, too.
@@ -150,7 +160,7 @@ fn away() -> Arc<Mixed> {
 }
 
 /// Brings it home, as `objects::home` and `set::handover` do.
-fn come_home(mixed: &Mixed) {
+pub(super) fn come_home(mixed: &Mixed) {
     let _migrating = hold_migrations();
     assert_eq!(doorbell::install_held(&mixed.set), Ok(true));
     mixed.set.unsettled.fetch_add(1, Ordering::SeqCst);

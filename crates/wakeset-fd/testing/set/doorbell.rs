@@ -5,5 +5,5 @@
 mod install;
 
 pub(crate) use install::{
-    baton_cookie, cookie, has_ever_been_in, install, install_held, ring, take_out,
+    baton_cookie, cookie, has_ever_been_in, install, install_held, ring, ring_of, take_out,
 };

@@ -1,23 +1,23 @@
 //! A set, and the calls of a program on it.
 
 pub(crate) mod doorbell;
+#[path = "../../src/set/first_listener.rs"]
+pub(crate) mod first_listener;
 #[path = "../../src/set/polls/mod.rs"]
 pub(crate) mod polls;
+#[path = "../../src/set/quiet.rs"]
+pub(crate) mod quiet;
 pub(crate) mod ring;
 #[path = "../../src/set/state.rs"]
 pub(crate) mod state;
 #[path = "../../src/set/wait/mod.rs"]
 pub(crate) mod wait;
 
-/// No set has listeners here.
-pub(crate) mod first_listener {
-    pub(crate) fn tell_sleeper(_: &super::FdSet) {}
-}
-
-use crate::kernel_half::listeners::rotation::{RescueClock, Rotation};
+use crate::kernel_half::listeners::rotation::Rotation;
 use crate::migrate;
 use crate::rooms::kernel::KERNEL;
 use crate::set::polls::Polls;
+use crate::set::quiet::Quiet;
 use crate::set::state::SetState;
 use crate::set::wait::{Limit, Mask, Wait};
 use crate::stats::Stat;
@@ -45,6 +45,7 @@ pub(crate) struct FdSet {
     pub(crate) rotation: Rotation,
     pub(crate) polls: Polls,
     pub(crate) round_robin: AtomicU32,
+    general_waits: core::sync::atomic::AtomicU32,
     pub(crate) counted: SetPlace,
 }
 
@@ -61,9 +62,10 @@ impl FdSet {
             unsettled: core::sync::atomic::AtomicU32::new(0),
             doorbell: AtomicI32::new(-1),
             rings: core::sync::atomic::AtomicU32::new(0),
-            rotation: Rotation { rescue_clock: RescueClock },
+            rotation: Rotation::new(),
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
+            general_waits: core::sync::atomic::AtomicU32::new(0),
             counted: SetPlace,
         }
     }
@@ -131,6 +133,42 @@ impl FdSet {
         install_if_mixed();
     }
 
+    /// epoll_ctl(2) for the first listener, as [`ctl`](Self::ctl).
+    pub(crate) fn add_listener(&self, fd: c_int, events: u32, data: u64) {
+        self.ctl(EPOLL_CTL_ADD, fd, events, data).unwrap();
+        self.rotation.join();
+        first_listener::note_joined(self);
+    }
+
+    /// epoll_wait(2) without a limit, as the interposer has it: a quiet wait, if the set is quiet.
+    /// Where a sleep that has a limit finds nothing, `None`.
+    pub(crate) fn wait_quietly(&self, maxevents: usize) -> Option<Vec<u64>> {
+        let Some(quiet) = Quiet::of(self, -1) else { return self.try_wait(maxevents) };
+        let mut events = std::vec![epoll_event { events: 0, u64: 0 }; maxevents];
+        let (place, capacity) = (events.as_mut_ptr(), maxevents as c_int);
+        let call = |within| {
+            sys::epoll_pwait(0, place, capacity, within, ptr::null(), 0).unwrap_or_else(|error| {
+                // SAFETY: this thread's errno.
+                unsafe { *libc::__errno_location() = error.into_raw() };
+                -1
+            })
+        };
+        // SAFETY: it writes what it returns.
+        match unsafe { quiet.wait(self, place, capacity, call) } {
+            Some(found) => data_of(events, found),
+            None => self.try_wait(maxevents),
+        }
+    }
+
+    /// The same, as a general wait.
+    pub(crate) fn try_wait(&self, maxevents: usize) -> Option<Vec<u64>> {
+        let mut events = std::vec![epoll_event { events: 0, u64: 0 }; maxevents];
+        let (place, limit) = (events.as_mut_ptr(), Limit::Milliseconds(-1));
+        let wait = Wait::new(self, place, maxevents as c_int, limit, Timeout::Never);
+        let found = wait.run().unwrap_or(-1);
+        data_of(events, found)
+    }
+
     /// epoll_wait(2) for up to `maxevents` events; returns the data of each.
     pub(crate) fn wait(&self, maxevents: usize, timeout: Timeout) -> Vec<u64> {
         let mut events = std::vec![epoll_event { events: 0, u64: 0 }; maxevents];
@@ -143,6 +181,10 @@ impl FdSet {
         events.truncate(n);
         events.iter().map(|event| event.u64).collect()
     }
+}
+
+fn data_of(events: Vec<epoll_event>, found: c_int) -> Option<Vec<u64>> {
+    (found >= 0).then(|| events.iter().take(found as usize).map(|event| event.u64).collect())
 }
 
 /// close(2) of a number.

@@ -84,8 +84,11 @@ pub(crate) fn epoll_pwait(
     _: *const u8,
     _: usize,
 ) -> Result<c_int, Errno> {
-    assert!(milliseconds <= 0, "time stands still");
     let found = KERNEL.wait(maxevents as usize, milliseconds < 0);
+    if found.is_empty() && milliseconds > 0 {
+        // Time stands still: the wait has nothing more to show.
+        return Err(Errno::EINTR);
+    }
     for (i, (bits, data)) in found.iter().enumerate() {
         // SAFETY: the caller has memory for as many.
         unsafe { events.add(i).write_unaligned(epoll_event { events: *bits, u64: *data }) };

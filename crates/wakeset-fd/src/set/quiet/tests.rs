@@ -261,3 +261,45 @@ fn what_has_come_and_gone_is_not_reported() {
     assert_eq!(watched.wait_quietly(8, 100), Some(Vec::new()));
     assert_eq!(watched.calls.get(), 1);
 }
+
+/// A full buffer says nothing about what is in process: the next wait is a quiet one, too.
+#[test]
+fn a_full_buffer_is_no_ring() {
+    let _alone = alone();
+    let (watched, (mut client, connection)) = (Watched::new(), pair());
+    let object = crate::eventfd(0, 0).expect("a number");
+    watched.add(connection.as_raw_fd(), 2);
+    watched.add(object, 3);
+    assert_eq!(watched.wait(0), 0);
+    client.write_all(b"x").expect("written");
+    for _ in 0..3 {
+        assert_eq!(watched.wait_quietly(1, -1), Some(std::vec![2]));
+    }
+    write_to(object);
+    assert_eq!(watched.wait_quietly(1, -1), None);
+    let _ = crate::close(object);
+}
+
+std::thread_local! {
+    static HANDLED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A sleep whose limit is not the wait's may find nothing, and a handler run as it returns: the
+/// program's own call would have been interrupted.
+#[test]
+fn a_handler_at_the_end_of_a_sleep_ends_the_wait() {
+    let _alone = alone();
+    handled::set_counts(|| HANDLED.get(), || 0);
+    let (watched, _listener, ..) = calm();
+    let mut events = [NOTHING; 8];
+    let call = |within| {
+        assert!((1..10_000).contains(&within), "the listeners are looked at before");
+        HANDLED.set(HANDLED.get() + 1);
+        0
+    };
+    // SAFETY: nothing is written.
+    let found = unsafe { epoll_wait_quietly(watched.epfd, events.as_mut_ptr(), 8, 10_000, call) };
+    assert_eq!(found, Some(-1));
+    // SAFETY: this thread's errno.
+    assert_eq!(unsafe { *libc::__errno_location() }, libc::EINTR);
+}
