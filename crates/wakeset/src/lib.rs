@@ -74,6 +74,8 @@ pub use sources::pipe::{
 #[doc(hidden)]
 pub use sources::timer::Expiry;
 pub use sources::timer::{Timer, TimerFlags, TimerSpec};
+#[doc(hidden)]
+pub use sync::after_publishing;
 #[cfg(loom)]
 #[doc(hidden)]
 pub use sync::atomics::seen as model_atomics;

@@ -6,9 +6,9 @@
 //! The macros here are ordinary Rust; those of the models are in `testing/sys/sync.rs`.
 
 pub(crate) use core::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-pub(crate) use wakeset::mutant;
+pub(crate) use wakeset::{after_publishing, mutant};
 
 /// Defines statics.
 macro_rules! statics {

@@ -1,5 +1,6 @@
 //! Listeners that are there or not, with nothing to do for them: a set that has any is calm.
 
+pub(crate) mod members;
 
 use core::ffi::c_int;
 

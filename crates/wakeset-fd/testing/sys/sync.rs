@@ -1,9 +1,9 @@
 //! Loom's atomics, and what `src/sys/sync.rs` has for types and statics made of them.
 
 pub(crate) use wakeset::model_atomics::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-pub(crate) use wakeset::mutant;
+pub(crate) use wakeset::{after_publishing, mutant};
 
 /// Defines statics that each schedule makes anew.
 macro_rules! statics {

@@ -24,7 +24,7 @@ use crate::sync::atomics::{Ordering, fence};
 /// 9.2.3.9), so only the compiler is held back; an `mfence` here would cost the wake path a third
 /// of its time.
 #[inline(always)]
-pub(crate) fn after_publishing(weakened: bool) {
+pub fn after_publishing(weakened: bool) {
     if !weakened {
         #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
         core::sync::atomic::compiler_fence(Ordering::SeqCst);

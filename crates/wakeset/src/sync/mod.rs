@@ -37,7 +37,8 @@ pub(crate) use atomics::{
     AtomicPair, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnmodelledU8,
     UnmodelledU16, UnmodelledU32, UnmodelledU64, UnmodelledUsize, fence,
 };
-pub(crate) use fence::{after_publishing, full_fence};
+pub use fence::after_publishing;
+pub(crate) use fence::full_fence;
 pub(crate) use futex::{Futex, SharedFutex};
 pub(crate) use slept::Slept;
 

@@ -38,13 +38,13 @@ impl Rotation {
         asked: Event,
     ) -> Result<(), Errno> {
         let ctl = Ctl { rotation: self, set, op, fd, event, asked };
-        if !(self.any() || self.former.is_some() || op == EPOLL_CTL_ADD && ctl.may_join()) {
-            if op != EPOLL_CTL_DEL {
-                self.note_data(asked.data);
+        if !(self.any() || self.others.remember_any() || op == EPOLL_CTL_ADD && ctl.may_join()) {
+            // The first listener may join in this moment.
+            let data = Some(asked.data);
+            if op == EPOLL_CTL_DEL || self.others.are_apart(&self.outline, fd, data) {
+                return ctl.call();
             }
-            return ctl.call();
-        }
-        if self.is_anothers(&ctl) {
+        } else if self.is_anothers(&ctl) {
             return ctl.call();
         }
         let result = self.with(|members| {
@@ -76,13 +76,7 @@ impl Rotation {
             }
             _ => return false,
         };
-        // Before the look, and after it for what has become of a member before.
-        data.into_iter().for_each(|data| self.note_data(data));
-        let is_anothers = self.outline.leaves_out(ctl.fd, data);
-        if is_anothers {
-            data.into_iter().for_each(|data| self.former.note(data));
-        }
-        is_anothers
+        self.others.are_apart(&self.outline, ctl.fd, data)
     }
 }
 
@@ -160,18 +154,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
 
     /// After this watch was added or changed: an event with its data may be its own.
     fn mark_same_data(&self, members: &mut [Member; MOST]) {
-        let (data, fd) = (self.asked.data, self.fd);
-        let is_member = members.iter().any(|member| member.fd == fd);
-        let has_same = |member: &Member| member.is_some() && member.fd != fd && member.data == data;
-        let others = members.iter_mut().filter(|member| has_same(member));
-        let found = others.map(|member| member.is_ambiguous = true).count() > 0;
-        if !is_member {
-            self.rotation.note_data(data);
-        }
-        let is_ambiguous = found || self.rotation.may_be_others(data);
-        if let Some(own) = self.known(members) {
-            own.is_ambiguous |= is_ambiguous;
-        }
+        self.rotation.others.mark_same(members, self.fd, self.asked.data);
     }
 
     fn modify(&self, members: &mut [Member; MOST]) -> Result<(), Errno> {
@@ -187,7 +170,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
             *known = Member::NONE;
             return self.call();
         }
-        self.rotation.former.remember(known);
+        self.rotation.others.remember(known);
         *known = self.member(known.inode);
         let stays = self.may_join();
         match known.add(self.set.number(), stays) {
@@ -206,7 +189,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
     fn remove(&self, members: &mut [Member; MOST]) -> Result<(), Errno> {
         let Some(known) = self.known(members) else { return self.call() };
         let missing = known.missing;
-        self.rotation.former.remember(known);
+        self.rotation.others.remember(known);
         *known = Member::NONE;
         if missing { Ok(()) } else { self.call() }
     }

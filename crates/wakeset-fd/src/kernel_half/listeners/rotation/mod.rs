@@ -30,6 +30,7 @@ mod batons;
 mod calm;
 mod ctl;
 mod member;
+mod others;
 mod outline;
 mod steps;
 
@@ -43,11 +44,12 @@ use crate::sys::{self, user};
 use calm::Calm;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use core::time::Duration;
 pub(crate) use ctl::can_join;
 use libc::epoll_event;
 use member::Member;
+use others::Others;
 use outline::Outline;
 use wakeset::mutated;
 
@@ -79,9 +81,7 @@ pub(crate) struct Rotation {
     rounds: Rounds,
     /// What its threads hold of what it has told them of.
     share: Share,
-    /// Bits for the data of watches that are not in the rotation.
-    others: [AtomicU64; steps::WORDS],
-    former: steps::Former,
+    others: Others,
     /// Whether a member may have stepped back.
     has_stepped: AtomicBool,
     outline: Outline,
@@ -104,8 +104,7 @@ impl Rotation {
             baton: AtomicI32::new(-1),
             rounds: Rounds::none(),
             share: Share::new(),
-            others: [const { AtomicU64::new(0) }; steps::WORDS],
-            former: steps::Former::none(),
+            others: Others::none(),
             has_stepped: AtomicBool::new(false),
             outline: Outline::none(),
             calm: Calm::none(),
@@ -157,8 +156,7 @@ impl Rotation {
     pub(crate) fn clear(&self) {
         self.has_twins.store(false, Ordering::Relaxed);
         self.baton.store(-1, Ordering::Relaxed);
-        self.others.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        self.former.clear();
+        self.others.clear();
         self.has_stepped.store(false, Ordering::Relaxed);
         self.calm.begin_anew();
         if self.any() {

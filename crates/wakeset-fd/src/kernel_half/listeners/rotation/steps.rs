@@ -6,11 +6,8 @@
 //! connection is gone, when the set has left it for long enough, before the program changes it, and
 //! at the latest when the wait ends. An addition polls the listener, so nothing is lost between.
 //!
-//! A member's event is known by its data. Where another watch of the set may have the same, the set
-//! does not step back. Watches outside the rotation leave a bit of their data each, which says too
-//! much the more of them there have been. So what was known of a member's data stays known when the
-//! program removes its watch, and is believed when it adds one with that data again: nginx does so
-//! after every 16 connections.
+//! A member's event is known by its data. Where another watch of the set may have the same
+//! (`others`), the set does not step back.
 //!
 //! [`shares`]: super::super::shares
 
@@ -20,64 +17,10 @@ use super::Rotation;
 use super::member::Member;
 use crate::kernel_half::KernelEpoll;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use libc::{EPOLLIN, epoll_event};
 use wakeset::mutated;
-
-/// Words with a bit for the data of each watch.
-pub(super) const WORDS: usize = 8;
-
-/// The word with the bit for the data of a watch, and the bit; other data has the same.
-fn bit_of(data: u64) -> (usize, u64) {
-    let hash = data.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    ((hash >> 58) as usize % WORDS, 1 << (hash >> 52 & 63))
-}
-
-/// The data of a member that was removed or changed, and whether another watch may have the same.
-/// Changed with the lock held, but for a watch that comes to have that data.
-#[derive(Debug)]
-pub(super) struct Former {
-    is_some: AtomicBool,
-    data: AtomicU64,
-    is_ambiguous: AtomicBool,
-}
-
-impl Former {
-    pub(super) const fn none() -> Self {
-        Self {
-            is_some: AtomicBool::new(false),
-            data: AtomicU64::new(0),
-            is_ambiguous: AtomicBool::new(false),
-        }
-    }
-
-    /// Whether there is one: each watch that is added is compared with it.
-    pub(super) fn is_some(&self) -> bool {
-        self.is_some.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn clear(&self) {
-        self.is_some.store(false, Ordering::Relaxed);
-    }
-
-    pub(super) fn remember(&self, member: &Member) {
-        self.data.store(member.data, Ordering::Relaxed);
-        self.is_ambiguous.store(member.is_ambiguous, Ordering::Relaxed);
-        self.is_some.store(true, Ordering::Relaxed);
-    }
-
-    /// Another watch has this data.
-    pub(super) fn note(&self, data: u64) {
-        if self.has(data) {
-            self.is_ambiguous.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn has(&self, data: u64) -> bool {
-        self.is_some() && self.data.load(Ordering::Relaxed) == data
-    }
-}
 
 fn is_of(event: epoll_event, data: u64) -> bool {
     let epoll_event { events, u64: its } = event;
@@ -125,39 +68,19 @@ unsafe fn take_out(events: *mut epoll_event, found: c_int, data: u64) -> c_int {
 }
 
 impl Rotation {
-    /// A watch that is not in the rotation has this data.
-    pub(super) fn note_data(&self, data: u64) {
-        let (word, bit) = bit_of(data);
-        if let Some(word) = self.others.get(word) {
-            // For `outline`.
-            word.fetch_or(bit, Ordering::SeqCst);
-        }
-        self.former.note(data);
-    }
-
-    /// The same, for one that is added past [`epoll_ctl`](Self::epoll_ctl).
+    /// A watch that is not in the rotation has this data, and is added past
+    /// [`epoll_ctl`](Self::epoll_ctl).
     pub(crate) fn note_other(&self, data: u64) {
-        self.note_data(data);
-        if self.any() {
-            self.with(|members| {
-                let same = members.iter_mut().filter(|member| member.data == data);
-                same.for_each(|member| member.is_ambiguous = true);
-            });
+        /// Of no member.
+        const NONE: c_int = c_int::MIN;
+        if !self.others.are_apart(&self.outline, NONE, Some(data)) {
+            self.with(|members| self.others.mark_same(members, NONE, data));
         }
     }
 
     /// The kernel half has watches of which nothing is known.
     pub(crate) fn note_unknown(&self) {
-        self.others.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
-    }
-
-    /// Whether a watch that is not in the rotation may have this data.
-    pub(super) fn may_be_others(&self, data: u64) -> bool {
-        if self.former.has(data) && !mutated!("renewed_watch_is_ambiguous") {
-            return self.former.is_ambiguous.load(Ordering::Relaxed);
-        }
-        let (word, bit) = bit_of(data);
-        self.others.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
+        self.others.note_unknown();
     }
 
     /// After a sleep that has reported `found` events: leaves connections to workers that hold
@@ -369,22 +292,5 @@ mod tests {
             rotation.outstays(|| Duration::ZERO)
         }));
         assert!(!rotation.outstays(|| Duration::from_millis(1)), "for a millisecond at most");
-    }
-
-    /// nginx removes and adds its watch again and again: once it had some dozens of connections,
-    /// one of them seemed to have the listener's data, and the worker stepped back no more.
-    #[test]
-    fn a_watch_that_is_added_again_is_known() {
-        let rotation = Rotation::new();
-        let member = Member { fd: 3, data: 7, ..Member::NONE };
-        assert!(!rotation.may_be_others(7));
-        rotation.former.remember(&member);
-        (100..10_000).for_each(|data| rotation.note_data(data));
-        assert!(!rotation.may_be_others(7));
-        assert!(rotation.may_be_others(8), "nothing is known of it");
-        rotation.note_data(7);
-        assert!(rotation.may_be_others(7));
-        rotation.former.remember(&Member { data: 8, ..member });
-        assert!(!rotation.may_be_others(8) && rotation.may_be_others(7));
     }
 }
