@@ -328,9 +328,9 @@ pub(crate) fn is_child_gone(pid: c_int, socket: u64) -> bool {
         return true;
     }
     match word_of(pid, &SOCKET) {
-        Ok(word) => word != socket,
+        Ok(word) => word != socket || mutated!("childs_word_is_not_looked_at"),
         // Without memory, or with none at this address.
-        Err(Errno::ESRCH | Errno::EFAULT) => true,
+        Err(Errno::ESRCH | Errno::EFAULT) => !mutated!("childs_end_is_not_seen"),
         // Not for us to see.
         Err(_) => is_reaped(),
     }
@@ -360,5 +360,41 @@ mod tests {
         let found = [kept, new].map(may_have);
         forget_child();
         assert_eq!(found, [true, false]);
+    }
+
+    /// A child that has closed its end has gone only if its memory has.
+    #[test]
+    fn a_childs_memory_says_whether_it_is_gone() {
+        const THIS: u64 = 77;
+        let _alone = crate::table::alone::alone();
+        let before = SOCKET.swap(THIS, Ordering::SeqCst);
+        // SAFETY: the child makes system calls, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends a child that nobody ends.
+            unsafe { libc::alarm(60) };
+            loop {
+                // SAFETY: sleeps until a signal ends the process.
+                unsafe { libc::pause() };
+            }
+        }
+        SOCKET.store(before, Ordering::SeqCst);
+        assert!(child > 0);
+        let is_to_be_seen = word_of(child, &SOCKET).is_ok();
+        let lives = !is_child_gone(child, THIS);
+        let has_other_memory = is_child_gone(child, THIS + 1);
+        // SAFETY: memory for the answer; the child is this process's.
+        let (ended, reaped) = unsafe {
+            libc::kill(child, libc::SIGKILL);
+            let mut what = core::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOWAIT;
+            libc::waitid(libc::P_PID, child as libc::id_t, &raw mut what, flags);
+            let ended = is_child_gone(child, THIS);
+            libc::waitpid(child, core::ptr::null_mut(), 0);
+            (ended, is_child_gone(child, THIS))
+        };
+        assert!(lives && reaped);
+        // Some surroundings do not let a process see another's memory.
+        assert!(!is_to_be_seen || has_other_memory && ended, "{has_other_memory} {ended}");
     }
 }
