@@ -64,7 +64,9 @@ pub(crate) use call::Outcome;
 pub(crate) use ending::before_end;
 pub(crate) use poll::poll;
 pub(crate) use select::select;
-pub(crate) use told::{after_change, around_close, before_wait, has_left, has_told};
+pub(crate) use told::{
+    after_change, around_close, before_wait, begin_in_child, has_left, has_told,
+};
 
 use crate::{environment, signals};
 use wakeset_fd::count;

@@ -118,3 +118,10 @@ fn a_worker_that_ends_in_lifo() {
 fn a_worker_that_ends_in_the_automatic_order() {
     ends_in_order("auto");
 }
+
+/// Each wait of a process took the long way for good once a thread had ended that had been told of
+/// a connection, and in each forked child beside such a thread.
+#[test]
+fn settled() {
+    compare("settled", Build::Plain, &[]);
+}

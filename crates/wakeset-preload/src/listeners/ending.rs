@@ -79,7 +79,7 @@ unsafe extern "C" fn thread_ends(_: *mut c_void) {
     HEARS.set(false);
     THREADS.fetch_sub(1, Ordering::Relaxed);
     WAITER.with(super::thread::Waiter::end);
-    told::before_wait();
+    told::at_thread_end();
 }
 
 /// Before the process ends, or executes another program: passes on what its threads were woken for

@@ -50,7 +50,7 @@ struct Entries {
 
 /// How many threads have something to look at before they wait. A thread that has finds itself
 /// counted, because it has counted itself. It may be too many: after a handler that has come in
-/// between, and in a forked child.
+/// between, and after a thread that has not [heard of its end](ending).
 static UNSETTLED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -82,6 +82,7 @@ impl Entries {
     fn count(&self) {
         if !self.is_counted.replace(true) {
             UNSETTLED.fetch_add(1, Ordering::Relaxed);
+            ending::hear_of_it();
         }
     }
 
@@ -157,7 +158,6 @@ pub(super) fn note(fd: c_int, is_edge: bool) {
         told.by_level.set(if is_edge { -1 } else { fd });
         told.has_taken.set(false);
     });
-    ending::hear_of_it();
 }
 
 /// This thread was woken for a connection on this listener, and will not be told of it.
@@ -217,6 +217,26 @@ extern "C" fn at_end() {
 pub(crate) fn before_wait() {
     if has_told() {
         review();
+    }
+}
+
+/// Before this thread ends: the same, and nothing is left of it.
+pub(super) fn at_thread_end() {
+    before_wait();
+    TOLD.with(|told| {
+        if mutated!("ended_thread_stays_told") {
+            return;
+        }
+        told.len.set(0);
+        told.by_level.set(-1);
+        told.count_out();
+    });
+}
+
+/// In a forked child: of its parent's threads it has the one that has forked.
+pub(crate) fn begin_in_child() {
+    if has_told() && !mutated!("child_keeps_told_threads") {
+        UNSETTLED.store(TOLD.with(|told| u32::from(told.is_counted.get())), Ordering::Relaxed);
     }
 }
 

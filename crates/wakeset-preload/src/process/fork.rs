@@ -181,6 +181,7 @@ pub(crate) unsafe extern "C" fn in_parent() {
 /// After a fork, in the child.
 pub(crate) unsafe extern "C" fn in_child() {
     listeners::end_all_alone();
+    crate::listeners::begin_in_child();
     let Some(forking) = under_way() else {
         // By the number alone, whatever a signal handler has made since `prepare`.
         return fork::begin_anew_unprepared();
