@@ -5,12 +5,13 @@ use libc::{
     CLOCK_MONOTONIC, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN,
     TFD_NONBLOCK, c_int,
 };
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use wakeset::{Description, Event, Events, Source, WaitQueue};
-use wakeset_fd as fd;
+use wakeset_fd::{self as fd, Errno};
 
 /// Only a failing test waits that long.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -32,10 +33,32 @@ fn add(set: c_int, number: c_int) {
     unsafe { fd::epoll_ctl(set, EPOLL_CTL_ADD, number, &raw const event) }.unwrap();
 }
 
-fn wait(set: c_int, milliseconds: c_int) -> c_int {
+fn try_wait(set: c_int, milliseconds: c_int) -> Result<c_int, c_int> {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
     // SAFETY: room for four.
-    unsafe { fd::epoll_wait(set, events.as_mut_ptr(), 4, milliseconds) }.unwrap()
+    unsafe { fd::epoll_wait(set, events.as_mut_ptr(), 4, milliseconds) }.map_err(Errno::into_raw)
+}
+
+fn wait(set: c_int, milliseconds: c_int) -> c_int {
+    try_wait(set, milliseconds).unwrap()
+}
+
+extern "C" fn nothing(_: c_int) {}
+
+/// Sends a thread signals until it has ended; what it returned.
+fn interrupt<T>(thread: JoinHandle<T>) -> T {
+    // SAFETY: zeros are a valid action, and the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
+    }
+    while !thread.is_finished() {
+        // SAFETY: the thread has not been joined.
+        unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGUSR1) };
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread.join().unwrap()
 }
 
 fn migrate(number: c_int) {
@@ -45,11 +68,12 @@ fn migrate(number: c_int) {
 /// Runs `f` in a thread, which has to end.
 fn ends(what: &str, f: impl FnOnce() + Send + 'static) {
     let (tell, told) = channel();
-    thread::spawn(move || {
+    let thread = thread::spawn(move || {
         f();
         tell.send(()).unwrap();
     });
     told.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{what} does not end"));
+    thread.join().unwrap();
 }
 
 /// A set that somebody still uses when its number is closed is in the set around it no more, or
@@ -66,7 +90,7 @@ fn of_a_set_around_one_that_was_closed_in_use() {
             let (tell, told) = channel();
             let waiter = thread::spawn(move || {
                 tell.send(()).unwrap();
-                wait(inner, 2 * LIMIT.as_millis() as c_int)
+                try_wait(inner, 2 * LIMIT.as_millis() as c_int)
             });
             told.recv().unwrap();
             // Only so that it most likely sleeps.
@@ -78,8 +102,10 @@ fn of_a_set_around_one_that_was_closed_in_use() {
         ends("a move of the set around", move || migrate(outer));
         ends("a move of everything", || fd::fork::prepare().in_parent());
         drop(lease);
-        // It sleeps on, as after any close in use.
-        drop(waiter);
+        // It sleeps on, as after any close in use, until it is interrupted.
+        if let Some(waiter) = waiter {
+            assert_eq!(interrupt(waiter), Err(libc::EINTR));
+        }
         fd::close(outer).unwrap();
         fd::close(counter).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::thread::JoinHandleExt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -10,15 +10,28 @@ use std::time::{Duration, Instant};
 /// How long a task may take before the test fails.
 const LOST: Duration = Duration::from_secs(40);
 
-/// A running call. A task that is never joined and never ends goes away when the test process
-/// exits.
+/// A running call. A test ends each: a thread that is left asleep would be found by another test.
 pub struct Task<T> {
     tid: libc::pid_t,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
+    begun: &'static Location<'static>,
     result: Receiver<thread::Result<T>>,
 }
 
+impl<T> Task<T> {
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        assert!(self.has_ended() || thread::panicking(), "nobody ends the call of {}", self.begun);
+    }
+}
+
 impl<T: Send + 'static> Task<T> {
+    #[track_caller]
     pub fn start(call: impl FnOnce() -> T + Send + 'static) -> Self {
         let (tell_tid, tid) = channel();
         let (tell, result) = channel();
@@ -27,10 +40,12 @@ impl<T: Send + 'static> Task<T> {
             let _ = tell_tid.send(unsafe { libc::gettid() });
             let _ = tell.send(catch_unwind(AssertUnwindSafe(call)));
         });
-        Self { tid: tid.recv().unwrap(), thread, result }
+        let begun = Location::caller();
+        Self { tid: tid.recv().unwrap(), thread: Some(thread), begun, result }
     }
 
     /// Starts a call, and returns once it sleeps.
+    #[track_caller]
     pub fn asleep(call: impl FnOnce() -> T + Send + 'static) -> Self {
         let task = Self::start(call);
         task.until_asleep();
@@ -60,8 +75,10 @@ impl<T: Send + 'static> Task<T> {
 
     /// Sends the thread a signal.
     pub fn signal(&self, signal: libc::c_int) {
-        // SAFETY: the thread has not been joined or detached, so its handle is valid.
-        unsafe { libc::pthread_kill(self.thread.as_pthread_t(), signal) };
+        self.thread.iter().for_each(|thread| {
+            // SAFETY: the thread has not been joined or detached, so its handle is valid.
+            unsafe { libc::pthread_kill(thread.as_pthread_t(), signal) };
+        });
     }
 
     /// Sends signals until the call has ended, and returns what it returned: the first signal may
@@ -76,19 +93,19 @@ impl<T: Send + 'static> Task<T> {
         self.join()
     }
 
-    pub fn has_ended(&self) -> bool {
-        self.thread.is_finished()
-    }
-
     /// What the call returned. If the call panicked, the panic goes on here.
     #[track_caller]
-    pub fn join(self) -> T {
-        match self.result.recv_timeout(LOST) {
-            Ok(Ok(value)) => value,
-            Ok(Err(panic)) => resume_unwind(panic),
+    pub fn join(mut self) -> T {
+        let result = match self.result.recv_timeout(LOST) {
+            Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => panic!("still blocked"),
             Err(RecvTimeoutError::Disconnected) => unreachable!("every call sends its result"),
+        };
+        // No test that counts threads meets one that is about to end.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 

@@ -88,13 +88,15 @@ pub(super) fn a_read_goes_on_when_its_number_is_another_file<B: Streams>() {
 
 pub(super) fn an_eventfds_read_leaves_the_next_file_alone<B: Streams>() {
     let eventfd = |value| B::eventfd(value, libc::EFD_CLOEXEC).unwrap();
+    signals::install();
     let (fd, other) = (eventfd(0), eventfd(5));
     let task = asleep_in::<B>(fd);
     B::dup2(other, fd).unwrap();
-    // Nobody can write to what it sleeps in, so it is left asleep.
+    // Nobody can write to what it sleeps in.
     std::thread::sleep(Duration::from_millis(50));
     assert!(!task.has_ended());
     assert_eq!(read_number::<B>(fd), Ok(5_u64.to_ne_bytes().to_vec()));
+    assert_eq!(task.interrupt(signals::PLAIN), Err(EINTR));
     B::close(fd).unwrap();
     B::close(other).unwrap();
 }
