@@ -11,11 +11,11 @@
 //! leaves the time, so that this is known of waits that have slept too, and nothing has to be tried
 //! in order to learn it. From that follows what spinning gains on average in processor time
 //! ([`gain`](AdaptiveSpin::gain)), and a waiter spins while it gains something. What a sleep costs
-//! is measured now and then.
+//! is measured now and then, and so is whether wakers [keep busy](waker).
 //!
 //! | the last waker | before a sleep the waiter |
 //! |---|---|
-//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 256 sleeps earn no yield |
+//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 255 sleeps earn no yield |
 //! | ran on another one | looks at the ready list, for 30 microseconds at most ([`spin`](crate::sync::spin)) |
 //!
 //! A spin that fails doubles, roughly, the number of waits that do not spin. It ends early where it
@@ -25,9 +25,13 @@
 //! Under the model checkers nothing is learned, because a schedule must be repeatable: a model says
 //! how many times each wait looks before it sleeps (`set_model_spin`), and without that none does.
 
+mod waker;
+
 use crate::sync::spin::{self, Limit, Spinner, processor};
+use crate::sync::thread_id;
 use crate::sync::time::Deadline;
-use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32, UnmodelledU64};
+use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32};
+use waker::DUE;
 
 /// A wait that took less than this (ns) was no sleep.
 const SLEEP: u64 = 3_000;
@@ -43,11 +47,11 @@ const YIELDS: u32 = 4;
 const THRESHOLD: u8 = 2;
 const MOST: u8 = 8;
 /// Sleeps that a long and useless yield costs.
-const PENALTY: u16 = 256;
+const PENALTY: u8 = 255;
 
 /// What a sleep costs the waiter, and a wake-up the waker, in processor time (ns), on average over
-/// measurements of one in [`MEASURED`]: some 2,000 each on a machine of one's own, 10,000 on a
-/// virtual one.
+/// measurements of one in [`MEASURED`], and of those that end with a look at the waker: some 2,000
+/// each on a machine of one's own, 10,000 on a virtual one.
 static SLEEP_COST: Cost = Cost::new();
 static WAKE_COST: Cost = Cost::new();
 const MEASURED: u32 = 32;
@@ -61,11 +65,17 @@ struct Cost {
     average: UnmodelledU32,
     /// How often it could have been measured.
     chances: UnmodelledU32,
+    /// How many measurements the average goes back: few at first.
+    measured: UnmodelledU32,
 }
 
 impl Cost {
     const fn new() -> Self {
-        Self { average: UnmodelledU32::new(FIRST_COST), chances: UnmodelledU32::new(0) }
+        Self {
+            average: UnmodelledU32::new(FIRST_COST),
+            chances: UnmodelledU32::new(0),
+            measured: UnmodelledU32::new(1),
+        }
     }
 
     fn get(&self) -> i32 {
@@ -81,7 +91,11 @@ impl Cost {
 
     fn remember(&self, cost: u64) {
         let (average, cost) = (self.get(), cost.min(MOST_COST) as i32);
-        self.average.store((average + ((cost - average) >> MEMORY)) as u32, Ordering::Relaxed);
+        // The first guess weighs no more than a measurement.
+        let measured = (self.measured.load(Ordering::Relaxed) + 1).min(1 << MEMORY);
+        self.measured.store(measured, Ordering::Relaxed);
+        let average = average + (cost - average) / measured as i32;
+        self.average.store(average as u32, Ordering::Relaxed);
     }
 }
 /// How many waits the average goes back, as a shift.
@@ -109,16 +123,22 @@ const CHECKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 /// 24 bytes, which the cache line of a set's waiters has to spare.
 #[derive(Debug)]
 pub(crate) struct AdaptiveSpin {
-    /// When a sleeping waiter was last woken (ns).
-    woken_at: UnmodelledU64,
+    /// When a sleeping waiter was last woken (ns, the lower half).
+    woken_at: UnmodelledU32,
+    /// Which thread woke it last while a look was due; 0 for none.
+    waker: UnmodelledU32,
     /// What a spin would have gained on average in processor time (ns), as a signed number.
     gain: UnmodelledU32,
     /// How many waits do not spin.
-    skipped: UnmodelledU32,
+    skipped: UnmodelledU16,
     /// On which processor the last waker ran.
     woken_from: UnmodelledU16,
+    /// How long wakers keep busy, on average, while a waiter wakes up (ns).
+    busy: UnmodelledU16,
+    /// What has been spent since the last look at a waker ([`DUE`]).
+    spent: UnmodelledU16,
     /// How many sleeps to take without earning anything.
-    penalty: UnmodelledU16,
+    penalty: UnmodelledU8,
     /// Short sleeps in a row, up to `MOST`.
     credit: UnmodelledU8,
     failures: UnmodelledU8,
@@ -143,11 +163,14 @@ impl AdaptiveSpin {
 
     pub(crate) const fn new() -> Self {
         Self {
-            woken_at: UnmodelledU64::new(0),
+            woken_at: UnmodelledU32::new(0),
+            waker: UnmodelledU32::new(0),
             gain: UnmodelledU32::new(FIRST_GAIN as u32),
-            skipped: UnmodelledU32::new(0),
+            skipped: UnmodelledU16::new(0),
             woken_from: UnmodelledU16::new(NOWHERE),
-            penalty: UnmodelledU16::new(0),
+            busy: UnmodelledU16::new(0),
+            spent: UnmodelledU16::new(DUE),
+            penalty: UnmodelledU8::new(0),
             credit: UnmodelledU8::new(0),
             failures: UnmodelledU8::new(0),
             spun: UnmodelledU8::new(0),
@@ -165,18 +188,24 @@ impl AdaptiveSpin {
         // Before: the waiter may run before the call returns.
         let from = self.woken_from.swap(processor(), Ordering::Relaxed);
         let now = Deadline::now().as_nanos();
-        let at = self.woken_at.swap(now, Ordering::Relaxed);
+        let at = self.woken_at.swap(now as u32, Ordering::Relaxed);
+        // Where a system call says which thread this is, it is not made for each wake-up.
+        let is_look_due = self.is_look_due();
+        let waker = is_look_due.then(|| self.waker.swap(thread_id::current(), Ordering::Relaxed));
         if !wake() {
             self.woken_from.store(from, Ordering::Relaxed);
             self.woken_at.store(at, Ordering::Relaxed);
-        } else if WAKE_COST.is_due() {
+            if let Some(waker) = waker {
+                self.waker.store(waker, Ordering::Relaxed);
+            }
+        } else if WAKE_COST.is_due() || is_look_due {
             WAKE_COST.remember(Deadline::now().as_nanos().saturating_sub(now));
         }
     }
 
     /// Calls `yielded()`, which yields and looks, a few times, if the sleeps before have been
     /// short; then what `take()` gets. 0 means that there was nothing. A set that is not `pure`
-    /// yields only to a waker that was on this processor.
+    /// yields only to a waker that was on this processor, and so does one whose wakers keep busy.
     pub(crate) fn yield_for(
         &self,
         pure: bool,
@@ -184,7 +213,7 @@ impl AdaptiveSpin {
         mut take: impl FnMut() -> usize,
     ) -> usize {
         let credit = self.credit.load(Ordering::Relaxed);
-        if credit < THRESHOLD || !(pure || self.shares_processor()) {
+        if credit < THRESHOLD || !(self.shares_processor() || pure && !self.gains_by_sleeping()) {
             return 0;
         }
         for _ in 0..YIELDS {
@@ -250,7 +279,7 @@ impl AdaptiveSpin {
             self.skipped.store(skipped - 1, Ordering::Relaxed);
             return false;
         }
-        self.gain() > 0
+        self.gain() > 0 && !self.is_look_overdue()
     }
 
     /// What a spin would have gained, on average over the last waits, in processor time (ns).
@@ -262,7 +291,9 @@ impl AdaptiveSpin {
     /// known, and how long it may.
     fn remember(&self, needed: Option<u64>, limit: u64) {
         let gained = match needed {
-            Some(needed) if needed <= limit => SLEEP_COST.get() + WAKE_COST.get() - needed as i32,
+            Some(needed) if needed <= limit => {
+                SLEEP_COST.get() + WAKE_COST.get() - needed as i32 - self.busy()
+            }
             _ => -(limit.min(spin::AUTO_LIMIT) as i32),
         };
         let before = self.gain();
@@ -270,6 +301,7 @@ impl AdaptiveSpin {
     }
 
     fn succeeded(&self, needed: u64, limit: u64) {
+        self.spend(needed);
         self.remember(Some(needed), limit);
         let failures = self.failures.load(Ordering::Relaxed);
         if failures > 0 {
@@ -282,12 +314,13 @@ impl AdaptiveSpin {
         self.spun.store(1, Ordering::Relaxed);
         let failures = (self.failures.load(Ordering::Relaxed) + weight).min(MOST_FAILURES);
         self.failures.store(failures, Ordering::Relaxed);
-        self.skipped.store(1 << (failures / FAILED), Ordering::Relaxed);
+        let skipped = (1_u32 << (failures / FAILED)).min(u16::MAX.into());
+        self.skipped.store(skipped as u16, Ordering::Relaxed);
     }
 
     /// Sleeps, and asks now and then how much processor time that has taken the thread.
-    fn measured<T>(sleep: impl FnOnce() -> T) -> (T, Option<u64>) {
-        if !SLEEP_COST.is_due() {
+    fn measured<T>(&self, sleep: impl FnOnce() -> T) -> (T, Option<u64>) {
+        if !SLEEP_COST.is_due() && !self.is_look_due() {
             return (sleep(), None);
         }
         let before = spin::thread_time();
@@ -296,11 +329,11 @@ impl AdaptiveSpin {
         (result, after.zip(before).map(|(after, before)| after.saturating_sub(before)))
     }
 
-    /// Times a sleep, and learns from it.
-    pub(crate) fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
+    /// Times a sleep, and learns from it. `outside`: it is one in a kernel half.
+    pub(crate) fn asleep<T>(&self, outside: bool, sleep: impl FnOnce() -> T) -> T {
         let Some(before) = Self::begin_sleep() else { return sleep() };
-        let (result, cost) = Self::measured(sleep);
-        let slept = self.end_sleep(before);
+        let (result, cost) = self.measured(sleep);
+        let slept = self.end_sleep(before, outside);
         // One that found something just before it was no sleep.
         if let Some(cost) = cost.filter(|_| slept > SLEEP) {
             SLEEP_COST.remember(cost);
@@ -315,8 +348,14 @@ impl AdaptiveSpin {
     }
 
     /// Learns from a sleep that began `before` (ns); how long it was.
-    pub(crate) fn end_sleep(&self, before: u64) -> u64 {
-        let slept = Deadline::now().as_nanos().saturating_sub(before);
+    pub(crate) fn end_sleep(&self, before: u64, outside: bool) -> u64 {
+        let now = Deadline::now().as_nanos();
+        let slept = now.saturating_sub(before);
+        let needed = self.woken_after(before, slept);
+        self.look_at_waker(now, slept, needed);
+        // One that found something just before it was none. In a kernel half it found that sooner
+        // than a spin would have looked there.
+        let needed = needed.or_else(|| (slept <= SLEEP && !outside).then_some(slept));
         let penalty = self.penalty.load(Ordering::Relaxed);
         if penalty > 0 {
             self.penalty.store(penalty - 1, Ordering::Relaxed);
@@ -330,7 +369,6 @@ impl AdaptiveSpin {
             // Known already.
             self.spun.store(0, Ordering::Relaxed);
         } else {
-            let needed = self.woken_at.load(Ordering::Relaxed).checked_sub(before);
             self.remember(needed, spin::AUTO_LIMIT);
         }
         slept

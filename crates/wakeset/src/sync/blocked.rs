@@ -128,7 +128,7 @@ impl Blocked {
             }
             step!(block_before_sleep);
             probe!(sleep, u64 ptr::from_ref(self).addr());
-            let slept = self.adaptive_spin().asleep(|| sleep(&self.wake_seq, seen));
+            let slept = self.adaptive_spin().asleep(false, || sleep(&self.wake_seq, seen));
             probe!(run, u64 ptr::from_ref(self).addr());
             if slept == Slept::Interrupted {
                 break Err(Error::Interrupted);

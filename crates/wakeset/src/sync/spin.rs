@@ -86,6 +86,18 @@ pub(crate) fn process_time() -> Option<u64> {
     processor_time(PROCESS_CPUTIME)
 }
 
+/// Whether another thread of this process runs at this moment, and so has not gone to sleep: the
+/// clock of its processor time goes on. `None` where the kernel does not say, or there is no such
+/// thread any more.
+pub(crate) fn runs(thread: u32) -> Option<bool> {
+    // As pthread_getcpuclockid(3) makes it: the scheduler's clock of one thread.
+    const OF_THREAD: i32 = 4;
+    const BY_SCHEDULER: i32 = 2;
+    let clock = !(thread as i32) << 3 | OF_THREAD | BY_SCHEDULER;
+    let before = processor_time(clock as usize)?;
+    Some(processor_time(clock as usize)? != before)
+}
+
 fn processor_time(clock: usize) -> Option<u64> {
     let mut time = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes a time there.
@@ -108,6 +120,12 @@ static PROCESSORS: AtomicU32 = AtomicU32::new(0);
 /// A count would stay too high after a fork, and where a handler leaves a spin by siglongjmp(3).
 static SPINNERS: [Line<AtomicU64>; PLACES] = [const { Line(AtomicU64::new(0)) }; PLACES];
 const PLACES: usize = 64;
+
+/// Whether a thread spins on this processor.
+pub(crate) fn is_spun_on(processor: u16, now: u64) -> bool {
+    let places = (PROCESSORS.load(Ordering::Relaxed) as usize).clamp(1, PLACES);
+    SPINNERS[usize::from(processor) % places].load(Ordering::Relaxed) > now
+}
 
 /// How many spins begin, or are refused, between two looks around.
 const LOOKS: u32 = 64;

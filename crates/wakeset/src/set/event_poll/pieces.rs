@@ -123,7 +123,7 @@ impl EventPoll {
     pub fn sleep_once(&self, stay: impl Fn() -> bool, deadline: Option<Deadline>) -> Woken {
         let core = self.core();
         let spin = &core.wake.waiters.adaptive_spin;
-        spin.asleep(|| core.sleep_unless(|| core.may_be_ready() || !stay(), deadline)).into()
+        spin.asleep(false, || core.sleep_unless(|| core.may_be_ready() || !stay(), deadline)).into()
     }
 
     /// The adaptive spin before a sleep, until the deadline at most and while `stay` holds: what
@@ -196,7 +196,7 @@ impl EventPoll {
     /// Times a sleep in the kernel half, for the spin before the next.
     #[doc(hidden)]
     pub fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
-        self.core().wake.waiters.adaptive_spin.asleep(sleep)
+        self.core().wake.waiters.adaptive_spin.asleep(true, sleep)
     }
 
     /// When a sleep of the caller's begins, if something is to be learned from it, for
@@ -209,7 +209,7 @@ impl EventPoll {
     /// Takes note of a sleep for the spin before the next: it began then, and has ended.
     #[doc(hidden)]
     pub fn note_sleep(&self, began: Deadline) {
-        self.core().wake.waiters.adaptive_spin.end_sleep(began.as_nanos());
+        self.core().wake.waiters.adaptive_spin.end_sleep(began.as_nanos(), true);
     }
 
     /// Takes the scan lock for several changes: what a descriptor table builds its batches from.

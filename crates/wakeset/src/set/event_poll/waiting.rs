@@ -106,6 +106,6 @@ impl EventPoll {
         core.wake
             .waiters
             .adaptive_spin
-            .asleep(|| core.sleep_unless(|| core.may_be_ready(), deadline))
+            .asleep(false, || core.sleep_unless(|| core.may_be_ready(), deadline))
     }
 }

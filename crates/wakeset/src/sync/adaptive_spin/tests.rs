@@ -1,4 +1,13 @@
+extern crate std;
 use super::*;
+use core::time::Duration;
+
+/// One that has just looked at a waker.
+fn looked() -> AdaptiveSpin {
+    let memory = AdaptiveSpin::new();
+    memory.spent.store(0, Ordering::Relaxed);
+    memory
+}
 
 fn waits(memory: &AdaptiveSpin, waits: usize) -> usize {
     (0..waits).filter(|_| memory.is_worth_it()).count()
@@ -6,13 +15,13 @@ fn waits(memory: &AdaptiveSpin, waits: usize) -> usize {
 
 #[test]
 fn short_waits_are_spun_for_and_long_ones_are_not() {
-    let memory = AdaptiveSpin::new();
+    let memory = looked();
     assert_eq!(waits(&memory, 1), 0, "nothing is known");
-    for _ in 0..16 {
-        memory.remember(Some(1_000), spin::AUTO_LIMIT);
+    for _ in 0..64 {
+        memory.remember(Some(100), spin::AUTO_LIMIT);
     }
     assert_eq!(waits(&memory, 1), 1);
-    for _ in 0..16 {
+    for _ in 0..64 {
         memory.remember(None, spin::AUTO_LIMIT);
     }
     assert_eq!(waits(&memory, 1), 0);
@@ -21,7 +30,7 @@ fn short_waits_are_spun_for_and_long_ones_are_not() {
 /// As long as a sleep costs more than it would be spun.
 #[test]
 fn waits_longer_than_a_sleep_costs_are_not_spun_for() {
-    let memory = AdaptiveSpin::new();
+    let memory = looked();
     for _ in 0..16 {
         memory.remember(Some(3 * MOST_COST), 4 * MOST_COST);
     }
@@ -30,7 +39,7 @@ fn waits_longer_than_a_sleep_costs_are_not_spun_for() {
 
 #[test]
 fn failures_back_off_and_successes_come_back() {
-    let memory = AdaptiveSpin::new();
+    let memory = looked();
     let learn = || (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
     learn();
     let mut before = 0;
@@ -52,18 +61,18 @@ fn failures_back_off_and_successes_come_back() {
 fn a_wake_up_tells_how_long_a_sleep_would_have_been_spun() {
     let memory = AdaptiveSpin::new();
     for _ in 0..64 {
-        memory.asleep(|| memory.waking(|| true));
+        memory.asleep(false, || memory.waking(|| true));
     }
     assert!(memory.gain() > 0, "each was woken at once: {}", memory.gain());
     for _ in 0..64 {
-        memory.asleep(|| ());
+        memory.asleep(false, || std::thread::sleep(Duration::from_nanos(2 * SLEEP)));
     }
     assert!(memory.gain() < 0, "none was woken by a waker: {}", memory.gain());
 }
 
 #[test]
 fn a_spin_ends() {
-    let memory = AdaptiveSpin::new();
+    let memory = looked();
     let Some(spinner) = Spinner::begin(false) else { return };
     drop(spinner);
     for _ in 0..64 {
@@ -85,6 +94,100 @@ fn a_thread_that_jumped_out_of_a_spin_keeps_no_other_from_spinning() {
     let now = Deadline::now().as_nanos();
     spinner.spins_until(now + 1);
     core::mem::forget(spinner);
+    assert!((0..64).any(|processor| spin::is_spun_on(processor, now)));
     let another = Spinner::begin(false).expect("two processors");
     assert!(!another.is_one_too_many(now + 2));
+}
+
+/// As a spin takes one by one, and a sleep at once, what a waker makes that goes on.
+#[test]
+fn wakers_that_keep_busy_are_not_spun_for() {
+    let memory = looked();
+    let learn = || (0..64).for_each(|_| memory.remember(Some(100), spin::AUTO_LIMIT));
+    let look = |is_busy| {
+        for _ in 0..64 {
+            memory.has_seen(is_busy, 10 * MOST_COST);
+        }
+    };
+    look(true);
+    learn();
+    // What a sleep and a wake cost is this machine's, and other tests measure it meanwhile.
+    if SLEEP_COST.get() + WAKE_COST.get() < MOST_COST as i32 {
+        assert_eq!((waits(&memory, 1), memory.gains_by_sleeping()), (0, true));
+    }
+    look(false);
+    learn();
+    assert_eq!(waits(&memory, 10), 10);
+    memory.spend(u64::MAX);
+    assert_eq!(waits(&memory, 10), 0, "the next one sleeps, for a look");
+    memory.spent.store(0, Ordering::Relaxed);
+    assert_eq!((waits(&memory, 1), memory.gains_by_sleeping()), (1, false));
+}
+
+#[test]
+fn a_busy_waker_is_a_surprise_until_it_is_known() {
+    let memory = AdaptiveSpin::new();
+    assert!(!memory.has_seen(false, 2 * MOST_COST));
+    assert!(memory.has_seen(true, 2 * MOST_COST));
+    assert!(!memory.has_seen(false, 2 * MOST_COST));
+    let looks = (0..64).take_while(|_| memory.has_seen(true, 2 * MOST_COST)).count();
+    assert!((1..8).contains(&looks), "{looks}");
+}
+
+#[test]
+fn a_look_at_a_waker_is_due_after_some_sleeps_or_spins() {
+    let memory = AdaptiveSpin::new();
+    let sleeps = |sleeps| (0..sleeps).for_each(|_| memory.look_at_waker(0, 2 * SLEEP, None));
+    assert!(memory.is_look_due(), "nothing is known");
+    memory.look_at_waker(0, SLEEP, None);
+    assert!(!memory.is_look_due(), "that was no sleep, and the next one may be none");
+    sleeps(15);
+    assert!(!memory.is_look_due());
+    sleeps(1);
+    assert!(memory.is_look_due());
+    sleeps(1);
+    assert!(!memory.is_look_due());
+    let spins = |millis| (0..1_000 * millis).for_each(|_| memory.succeeded(1_000, MOST_COST));
+    memory.busy.store(1_000, Ordering::Relaxed);
+    spins(1);
+    assert!(!memory.is_look_overdue());
+    spins(2);
+    assert!(memory.is_look_overdue());
+    memory.busy.store(0, Ordering::Relaxed);
+    assert!(!memory.is_look_overdue());
+    spins(15);
+    assert!(memory.is_look_overdue());
+}
+
+#[test]
+fn the_lower_half_of_a_time_says_how_long_after_the_beginning_a_wake_was() {
+    let memory = AdaptiveSpin::new();
+    memory.woken_at.store(5, Ordering::Relaxed);
+    let before = 3 << 32 | 0xffff_fffb;
+    assert_eq!(memory.woken_after(before, 20), Some(10));
+    assert_eq!(memory.woken_after(before, 9), None, "that was another sleep's");
+    assert_eq!(memory.woken_after(before, 1 << 31), None, "it may have been");
+}
+
+#[test]
+fn a_thread_runs_or_does_not() {
+    use crate::sync::thread_id;
+    use std::sync::{Arc, Barrier, mpsc};
+    if spin::runs(thread_id::current()) != Some(true) {
+        return;
+    }
+    let (tell, told) = mpsc::channel();
+    let over = Arc::new(Barrier::new(2));
+    let sleeper = std::thread::spawn({
+        let over = over.clone();
+        move || {
+            tell.send(thread_id::current()).unwrap();
+            over.wait();
+        }
+    });
+    let thread = told.recv().unwrap();
+    while spin::runs(thread) != Some(false) {}
+    over.wait();
+    sleeper.join().unwrap();
+    while spin::runs(thread).is_some() {}
 }

@@ -69,6 +69,14 @@ pub(crate) fn process_time() -> Option<u64> {
     None
 }
 
+pub(crate) fn runs(_thread: u32) -> Option<bool> {
+    None
+}
+
+pub(crate) fn is_spun_on(_processor: u16, _now: u64) -> bool {
+    false
+}
+
 pub(crate) fn processor() -> u16 {
     0
 }
