@@ -3,8 +3,12 @@
 //! A set with listeners looks at them once in a while, because a connection may have woken a worker
 //! that died ([`rotation`](crate::kernel_half::listeners::rotation)). A thread that went to sleep
 //! before there was any sleeps without that limit, so it is woken once, and sleeps again with it.
-//! Each thread that is woken wakes the next: the kernel wakes those first that have slept longest,
-//! so the last one that knew of no listener comes before the first that did.
+//! Each thread that is woken wakes the next, before it sleeps again.
+//!
+//! With three such threads or more, one that sleeps again already may be woken in place of the
+//! last, which then sleeps without the limit until something else ends its sleep. That matters only
+//! to a connection whose worker has died, while no other thread waits in the set: one that comes
+//! for this set ends the sleep as ever.
 //!
 //! | the thread that adds | a thread that goes to sleep |
 //! |---|---|
