@@ -58,39 +58,32 @@ static int sleep_once(int set)
 	return found == 1 && read(connection, &byte, 1) == 1;
 }
 
-static int watch_connection(void)
+/* A new set that watches this. */
+static int watching(int fd)
 {
-	struct epoll_event event = {.events = EPOLLIN};
 	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	must(epoll_ctl(set, EPOLL_CTL_ADD, connection, &event));
+	must(watch_new(set, fd, EPOLLIN, 'w'));
 	return set;
 }
 
-static _Atomic pid_t sleeper;
-
+/* NULL: it was told of what it waited for. */
 static void *sleep_in_thread(void *argument)
 {
 	(void)argument;
-	int set = watch_connection();
-	sleeper = (pid_t)syscall(SYS_gettid);
+	int set = watching(connection);
 	int result = sleep_once(set);
 	close(set);
-	return result ? NULL : &sleeper;
+	return result ? NULL : &connection;
 }
 
 /* Whose call a thread's wait is. */
 static const char *call_of_a_thread(void)
 {
-	pthread_t thread;
-	void *wrong;
-	sleeper = 0;
-	must_be_zero(pthread_create(&thread, NULL, sleep_in_thread, NULL));
-	while (sleeper == 0)
-		usleep(100);
-	const char *owner = sleeps_in(getpid(), sleeper);
+	struct thread thread;
+	start(&thread, sleep_in_thread, NULL);
+	const char *owner = sleeps_in(getpid(), thread.id);
 	must(write(client, "x", 1) == 1 ? 0 : -1);
-	must_be_zero(pthread_join(thread, &wrong));
-	must(wrong ? -1 : 0);
+	must(finish(&thread) ? -1 : 0);
 	return owner;
 }
 
@@ -99,9 +92,8 @@ static sem_t is_told, may_end;
 /* Is told of a connection and does not accept it. */
 static void *leave(void *argument)
 {
-	struct epoll_event event = {.events = EPOLLIN};
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	must(epoll_ctl(set, EPOLL_CTL_ADD, listener, &event));
+	struct epoll_event event;
+	int set = watching(listener);
 	must(epoll_wait(set, &event, 1, 20000) == 1 ? 0 : -1);
 	if (argument)
 		must(epoll_ctl(set, EPOLL_CTL_DEL, listener, NULL));
@@ -115,9 +107,7 @@ static void *leave(void *argument)
 static void *stop_watching(void *argument)
 {
 	(void)argument;
-	struct epoll_event event = {.events = EPOLLIN};
-	int set = must(epoll_create1(EPOLL_CLOEXEC));
-	must(epoll_ctl(set, EPOLL_CTL_ADD, listener, &event));
+	int set = watching(listener);
 	must(epoll_ctl(set, EPOLL_CTL_DEL, listener, NULL));
 	close(set);
 	return NULL;
@@ -125,9 +115,9 @@ static void *stop_watching(void *argument)
 
 static void run(void *(*body)(void *), void *argument)
 {
-	pthread_t thread;
-	must_be_zero(pthread_create(&thread, NULL, body, argument));
-	must_be_zero(pthread_join(thread, NULL));
+	struct thread thread;
+	start(&thread, body, argument);
+	finish(&thread);
 }
 
 int main(void)
@@ -151,14 +141,14 @@ int main(void)
 	run(stop_watching, NULL);
 	show("after one that was never told", "libc's", call_of_a_thread());
 
-	pthread_t told;
-	must_be_zero(pthread_create(&told, NULL, leave, NULL));
+	struct thread told;
+	start(&told, leave, NULL);
 	while (sem_wait(&is_told))
 		;
 	pid_t child = must(fork());
 	if (child == 0) {
 		alarm(60);
-		_exit(!sleep_once(watch_connection()));
+		_exit(!sleep_once(watching(connection)));
 	}
 	show("in a forked child", "libc's", sleeps_in(child, child));
 	must(write(client, "x", 1) == 1 ? 0 : -1);
@@ -166,7 +156,7 @@ int main(void)
 	must(waitpid(child, &status, 0));
 	show("its wait", "ended", status == 0 ? "ended" : "failed");
 	sem_post(&may_end);
-	must_be_zero(pthread_join(told, NULL));
+	finish(&told);
 	show("and after that thread, too", "libc's", call_of_a_thread());
 	close(waiting);
 	return verdict();

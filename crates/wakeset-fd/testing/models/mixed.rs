@@ -148,7 +148,7 @@ fn a_sleeper_in_process_hears_of_the_first_kernel_watch() {
 
 /// A counter at 1 that is away, watched in the kernel half as a file that can be read; the kernel
 /// half is the first to be looked at.
-pub(super) fn away() -> Arc<Mixed> {
+fn away() -> Arc<Mixed> {
     let mixed = Mixed::new();
     let file = KERNEL.open(COUNTER);
     // So that a wait looks here, too.
@@ -160,7 +160,7 @@ pub(super) fn away() -> Arc<Mixed> {
 }
 
 /// Brings it home, as `objects::home` and `set::handover` do.
-pub(super) fn come_home(mixed: &Mixed) {
+fn come_home(mixed: &Mixed) {
     let _migrating = hold_migrations();
     assert_eq!(doorbell::install_held(&mixed.set), Ok(true));
     mixed.set.unsettled.fetch_add(1, Ordering::SeqCst);
@@ -172,24 +172,22 @@ pub(super) fn come_home(mixed: &Mixed) {
     mixed.set.unsettled.fetch_add(1, Ordering::SeqCst);
 }
 
+/// A wait is told once of the counter, which comes home meanwhile.
+pub(super) fn expect_once(wait: impl FnOnce(&FdSet) -> Vec<u64>) {
+    let mixed = away();
+    let home = run(&mixed, come_home);
+    assert_eq!(wait(&mixed.set), [OF_COUNTER]);
+    home.join().unwrap();
+}
+
 /// Catches a wait that is told of a watch in both halves, and one that is told in neither.
 #[test]
 fn a_wait_is_told_once_of_what_comes_home() {
-    explore(2, || {
-        let mixed = away();
-        let home = run(&mixed, come_home);
-        assert_eq!(mixed.set.wait(4, Timeout::Now), [OF_COUNTER]);
-        home.join().unwrap();
-    });
+    explore(2, || expect_once(|set| set.wait(4, Timeout::Now)));
 }
 
 /// Catches the same of a wait that sleeps.
 #[test]
 fn a_sleeper_is_told_once_of_what_comes_home() {
-    explore(2, || {
-        let mixed = away();
-        let home = run(&mixed, come_home);
-        assert_eq!(mixed.set.wait(4, Timeout::Never), [OF_COUNTER]);
-        home.join().unwrap();
-    });
+    explore(2, || expect_once(|set| set.wait(4, Timeout::Never)));
 }

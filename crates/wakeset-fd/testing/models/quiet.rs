@@ -1,6 +1,6 @@
 //! Models of quiet waits: their look comes after the count, as a general wait's does.
 
-use super::mixed::{COUNTER, Mixed, OF_COUNTER, OF_FILE, away, come_home, run};
+use super::mixed::{COUNTER, Mixed, OF_COUNTER, OF_FILE, expect_once, run};
 use super::{EDGE, IN};
 use crate::rooms::kernel::KERNEL;
 use crate::rooms::set::FdSet;
@@ -105,10 +105,5 @@ fn what_is_left_to_a_quiet_wait_is_passed_on() {
 /// Catches a quiet wait that is told of a watch in both halves, and one that is told in neither.
 #[test]
 fn a_quiet_sleeper_is_told_once_of_what_comes_home() {
-    explore(2, || {
-        let mixed = away();
-        let home = run(&mixed, come_home);
-        assert_eq!(mixed.set.wait_quietly(4).unwrap(), [OF_COUNTER]);
-        home.join().unwrap();
-    });
+    explore(2, || expect_once(|set| set.wait_quietly(4).unwrap()));
 }
