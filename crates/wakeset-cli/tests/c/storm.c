@@ -17,6 +17,7 @@
  */
 #include "storm/worker.h"
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -101,11 +102,23 @@ static void *be_worker(void *argument)
 	return NULL;
 }
 
+/*
+ * Whether the smallest stack has room for a handler of SIGUSR1, which others may interrupt, and for
+ * a call about an object in the second one, which needs 3.5 KiB (docs/limits.md). Two frames take
+ * 3 KiB without AVX-512 and 7 with it.
+ */
+static int has_room(int number, int kind)
+{
+	return number != SMALLEST || signal_of(kind) != SIGUSR1 || getauxval(AT_MINSIGSTKSZ) < 2048;
+}
+
 /* Sends one signal, if the worker can take one of that kind; whether it did. */
 static int send_one(int number, int kind)
 {
 	struct worker *worker = &shared->workers[number];
 	uint64_t sent = worker->sent[kind];
+	if (!has_room(number, kind))
+		return 0;
 	if (sent - worker->handled[kind] >= (kind < QUEUED ? BACKLOG : 1))
 		return 0;
 	/* First: the handler compares. */

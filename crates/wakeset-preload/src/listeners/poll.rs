@@ -36,14 +36,44 @@ pub(crate) unsafe fn poll(
     if n > MOST as nfds_t {
         return Outcome::Unchanged;
     }
+    let is_listener = |i: usize| {
+        // SAFETY: any bits are a pollfd.
+        unsafe { user::load(fds.wrapping_add(i)) }.is_some_and(|pollfd { fd, events, .. }| {
+            fd >= 0 && may_be_listener(events) && listeners::is_listener(fd)
+        })
+    };
+    if !(0..n as usize).any(is_listener) {
+        return Outcome::Unchanged;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { poll_in_turn(fds, n as usize, limit, mask) }
+}
+
+/// Whether an entry with these events is waited on for connections and nothing else, if it is a
+/// listener's.
+fn may_be_listener(events: i16) -> bool {
+    events & (POLLIN | POLLRDNORM) != 0 && events & ASKED & !OF_A_LISTENER == 0
+}
+
+/// [`poll`] of what has a listener among it. Only this takes much stack: a handler may come at any
+/// moment, and the thread may have a small one.
+///
+/// # Safety
+/// As ppoll(2).
+#[inline(never)]
+unsafe fn poll_in_turn(
+    fds: *mut pollfd,
+    n: usize,
+    limit: Option<Duration>,
+    mask: *const sigset_t,
+) -> Outcome {
     // SAFETY: any bits are a pollfd.
     let entry = |i: usize| unsafe { user::load(fds.wrapping_add(i)) };
     let mut descriptors = Descriptors::none();
-    for i in 0..n as usize {
+    for i in 0..n {
         let Some(pollfd { fd, events, .. }) = entry(i) else { return Outcome::Unchanged };
-        let asked = events & ASKED;
-        let may_be_listener = asked & (POLLIN | POLLRDNORM) != 0 && asked & !OF_A_LISTENER == 0;
-        if fd >= 0 && !descriptors.add(fd, asked as u16 as u32, may_be_listener) {
+        let asked = (events & ASKED) as u16 as u32;
+        if fd >= 0 && !descriptors.add(fd, asked, may_be_listener(events)) {
             return Outcome::Unchanged;
         }
     }
@@ -53,7 +83,7 @@ pub(crate) unsafe fn poll(
     }
     let Some(order) = thread::order() else { return Outcome::Unchanged };
     let mask = mask.as_ref().map_or(NO_MASK, ptr::from_ref);
-    wait(&descriptors, order, limit, mask, &mut Polled { fds, n: n as usize, mask })
+    wait(&descriptors, order, limit, mask, &mut Polled { fds, n, mask })
 }
 
 /// A call of poll(2) or ppoll(2) as a wait. Its memory is the program's.

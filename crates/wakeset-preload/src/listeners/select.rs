@@ -80,9 +80,43 @@ pub(crate) unsafe fn select(
     limit: Option<Duration>,
     mask: *const sigset_t,
 ) -> Outcome {
-    if listeners::order().is_none() {
+    // SAFETY: the caller's contract.
+    if listeners::order().is_none() || !unsafe { reads_listener(n, places[0]) } {
         return Outcome::Unchanged;
     }
+    // SAFETY: as above.
+    unsafe { select_in_turn(n, places, limit, mask) }
+}
+
+/// Whether a listener is among the first `n` numbers of a set.
+///
+/// # Safety
+/// As select(2).
+unsafe fn reads_listener(n: c_int, read: *const fd_set) -> bool {
+    let n = usize::try_from(n).unwrap_or(0).min(libc::FD_SETSIZE);
+    // SAFETY: any bits are a word.
+    let word = |word: usize| unsafe { user::load(read.cast::<u64>().wrapping_add(word)) };
+    let has_listener = |(first, bits): (usize, u64)| {
+        let numbers = first..n.min(first + 64);
+        let mut set = numbers.filter(|number| bits >> (number - first) & 1 != 0);
+        set.any(|number| listeners::is_listener(number as c_int))
+    };
+    let words = (0..n).step_by(64).map(|first| (first, word(first / 64).unwrap_or(0)));
+    !read.is_null() && words.filter(|(_, bits)| *bits != 0).any(has_listener)
+}
+
+/// [`select`] of what has a listener among it. Only this takes much stack: a handler may come at
+/// any moment, and the thread may have a small one.
+///
+/// # Safety
+/// As pselect(2).
+#[inline(never)]
+unsafe fn select_in_turn(
+    n: c_int,
+    places: [*mut fd_set; 3],
+    limit: Option<Duration>,
+    mask: *const sigset_t,
+) -> Outcome {
     let mut selected = Selected { n, sets: Sets::new(places), mask: NO_MASK };
     // SAFETY: the caller's contract.
     if unsafe { selected.sets.read(n) }.is_none() {

@@ -124,8 +124,9 @@ static void handle(int number, siginfo_t *info, void *context)
 /*
  * Every second kind runs on the alternate stack, where the thread has one. Handlers of SIGUSR1 can
  * be interrupted, and no others: where a frame of a handler takes 3,376 bytes (AVX-512), the
- * smallest stack has room for two, plain too. Nor has it room for the loader beside two, which
- * saves all registers when it looks a function up: the program is linked with -z now.
+ * smallest stack has room for two, plain too (and has_room in storm.c has what that leaves). Nor
+ * has it room for the loader beside two, which saves all registers when it looks a function up: the
+ * program is linked with -z now.
  */
 static void register_handlers(void)
 {
