@@ -54,7 +54,7 @@ impl Host for FdSet {
         let has_edges = watch.interest.intersects(Events::ET | Events::ONESHOT);
         self.rotation.note_other(watch.data);
         away::note_watch(source.fd(), watch, if self.has_several() { -1 } else { self.fd() });
-        match add(self.fd(), watch.fd, source, &event) {
+        match add_anew(self.fd(), watch.fd, source, &event) {
             // A thread is closing the number and waits for us, and another has added it meanwhile,
             // as a number of the kernel's.
             Err(Errno::EEXIST) if !table::get(watch.fd).is_object() => {}
@@ -159,6 +159,22 @@ impl Host for FdSet {
     }
 }
 
+/// [`add`] in place of a watch that a thread has added before the call that made the number was
+/// over, when only the kernel had it. Of the two, the program has heard of this one last.
+fn add_anew(
+    epfd: c_int,
+    fd: c_int,
+    source: &'static SlotHead,
+    event: &epoll_event,
+) -> Result<(), Errno> {
+    let added = add(epfd, fd, source, event);
+    if added != Err(Errno::EEXIST) || !table::stands_for(fd, source) {
+        return added;
+    }
+    let _ = sys::epoll_ctl(epfd, EPOLL_CTL_DEL, fd, ptr::null());
+    add(epfd, fd, source, event)
+}
+
 /// Adds what has migrated to a kernel half under the number by which it was watched. Where that has
 /// been closed, and the file goes on under another, it cannot be named here.
 fn add(
@@ -204,5 +220,38 @@ fn take_reported_edge(set: &FdSet) {
     if bell >= 0 && set.set.has_remote_waiter() {
         // We may have taken a ring with it.
         doorbell::ring(bell);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::alone::alone;
+    use libc::{EFD_CLOEXEC, EPOLLEXCLUSIVE, EPOLLIN};
+
+    fn event(events: c_int, data: u64) -> epoll_event {
+        epoll_event { events: events as u32, u64: data }
+    }
+
+    /// What was added by the number alone, before the object was in the table, is in the kernel
+    /// half; what was added afterwards was lost beside it.
+    #[test]
+    fn a_watch_migrates_in_place_of_one_from_before_the_object() {
+        let _alone = alone();
+        let set = crate::epoll_create1(0).unwrap();
+        let counter = crate::eventfd(1, EFD_CLOEXEC).unwrap();
+        let early = event(EPOLLIN, 1);
+        sys::epoll_ctl(set, EPOLL_CTL_ADD, counter, &raw const early).unwrap();
+        let late = event(EPOLLIN | EPOLLEXCLUSIVE, 2);
+        // SAFETY: the event is there.
+        unsafe { crate::epoll_ctl(set, EPOLL_CTL_ADD, counter, &raw const late) }.unwrap();
+        migrate::release(counter).unwrap();
+        let mut found = [event(0, 0); 2];
+        // SAFETY: room for two.
+        let n = unsafe { crate::epoll_wait(set, found.as_mut_ptr(), 2, 0) }.unwrap();
+        let reports = found.map(|found| ({ found.events }, { found.u64 }));
+        crate::close(counter).unwrap();
+        crate::close(set).unwrap();
+        assert_eq!((n, reports[0]), (1, (EPOLLIN as u32, 2)));
     }
 }

@@ -61,6 +61,11 @@ fn add_first(
     asked: Event,
 ) -> Option<Verdict<()>> {
     let migrating = migrate::hold_migrations();
+    if set.state.has_kernel() {
+        // Meanwhile another thread has added one; an io_uring may have it, in which this one may be
+        // watched as well.
+        return None;
+    }
     if set.set.wait_queue().has_watches() {
         if matches!(table::get(fd), Entry::Doorbell) {
             return None;

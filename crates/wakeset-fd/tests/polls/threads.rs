@@ -81,6 +81,34 @@ fn what_another_thread_adds_meanwhile_is_looked_at() {
     }
 }
 
+/// Of two threads that add one descriptor one is told that it is there, also while the first of them
+/// makes the io_uring.
+#[test]
+fn two_threads_do_not_both_add_one_descriptor() {
+    let _alone = alone();
+    for round in 0..120 {
+        let (set, (one, _other)) = (Set::new(64), pair());
+        let start = std::sync::Barrier::new(2);
+        let add = |data| set.control(EPOLL_CTL_ADD, one.as_raw_fd(), IN, data);
+        let (there, here) = std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                start.wait();
+                for _ in 0..round * 20 {
+                    std::hint::spin_loop();
+                }
+                add(2)
+            });
+            start.wait();
+            let here = add(1);
+            (there.join().unwrap(), here)
+        });
+        let both = [there, here];
+        assert!(both.contains(&Ok(())) && both.contains(&Err(libc::EEXIST)), "{round}: {both:?}");
+        set.close();
+        close(one);
+    }
+}
+
 /// Each write leads to one report. After a lost wake-up a wait finds nothing for half a minute.
 #[test]
 fn no_wake_up_is_lost() {
