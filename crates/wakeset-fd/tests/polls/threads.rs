@@ -81,8 +81,8 @@ fn what_another_thread_adds_meanwhile_is_looked_at() {
     }
 }
 
-/// Of two threads that add one descriptor one is told that it is there, also while the first of them
-/// makes the io_uring.
+/// Of two threads that add one descriptor one is told that it is there, also while the first of
+/// them makes the io_uring.
 #[test]
 fn two_threads_do_not_both_add_one_descriptor() {
     let _alone = alone();
