@@ -11,7 +11,7 @@ use libc::{
     sigset_t, timespec,
 };
 use syscalls::{Errno, Sysno, syscall};
-use wakeset_fd::{listeners, user, waits};
+use wakeset_fd::{listeners, poll as in_process, user, waits};
 
 /// The words of an fd_set.
 const SET_WORDS: usize = libc::FD_SETSIZE / 64;
@@ -80,29 +80,16 @@ pub(crate) unsafe fn select(
     limit: Option<Duration>,
     mask: *const sigset_t,
 ) -> Outcome {
+    if listeners::order().is_none() {
+        return Outcome::Unchanged;
+    }
+    let most = n.min(libc::FD_SETSIZE as c_int);
     // SAFETY: the caller's contract.
-    if listeners::order().is_none() || !unsafe { reads_listener(n, places[0]) } {
+    if !unsafe { in_process::set_has(most, places[0], listeners::is_listener) } {
         return Outcome::Unchanged;
     }
     // SAFETY: as above.
     unsafe { select_in_turn(n, places, limit, mask) }
-}
-
-/// Whether a listener is among the first `n` numbers of a set.
-///
-/// # Safety
-/// As select(2).
-unsafe fn reads_listener(n: c_int, read: *const fd_set) -> bool {
-    let n = usize::try_from(n).unwrap_or(0).min(libc::FD_SETSIZE);
-    // SAFETY: any bits are a word.
-    let word = |word: usize| unsafe { user::load(read.cast::<u64>().wrapping_add(word)) };
-    let has_listener = |(first, bits): (usize, u64)| {
-        let numbers = first..n.min(first + 64);
-        let mut set = numbers.filter(|number| bits >> (number - first) & 1 != 0);
-        set.any(|number| listeners::is_listener(number as c_int))
-    };
-    let words = (0..n).step_by(64).map(|first| (first, word(first / 64).unwrap_or(0)));
-    !read.is_null() && words.filter(|(_, bits)| *bits != 0).any(has_listener)
 }
 
 /// [`select`] of what has a listener among it. Only this takes much stack: a handler may come at
