@@ -1,8 +1,9 @@
 //! How often it was tried in vain to bring an object home.
 //!
-//! A try reads from `/proc` with the migrations lock held, and what is in the way may stay there: a
-//! semaphore that holds much, or a wait that sleeps. So after each try in vain twice as many calls
-//! are made in the kernel before the next one, and after [`MOST`] the object stays there.
+//! A try takes some microseconds with the migrations lock held, and what is in the way may stay
+//! there: a semaphore that holds much, or a wait that sleeps. So after each try in vain twice as
+//! many calls are made in the kernel before the next one, and after [`MOST`] tries the object stays
+//! there.
 //!
 //! An object that children use again and again goes each time, for a hundred microseconds, and
 //! would come home at once. So one that goes within [`SOON`] of its return comes home after twice
