@@ -8,7 +8,8 @@
  * pipes, pairs and messages, for which they wait by read(2), poll(2), select(2) and sets of all
  * kinds. Operators make children of all kinds, which produce and consume in their stead, and they
  * duplicate, renumber, make and close objects. After some operations all channels end, are checked,
- * and others begin, as what has migrated for good would stay in the kernel.
+ * and others begin, as what has migrated for good would stay in the kernel. In half of these rounds
+ * a handler of SIGCHLD tells a thread of each, through a pair.
  */
 #include "forks_random/numbers.h"
 #include <dirent.h>
@@ -63,6 +64,66 @@ static void *operate(void *argument)
 	return NULL;
 }
 
+/* ---- a handler of SIGCHLD that signals a thread ---- */
+
+static int told_by[2];
+static atomic_llong told, heard;
+static pthread_t listener;
+
+/* As event loops do. A full pair has said enough. */
+static void tell(int number_)
+{
+	int error = errno;
+	(void)number_;
+	if (getpid() == world->pid && write(told_by[1], "c", 1) == 1)
+		atomic_fetch_add(&told, 1);
+	errno = error;
+}
+
+static void *listen_for_children(void *unused)
+{
+	char bytes[64];
+	ssize_t count;
+	int set = set_of(told_by[0], EPOLLIN, EPOLL_CLOEXEC);
+	my_slot = NULL;
+	do {
+		wait_by_set(set);
+		while ((count = read(told_by[0], bytes, sizeof bytes)) > 0)
+			atomic_fetch_add(&heard, count);
+	} while (count != 0);
+	need(close(set));
+	return unused;
+}
+
+static void start_listening(void)
+{
+	need(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, told_by));
+	must_be_zero(pthread_create(&listener, NULL, listen_for_children, NULL));
+}
+
+/* Some rounds have a handler, and some have none. */
+static void handle_children(int handled)
+{
+	struct sigaction action = {.sa_handler = handled ? tell : SIG_DFL,
+				   .sa_flags = SA_RESTART | SA_NOCLDSTOP};
+	need(sigaction(SIGCHLD, &action, NULL));
+}
+
+/* The end comes after what was written before it. */
+static void stop_listening(void)
+{
+	handle_children(0);
+	need(shutdown(told_by[1], SHUT_WR));
+	must_be_zero(pthread_join(listener, NULL));
+	need(close(told_by[0]));
+	need(close(told_by[1]));
+	/* A handler counts after its write. */
+	for (int i = 0; i < 100 && atomic_load(&told) < atomic_load(&heard); i++)
+		sleep_ms(10);
+	yes("ends of children were told of", atomic_load(&told) > 0);
+	yes("a thread heard of each", atomic_load(&told) == atomic_load(&heard));
+}
+
 /* Those whose parent has gone come to us. */
 static void reap(int options)
 {
@@ -101,6 +162,7 @@ static void make_round(long long count, int last)
 {
 	struct traffic operators[OPERATORS];
 	atomic_store(&left_in_round, count);
+	handle_children(below(2));
 	start_traffic();
 	for (unsigned i = 0; i < OPERATORS; i++) {
 		operators[i] = (struct traffic){NULL, i, (uint64_t)below(INT_MAX), &world->slots[1 + i], 0};
@@ -177,6 +239,7 @@ int main(int count, char **arguments)
 			pthread_mutex_init(&gates[i][j].lock, NULL);
 	must_be_zero(pthread_create(&watcher, NULL, watch_over, &stop));
 	struct leftovers first = look(), early = first, late;
+	start_listening();
 	while (done < wanted) {
 		long long round = 20 + below(200);
 		if (round > wanted - done)
@@ -185,8 +248,9 @@ int main(int count, char **arguments)
 		make_round(round, begins || done + round == wanted);
 		done += round;
 		if (begins)
-			early = look_when_settled(first.threads);
+			early = look_when_settled(first.threads + 1);
 	}
+	stop_listening();
 	late = look_when_settled(first.threads);
 	number("descriptors", first.visible, late.visible);
 	number("threads", first.threads, late.threads);

@@ -11,8 +11,9 @@
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 
-enum kind { COUNTER, SEMAPHORE, TIMER, PIPE, PAIR, MESSAGES, KINDS };
-static const char *const kinds[] = {"counter", "semaphore", "timer", "pipe", "pair", "messages"};
+enum kind { COUNTER, SEMAPHORE, TIMER, PIPE, PAIR, MESSAGES, PACKETS };
+static const char *const kinds[] = {"counter", "semaphore", "timer", "pipe",
+				    "pair",    "messages",  "packets"};
 
 enum way { BLOCK, POLL, SELECT, LEVEL, EXCLUSIVE, EDGE, ONESHOT, NESTED, WAYS };
 static const char *const ways[] = {"read", "poll", "select", "level",
@@ -79,6 +80,16 @@ static void describe_channel(int number)
 }
 
 /* ---- to wait until a number is readable or writable ---- */
+
+/* poll(2) without time says EINTR as well, if it finds nothing. */
+static int look_at(struct pollfd *fds, nfds_t n)
+{
+	int count;
+	do
+		count = poll(fds, n, 0);
+	while (count == -1 && errno == EINTR);
+	return need(count);
+}
 
 static void wait_by_poll(int fd, short events)
 {
@@ -215,6 +226,7 @@ static void send_one(const struct channel *c)
 		send_expiration(c);
 		break;
 	case MESSAGES:
+	case PACKETS:
 		send_bytes(c, 1 + below(MESSAGE));
 		break;
 	default:
@@ -254,7 +266,7 @@ static int take_one(const struct channel *c)
 	unsigned char data[4096];
 	uint64_t value = 0;
 	int counts = c->kind <= TIMER;
-	size_t length = c->kind == MESSAGES ? MESSAGE : 1 + below(sizeof data);
+	size_t length = c->kind >= MESSAGES ? MESSAGE : 1 + below(sizeof data);
 	ssize_t count = counts ? read_some(c, &value, 8) : read_some(c, data, length);
 	if (count == -1 && errno == EAGAIN && c->nonblocking)
 		return 0;
@@ -281,10 +293,7 @@ static int take_one(const struct channel *c)
 static int take_at_once(const struct channel *c)
 {
 	struct pollfd one = {c->in, POLLIN, 0};
-	int count = poll(&one, 1, 0);
-	if (count == -1 && errno != EINTR)
-		need(-1);
-	return count == 1 && take_one(c) == 1;
+	return look_at(&one, 1) == 1 && take_one(c) == 1;
 }
 
 /* As a consumer does: waits, and takes one, or all if it would not be told of the rest. */

@@ -78,7 +78,7 @@ static void expect_ready(int set, int fd, int ready)
 {
 	struct pollfd one = {fd, POLLIN, 0};
 	struct epoll_event event;
-	expect("poll of a private object", ready, need(poll(&one, 1, 0)));
+	expect("poll of a private object", ready, look_at(&one, 1));
 	if (set >= 0)
 		expect("epoll_wait for a private object", ready, need(epoll_wait(set, &event, 1, 0)));
 }
@@ -218,7 +218,6 @@ static void share_private_counter(void)
 	int child_takes = below(2), watched = below(2);
 	int counter = need(eventfd((unsigned)value, O_CLOEXEC));
 	int set = watched ? set_of(counter, EPOLLIN, O_CLOEXEC) : -1;
-	struct epoll_event event;
 	pid_t child = fork_one();
 	if (child == 0) {
 		if (child_takes)
@@ -232,7 +231,7 @@ static void share_private_counter(void)
 		await_child(child, "a child of a private counter", 0), child = 0;
 	begin_wait("a private counter", -1);
 	if (watched)
-		expect("a private counter is reported", 1, need(epoll_wait(set, &event, 1, -1)));
+		wait_by_set(set);
 	uint64_t wanted = child_takes ? more : value + more, sum = 0;
 	while (sum < wanted)
 		sum += (uint64_t)need((int)take(counter));
@@ -282,12 +281,66 @@ static void share_private_ends(void)
 	pthread_rwlock_unlock(&staying);
 }
 
+/* What parent and child read of a timer that goes on. Either may be told of what the other takes. */
+static void take_expirations(int timer, int set, unsigned reads)
+{
+	for (; reads > 0; reads--) {
+		begin_wait("a timer that goes on", -1);
+		if (set >= 0)
+			wait_by_set(set);
+		else if (below(2))
+			wait_by_poll(timer, POLLIN);
+		atomic_fetch_add(&world->expirations[me], (uint64_t)take(timer));
+		end_wait();
+		if (below(2))
+			nap(below(500));
+	}
+}
+
+/* How often it has expired by then. */
+static long long expirations(int64_t start, int64_t period, int64_t when)
+{
+	return when < start ? 0 : (when - start) / period + 1;
+}
+
+/* Each period counts once, whoever has read it. */
+static void share_private_timer(void)
+{
+	int timer = need(timerfd_create(CLOCK_MONOTONIC, O_CLOEXEC));
+	int set = below(2) ? set_of(timer, EPOLLIN | (below(2) ? EPOLLET : 0), O_CLOEXEC) : -1;
+	int64_t period = 50000 + below(400000), start = now() + below(300000);
+	struct itimerspec time = {.it_interval.tv_nsec = period,
+				  .it_value = {start / 1000000000, start % 1000000000}};
+	unsigned reads = below(4);
+	need(timerfd_settime(timer, TFD_TIMER_ABSTIME, &time, NULL));
+	atomic_store(&world->expirations[me], 0);
+	pid_t child = fork_one();
+	if (child == 0) {
+		take_expirations(timer, set, below(4));
+		_exit(0);
+	}
+	take_expirations(timer, set, reads);
+	await_child(child, "a child of a private timer", 0);
+	/* The last read waits for the next expiration, so it has all before it. */
+	int64_t before = now();
+	take_expirations(timer, -1, 1);
+	long long all = (long long)atomic_load(&world->expirations[me]);
+	long long least = expirations(start, period, before), most = expirations(start, period, now());
+	if (all < least || all > most)
+		fail("a timer has expired %lld times (should be %lld to %lld)", all, least, most);
+	need(close(timer));
+	close_number(set);
+}
+
 static void share_private(void)
 {
-	if (below(2))
-		share_private_counter();
-	else
-		share_private_ends();
+	switch (below(5)) {
+	case 0:
+	case 1: share_private_counter(); break;
+	case 2:
+	case 3: share_private_ends(); break;
+	default: share_private_timer();
+	}
 }
 
 #endif

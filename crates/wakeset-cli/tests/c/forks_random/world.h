@@ -49,6 +49,8 @@ static struct world {
 	struct slot slots[SLOTS];
 	/* An operator's child has done what it had to do. */
 	atomic_uint done[OPERATORS];
+	/* What an operator and its child have read of a timer that goes on. */
+	atomic_ullong expirations[OPERATORS];
 	/* A child that lends its own set for a while tells of an act so. */
 	atomic_uint told[OPERATORS];
 } *world;
