@@ -2,6 +2,7 @@
 
 use super::thread;
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::time::Duration;
 use syscalls::Errno;
@@ -20,7 +21,9 @@ pub(crate) enum Outcome {
 
 /// What a wait is about.
 pub(super) struct Descriptors {
-    wanted: [Wanted; MOST],
+    /// Only the first `len` are written: few calls name many, and after a sleep each line of the
+    /// rest would come from memory.
+    wanted: [MaybeUninit<Wanted>; MOST],
     len: usize,
     listeners: usize,
 }
@@ -28,7 +31,7 @@ pub(super) struct Descriptors {
 impl Descriptors {
     /// Of no descriptors.
     pub(super) const fn none() -> Self {
-        Self { wanted: [Wanted::NONE; MOST], len: 0, listeners: 0 }
+        Self { wanted: [const { MaybeUninit::uninit() }; MOST], len: 0, listeners: 0 }
     }
 
     /// Adds a descriptor and the events that are waited for; `false` if it is one too many. Only a
@@ -39,14 +42,16 @@ impl Descriptors {
             // A second waiter ends what the first one has to itself.
             let _ = thread::is_only_waiter(fd);
         }
-        let wanted = self.wanted.get_mut(..self.len).unwrap_or_default();
-        if let Some(same) = wanted.iter_mut().find(|wanted| wanted.fd == fd) {
+        let written = self.wanted.get_mut(..self.len).unwrap_or_default();
+        // SAFETY: the first `len` are.
+        let written = unsafe { written.assume_init_mut() };
+        if let Some(same) = written.iter_mut().find(|wanted| wanted.fd == fd) {
             // The second time it is waited on for something that no listener has.
             same.events |= events;
             return same.listener == listener;
         }
         let Some(entry) = self.wanted.get_mut(self.len) else { return false };
-        *entry = Wanted { fd, events, listener };
+        entry.write(Wanted { fd, events, listener });
         self.len += 1;
         self.listeners += usize::from(listener);
         true
@@ -67,7 +72,9 @@ impl Descriptors {
     }
 
     pub(super) fn wanted(&self) -> &[Wanted] {
-        self.wanted.get(..self.len).unwrap_or_default()
+        let written = self.wanted.get(..self.len).unwrap_or_default();
+        // SAFETY: the first `len` are written.
+        unsafe { written.assume_init_ref() }
     }
 }
 

@@ -15,21 +15,23 @@ use wakeset_fd::{listeners, poll as in_process, user, waits};
 
 /// The words of an fd_set.
 const SET_WORDS: usize = libc::FD_SETSIZE / 64;
+/// The numbers of the first.
+const FEW: c_int = 64;
 
-/// The first `words` of up to three fd_sets: what is waited for, and what was found. A null pointer
-/// stands for a set that is not there.
-struct Sets {
+/// The first `words` of up to three fd_sets of at most `MOST`: what is waited for, and what was
+/// found. A null pointer stands for a set that is not there.
+struct Sets<const MOST: usize> {
     places: [*mut u64; 3],
     words: usize,
-    asked: [[u64; SET_WORDS]; 3],
-    found: [[u64; SET_WORDS]; 3],
+    asked: [[u64; MOST]; 3],
+    found: [[u64; MOST]; 3],
 }
 
-impl Sets {
+impl<const MOST: usize> Sets<MOST> {
     /// Of no descriptors.
     fn new(places: [*mut fd_set; 3]) -> Self {
         let places = places.map(|place| place.cast::<u64>());
-        Self { places, words: 0, asked: [[0; SET_WORDS]; 3], found: [[0; SET_WORDS]; 3] }
+        Self { places, words: 0, asked: [[0; MOST]; 3], found: [[0; MOST]; 3] }
     }
 
     /// Fills in what is waited for; `None` if that cannot be. In place, because the stack may be
@@ -65,7 +67,7 @@ impl Sets {
         )
     }
 
-    fn has(sets: &[u64; SET_WORDS], fd: c_int) -> bool {
+    fn has(sets: &[u64; MOST], fd: c_int) -> bool {
         sets.get(fd as usize / 64).is_some_and(|word| word >> (fd % 64) & 1 != 0)
     }
 }
@@ -89,7 +91,13 @@ pub(crate) unsafe fn select(
         return Outcome::Unchanged;
     }
     // SAFETY: as above.
-    unsafe { select_in_turn(n, places, limit, mask) }
+    unsafe {
+        // Most servers have low numbers, and what is not there need not be cleared for each call.
+        match n {
+            ..=FEW => select_in_turn::<1>(n, places, limit, mask),
+            _ => select_in_turn::<SET_WORDS>(n, places, limit, mask),
+        }
+    }
 }
 
 /// [`select`] of what has a listener among it. Only this takes much stack: a handler may come at
@@ -98,13 +106,13 @@ pub(crate) unsafe fn select(
 /// # Safety
 /// As pselect(2).
 #[inline(never)]
-unsafe fn select_in_turn(
+unsafe fn select_in_turn<const MOST: usize>(
     n: c_int,
     places: [*mut fd_set; 3],
     limit: Option<Duration>,
     mask: *const sigset_t,
 ) -> Outcome {
-    let mut selected = Selected { n, sets: Sets::new(places), mask: NO_MASK };
+    let mut selected = Selected::<MOST> { n, sets: Sets::new(places), mask: NO_MASK };
     // SAFETY: the caller's contract.
     if unsafe { selected.sets.read(n) }.is_none() {
         return Outcome::Unchanged;
@@ -112,7 +120,7 @@ unsafe fn select_in_turn(
     let mut descriptors = Descriptors::none();
     for fd in 0..n {
         let [read, write, except] =
-            selected.sets.asked.each_ref().map(|asked| Sets::has(asked, fd));
+            selected.sets.asked.each_ref().map(|asked| Sets::<MOST>::has(asked, fd));
         if !(read || write || except) {
             continue;
         }
@@ -139,13 +147,13 @@ unsafe fn select_in_turn(
 }
 
 /// A call of select(2) or pselect(2) as a wait.
-struct Selected {
+struct Selected<const MOST: usize> {
     n: c_int,
-    sets: Sets,
+    sets: Sets<MOST>,
     mask: *const u64,
 }
 
-impl Asked for Selected {
+impl<const MOST: usize> Asked for Selected<MOST> {
     fn look(&mut self) -> Result<usize, Errno> {
         let sets = &mut self.sets;
         sets.found = sets.asked;
@@ -177,11 +185,11 @@ impl Asked for Selected {
     }
 
     fn is_ready(&self, fd: c_int) -> bool {
-        self.sets.found.iter().any(|found| Sets::has(found, fd))
+        self.sets.found.iter().any(|found| Sets::<MOST>::has(found, fd))
     }
 
     fn tell(&mut self, listeners: &[c_int]) -> Option<Result<usize, Errno>> {
-        self.sets.found = [[0; SET_WORDS]; 3];
+        self.sets.found = [[0; MOST]; 3];
         let read = self.sets.found.first_mut()?;
         for fd in listeners {
             *read.get_mut(*fd as usize / 64)? |= 1 << (fd % 64);

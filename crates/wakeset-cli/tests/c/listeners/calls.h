@@ -84,7 +84,9 @@ static void show_select(int family)
 		struct timeval limit = {100, 0};
 		if (!connects && !writes)
 			limit = (struct timeval){0, 30000};
-		int count = round & 4 ? pselect(FD_SETSIZE, &readable, &writable, &exceptional,
+		/* Few numbers, and all that there are. */
+		int most = (listener > ends[1] ? listener : ends[1]) + 1;
+		int count = round & 4 ? pselect(most, &readable, &writable, &exceptional,
 						&(struct timespec){limit.tv_sec, limit.tv_usec * 1000}, NULL)
 				      : select(FD_SETSIZE, &readable, NULL, &exceptional, &limit);
 		end_deed(&deed);
@@ -107,6 +109,17 @@ static void show_select(int family)
 		if (writes)
 			must(read(ends[0], &byte, 1));
 	}
+	/* The first numbers of the second word. */
+	int high = must(fcntl(listener, F_DUPFD_CLOEXEC, 64));
+	FD_ZERO(&readable);
+	FD_SET(high, &readable);
+	begin_deed(&deed, listener, -1, 0);
+	number("of a high number", 1,
+	       select(high + 1, &readable, NULL, NULL, &(struct timeval){100, 0}));
+	end_deed(&deed);
+	yes("its bit", FD_ISSET(high, &readable));
+	yes("taken", take_one(listener));
+	must(close(high));
 	FD_ZERO(&readable);
 	FD_SET(listener, &readable);
 	CALL("negative time", "-1 EINVAL",

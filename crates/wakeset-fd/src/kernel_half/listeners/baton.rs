@@ -69,8 +69,16 @@ static INODE: AtomicU64 = AtomicU64::new(0);
 /// Finds the baton and the hints of those that share this listener, or makes them, unless that is
 /// done or listeners are left to the kernel. A process does so that binds a stream socket, listens,
 /// waits on a listener, or forks with one that it began with.
+#[inline]
 pub fn make(listener: c_int) {
-    if number() >= 0 || super::order().is_none() || !may_be_ours() {
+    if number() < 0 {
+        make_first(listener);
+    }
+}
+
+#[cold]
+fn make_first(listener: c_int) {
+    if super::order().is_none() || !may_be_ours() {
         return;
     }
     let _guard = SignalGuard::enter();
