@@ -1,6 +1,6 @@
 //! A wait on a set in which nothing is to be done but to sleep: in process nothing is ready, the
 //! kernel half has watches, and its listeners, if there are any, are [calm]. So it is what almost
-//! every wait of a server is that has one worker.
+//! every wait of a server is for a connection that is kept.
 //!
 //! Such a wait is the program's own call, between two looks at the set. It does what the general
 //! one does (`wait::mixed`), and runs through a tenth of its code: after a sleep each line of that
@@ -59,7 +59,8 @@ impl Quiet {
             let now = if is_empty { Deadline::at_last_tick() } else { Deadline::now() };
             began = Some(now);
             let left = set.rotation.calm_left(now)?.as_millis() as c_int;
-            if left == 0 {
+            // One that only looks leaves what is another's alone.
+            if left == 0 || limit == 0 && !set.rotation.is_calm_alone() {
                 return None;
             }
             if limit < 0 || limit > left {
@@ -103,6 +104,9 @@ impl Quiet {
             set.set.leave_remote();
             return None;
         }
+        if self.has_listeners {
+            set.rotation.sleep_calmly();
+        }
         let found = call(self.within);
         set.set.leave_remote();
         // SAFETY: the caller's contract.
@@ -110,6 +114,9 @@ impl Quiet {
             && unsafe { self.is_plain(set, events, found) }
             && (found != 0 || self.within == self.limit && settled.still(set));
         if is_over {
+            if self.has_listeners {
+                set.rotation.wake_calmly();
+            }
             return Some(found);
         }
         let slept = Slept { events, maxevents, found, migrated };

@@ -76,6 +76,14 @@ pub(crate) mod rotation {
             self.any()
         }
 
+        pub(crate) fn is_calm_alone(&self) -> bool {
+            self.is_calm()
+        }
+
+        pub(crate) fn sleep_calmly(&self) {}
+
+        pub(crate) fn wake_calmly(&self) {}
+
         pub(crate) fn calm_left(&self, _: Deadline) -> Option<Duration> {
             self.any().then_some(RESCUE)
         }

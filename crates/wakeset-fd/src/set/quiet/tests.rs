@@ -91,17 +91,23 @@ fn read_from(object: c_int) {
     unsafe { crate::read(object, ptr::from_mut(&mut value).cast(), 8) }.expect("read");
 }
 
-/// A set of a worker that is alone, calm, with its listener and a connection.
-fn calm() -> (Watched, TcpListener, TcpStream, TcpStream) {
+/// A set of a worker that has not waited yet, with its listener and a connection.
+fn with_listener() -> (Watched, TcpListener, TcpStream, TcpStream) {
     listeners::choose(listeners::Choice::Automatic, None);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (watched, (client, connection)) = (Watched::new(), pair());
     watched.add(listener.as_raw_fd(), 1);
     watched.add(connection.as_raw_fd(), 2);
     listeners::begin_in_silence(listeners::Choice::Automatic, None);
-    assert_eq!(watched.wait(1) + watched.wait(1), 0);
-    assert!(watched.set().rotation.is_calm());
     (watched, listener, client, connection)
+}
+
+/// The set of a worker that is alone, calm.
+fn calm() -> (Watched, TcpListener, TcpStream, TcpStream) {
+    let found = with_listener();
+    assert_eq!(found.0.wait(1) + found.0.wait(1), 0);
+    assert!(found.0.set().rotation.is_calm());
+    found
 }
 
 #[test]
@@ -190,6 +196,22 @@ fn a_listeners_event_is_noted() {
     assert_eq!(watched.wait_quietly(8, -1), Some(std::vec![1, 2]));
     assert!(!watched.set().rotation.is_calm());
     assert_eq!(watched.wait_quietly(8, -1), None);
+}
+
+/// Beside another worker too: then a look without time is a general one, which may leave to it what
+/// is there.
+#[test]
+fn a_worker_beside_others_waits_quietly() {
+    let _alone = alone();
+    let (watched, _listener, mut client, _connection) = with_listener();
+    listeners::Share::new().note_sleep(0);
+    assert_eq!(watched.wait(1) + watched.wait(1), 0);
+    let rotation = &watched.set().rotation;
+    assert!(rotation.is_calm() && !rotation.is_calm_alone());
+    assert_eq!(watched.wait_quietly(8, 0), None);
+    client.write_all(b"x").expect("written");
+    assert_eq!(watched.wait_quietly(8, -1), Some(std::vec![2]));
+    assert_eq!(watched.calls.get(), 1);
 }
 
 /// The kernel says what is wrong with a call.

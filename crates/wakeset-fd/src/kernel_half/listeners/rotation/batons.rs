@@ -96,7 +96,9 @@ impl Rotation {
     /// Whether a wait is to look without time before it sleeps: its thread has declined something,
     /// and is to know whether what it is told of next is the same.
     pub(crate) fn looks_first(&self) -> bool {
-        self.any() && !self.is_calm() && telling().is_some_and(|telling| (telling.looks_first)())
+        self.any()
+            && !self.is_calm_alone()
+            && telling().is_some_and(|telling| (telling.looks_first)())
     }
 
     /// Such a look has found nothing.

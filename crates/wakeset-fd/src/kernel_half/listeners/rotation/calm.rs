@@ -1,20 +1,24 @@
-//! A set whose waits have nothing to do for its listeners: no other worker waits for them, and
-//! nothing has been reported of them since the last wait that minded them. A server with one worker
-//! is in this state for all requests of a connection but its first, and each of its waits is worth
-//! as much as the few microseconds that the request takes.
+//! A set whose waits have nothing to do for its listeners: nothing has been reported of them since
+//! the last wait that minded them. A server is in this state for all requests of a connection but
+//! its first, and each of its waits is worth as much as the few microseconds that the request
+//! takes.
 //!
 //! | left out while a set is calm | because |
 //! |---|---|
-//! | what a worker says of itself in its slot, and reads of others | there are none |
 //! | the places in the queues of the listeners and of the baton | nothing was reported or passed since |
 //! | the clock, beside the time of the last tick | what is due comes once in a rescue period |
+//! | what a worker says of itself in its slot, if no other worker waits for the listeners | there is none that could read it |
+//!
+//! Beside others it says so in each wait, and looks whether one of them has declined something: the
+//! set is not calm as long as that may be there.
 //!
 //! Calm ends with the first event of a listener's, with any change of the members, with the baton,
 //! and at the latest when the listeners are looked at, once in a rescue period. Until then another
-//! worker may have come: what it is woken for and does not accept waits for that look, as it would
-//! if it were the worker's that sleeps here; and for as long it sees the slot as it was when the
-//! calm began.
+//! worker may have come to one that was alone: what it is woken for and does not accept waits for
+//! that look, as it would if it were the worker's that sleeps here; and for as long it sees the
+//! slot as it was when the calm began.
 
+use super::super::baton::{Look, Notes, note_of};
 use super::super::told::telling;
 use super::member::Member;
 use super::{Rotation, steps};
@@ -37,6 +41,9 @@ pub(super) struct Calm {
     until: AtomicU64,
     /// The data of the listeners' watches, one of them more often than once where there are fewer.
     data: [AtomicU64; MOST],
+    /// The two halves of the notes of the listeners, of which each wait tells others; 0 if there
+    /// are none. What is read in the middle of a change costs evenness and nothing else.
+    notes: [AtomicU64; 2],
     /// Another worker was there since the listeners were last looked at. So long that is not asked
     /// again: it takes a clock and the slots of all.
     is_beside_another: AtomicBool,
@@ -47,14 +54,18 @@ impl Calm {
         Self {
             until: AtomicU64::new(0),
             data: [const { AtomicU64::new(0) }; MOST],
+            notes: [const { AtomicU64::new(0) }; 2],
             is_beside_another: AtomicBool::new(false),
         }
     }
 
-    /// It lasts until then.
-    fn begin(&self, data: [u64; MOST], until: Deadline) {
+    /// It lasts until then. `notes`: of which others are told.
+    fn begin(&self, data: [u64; MOST], notes: Notes, until: Deadline) {
         for (place, data) in self.data.iter().zip(data) {
             place.store(data, Ordering::Relaxed);
+        }
+        for (place, half) in self.notes.iter().zip([notes as u64, (notes >> 64) as u64]) {
+            place.store(half, Ordering::Relaxed);
         }
         // After the data.
         self.until.store(until.since_boot().as_nanos() as u64, Ordering::Release);
@@ -62,6 +73,14 @@ impl Calm {
 
     fn is(&self) -> bool {
         self.until.load(Ordering::Acquire) != 0
+    }
+
+    /// The notes of the listeners, where others are told of each wait; 0 where there are none.
+    #[inline(always)]
+    fn told_notes(&self) -> Notes {
+        let [low, high] =
+            self.notes.each_ref().map(|half| Notes::from(half.load(Ordering::Relaxed)));
+        low | high << 64
     }
 
     pub(super) fn end(&self) {
@@ -110,10 +129,36 @@ impl Calm {
 }
 
 impl Rotation {
-    /// Whether waits have nothing to do for the listeners.
+    /// Whether waits have nothing to do for the listeners, but to say so where there are others.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
-        self.calm.is()
+        self.calm.is() && {
+            let notes = self.calm.told_notes();
+            notes == 0 || !Look::may_end(notes) || mutated!("calm_while_declined")
+        }
+    }
+
+    /// Whether waits have nothing to do at all: there are no others.
+    #[inline]
+    pub(crate) fn is_calm_alone(&self) -> bool {
+        self.calm.is() && self.calm.told_notes() == 0
+    }
+
+    /// Before a sleep of a calm set: tells others of it.
+    #[inline]
+    pub(crate) fn sleep_calmly(&self) {
+        let notes = self.calm.told_notes();
+        if notes != 0 && !mutated!("calm_says_nothing") {
+            self.share.note_sleep(notes);
+        }
+    }
+
+    /// At the end of a wait that was calm throughout: tells others.
+    #[inline]
+    pub(crate) fn wake_calmly(&self) {
+        if self.calm.told_notes() != 0 {
+            self.share.note_awake(false);
+        }
     }
 
     /// How long a calm set stays so at most.
@@ -145,15 +190,22 @@ impl Rotation {
             || count::is_on()
             || self.baton.load(Ordering::Relaxed) < 0
             || self.rounds.is_due()
-            || self.is_beside_another()
             || has_declined()
         {
             return;
         }
-        let mut watched = members.iter().filter(|member| member.is_some());
+        let watched = || members.iter().filter(|member| member.is_some());
+        let is_beside = self.is_beside_another();
+        let notes = || watched().fold(0, |notes, member| notes | note_of(member.inode));
+        let notes = if is_beside { notes() } else { 0 };
+        if is_beside && notes == 0 {
+            // There are no words for them.
+            return;
+        }
+        let mut watched = watched();
         if let (Some(first), second, None) = (watched.next(), watched.next(), watched.next()) {
             let data = [first, second.unwrap_or(first)].map(|member| member.data);
-            self.calm.begin(data, self.rescue_clock.next());
+            self.calm.begin(data, notes, self.rescue_clock.next());
         }
     }
 }

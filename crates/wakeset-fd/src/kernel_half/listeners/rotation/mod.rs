@@ -195,7 +195,11 @@ impl Rotation {
     /// Before a sleep: puts the watches that have been reported at the end of their queues. Returns
     /// how long the wait sleeps at most, if there is a listener that is not watched.
     pub(crate) fn rotate(&self, set: &impl KernelEpoll) -> Option<Duration> {
-        if !self.any() || self.is_calm() {
+        if !self.any() {
+            return None;
+        }
+        if self.is_calm() {
+            self.sleep_calmly();
             return None;
         }
         self.with_known(|members| {

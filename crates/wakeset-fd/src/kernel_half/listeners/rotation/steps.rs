@@ -152,7 +152,7 @@ impl Rotation {
     /// # Safety
     /// There are `found` events.
     pub(crate) unsafe fn leave_for_now(&self, events: *mut epoll_event, found: c_int) -> c_int {
-        let is_none = !self.any() || self.is_calm() || self.share.is_free();
+        let is_none = !self.any() || self.is_calm_alone() || self.share.is_free();
         if is_none || mutated!("looks_take_out_of_turn") {
             return found;
         }
@@ -203,7 +203,7 @@ impl Rotation {
     /// At the end of a wait: no listener stays without a watch, and a connection that it has left
     /// to others is declined, because this thread may be away for long.
     pub(crate) fn end_wait(&self, set: &impl KernelEpoll) {
-        if !self.any() || self.is_calm() {
+        if !self.any() || self.is_calm_alone() {
             return;
         }
         self.share.note_awake(false);

@@ -1,4 +1,4 @@
-use super::super::super::{Choice, RESCUE, shares};
+use super::super::super::{Choice, RESCUE, baton, held, shares};
 use super::*;
 use crate::kernel_half::KernelEpoll;
 use crate::table::alone::alone;
@@ -65,26 +65,73 @@ fn calm_ends_when_the_listeners_are_looked_at() {
     let left = rotation.rescue_if_due(&Bare).expect("it is calm");
     assert!(left <= RESCUE + Duration::from_millis(20), "{left:?}");
     rotation.rescue_clock.forget();
-    rotation.calm.begin([7, 7], Deadline::from_nanos(1));
+    rotation.calm.begin([7, 7], 0, Deadline::from_nanos(1));
     assert_eq!(rotation.rescue_if_due(&Bare), None);
     assert!(!rotation.is_calm() && !rotation.rescue_clock.until_next().is_zero(), "it has looked");
 }
 
-/// What one worker says of itself, the others go by.
-#[test]
-fn a_worker_beside_others_is_not_calm() {
-    let _alone = alone();
+/// A listener that can be named to others.
+const NAMED: Member = Member { inode: Some(5), ..LISTENER };
+
+/// A calm set with that listener, and another worker.
+fn beside_another() -> (Rotation, shares::Share) {
     let (rotation, another) = (settled(), shares::Share::new());
+    baton::forget_declined();
     assert!(another.is_alone());
+    rotation.begin_calm(&[NAMED]);
+    (rotation, another)
+}
+
+#[test]
+fn a_worker_beside_others_is_not_calm_alone() {
+    let _alone = alone();
+    let (rotation, _) = beside_another();
+    assert!(rotation.is_calm() && !rotation.is_calm_alone());
+    rotation.calm.end();
     rotation.begin_calm(&[LISTENER]);
-    assert!(!rotation.is_calm());
+    assert!(!rotation.is_calm(), "what it sleeps for has no name");
     shares::begin_in_silence(Choice::Automatic, None);
-    rotation.begin_calm(&[LISTENER]);
-    assert!(!rotation.is_calm(), "it is asked once in a rescue period");
+    rotation.begin_calm(&[NAMED]);
+    assert!(!rotation.is_calm_alone(), "it is asked once in a rescue period");
+    rotation.calm.end();
     rotation.rescue_clock.forget();
     rotation.rescue_if_due(&Bare);
-    rotation.begin_calm(&[LISTENER]);
-    assert!(rotation.is_calm(), "the other one is gone");
+    rotation.begin_calm(&[NAMED]);
+    assert!(rotation.is_calm_alone(), "the other one is gone");
+}
+
+/// What one worker says of itself, the others go by.
+#[test]
+fn a_calm_worker_says_when_it_sleeps() {
+    let _alone = alone();
+    let (rotation, another) = beside_another();
+    shares::set_rule(shares::Least::Always, None);
+    held::put_off_count();
+    (0..2).for_each(|_| held::raise(another.holder()));
+    let note = baton::note_of(NAMED.inode);
+    assert!(!another.leaves(note), "it has not said what it sleeps for");
+    rotation.sleep_calmly();
+    assert!(another.leaves(note));
+    rotation.wake_calmly();
+    assert!(!another.leaves(note), "it is busy");
+    assert_eq!(rotation.rotate(&Bare), None);
+    assert!(rotation.is_calm() && another.leaves(note), "a general wait says it too");
+    rotation.end_wait(&Bare);
+    assert!(!another.leaves(note));
+    (0..2).for_each(|_| held::lower(another.holder()));
+}
+
+/// What was declined is over when a wait finds it gone, and any waiter takes it until then.
+#[test]
+fn a_worker_looks_for_what_others_decline() {
+    let _alone = alone();
+    let (rotation, _another) = beside_another();
+    baton::begin_round(baton::note_of(Some(6)));
+    assert!(rotation.is_calm(), "of another listener");
+    baton::begin_round(baton::note_of(NAMED.inode));
+    assert!(!rotation.is_calm());
+    baton::forget_declined();
+    assert!(rotation.is_calm());
 }
 
 #[test]
