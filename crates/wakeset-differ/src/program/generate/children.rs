@@ -1,8 +1,9 @@
 //! Which process makes the next call, and how long processes live.
 
-use super::Generator;
+use super::{Generator, Slot};
 use crate::program::choices::Choices;
-use crate::program::{CHILDREN, Ending, Op};
+use crate::program::{At, CHILDREN, Ending, Op, SLOTS};
+use libc::EPOLL_CTL_ADD;
 
 /// Longer than it takes until a child counts as a worker.
 const LONG: u16 = 1100;
@@ -27,21 +28,70 @@ impl<C: Choices> Generator<'_, C> {
         }
         match self.choices.below(48) {
             0..2 => ops.push(Op::Child { child: self.child() }),
-            2 => {
-                let how = match self.choices.below(8) {
-                    0 => Ending::Exec,
-                    1 | 2 => Ending::Killed,
-                    _ => Ending::Exit,
-                };
-                ops.push(Op::End { child: self.child(), how });
-            }
+            2 => ops.push(Op::End { child: self.child(), how: self.ending() }),
             3..18 => ops.push(Op::Turn { child: self.child() }),
             18..24 => ops.push(Op::Turn { child: 0 }),
+            25 if self.style.kernel && self.choices.once_in(2) => self.lend_pair(ops),
             24 if self.choices.once_in(32) => {
                 let millis = if self.choices.once_in(64) { LONG } else { 3 };
                 ops.push(Op::Pause { millis });
             }
             _ => {}
         }
+    }
+
+    fn ending(&mut self) -> Ending {
+        match self.choices.below(8) {
+            0 => Ending::Exec,
+            1 | 2 => Ending::Killed,
+            _ => Ending::Exit,
+        }
+    }
+
+    /// A child uses a pipe or pair while no other one lives, and ends. What its parent then reads
+    /// is what both have written, and it may come home.
+    fn lend_pair(&mut self, ops: &mut Vec<Op>) {
+        (1..=CHILDREN).for_each(|child| ops.push(Op::End { child, how: Ending::Exit }));
+        // Those of even slots are the kernel's.
+        let slot = 2 * self.choices.below(u32::from(SLOTS) / 2) as u8 + 1;
+        ops.push(Op::Close { slot });
+        self.put(slot, Slot::Other);
+        let other = self.fresh();
+        self.put(other, Slot::Other);
+        ops.push(match self.choices.once_in(2) {
+            true => Op::Pipe { slot, other },
+            false => Op::Sockets { slot, other },
+        });
+        for target in [slot, other] {
+            if self.choices.once_in(2) {
+                let (set, events) = (self.of_kind(&[Slot::Set]), self.mask());
+                let (data, at) = (self.choices.bits(), At::Good);
+                ops.push(Op::Ctl { set, op: EPOLL_CTL_ADD, target, events, data, at });
+            }
+        }
+        let child = self.child();
+        ops.extend([Op::Child { child }, Op::Turn { child }]);
+        for _ in 0..1 + self.choices.below(3) {
+            self.use_pair([slot, other], ops);
+        }
+        ops.extend([Op::End { child, how: self.ending() }, Op::Pause { millis: 1 }]);
+        for _ in 0..4 + self.choices.below(16) {
+            match self.choices.below(4) {
+                0 => self.wait(ops),
+                1 if self.choices.once_in(4) => self.next(ops),
+                _ => self.use_pair([slot, other], ops),
+            }
+        }
+    }
+
+    /// A read or write of a pair, mostly by the ends that a pipe has for it.
+    fn use_pair(&mut self, [reader, writer]: [u8; 2], ops: &mut Vec<Op>) {
+        let crossed = self.choices.once_in(4);
+        let (reader, writer) = if crossed { (writer, reader) } else { (reader, writer) };
+        let len = self.choices.one_of(&[1, 2, 8, 16]);
+        ops.push(match self.choices.below(5) {
+            0 | 1 => Op::Write { slot: writer, value: self.value(), len, at: At::Good },
+            _ => Op::Read { slot: reader, len: 2 * len, at: At::Good },
+        });
     }
 }

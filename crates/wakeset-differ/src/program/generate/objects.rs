@@ -6,7 +6,7 @@ use crate::program::{Duplication, Op, Road, SLOTS};
 
 impl<C: Choices> Generator<'_, C> {
     /// A slot for a new object: an unused one, else one that is closed, else any.
-    fn fresh(&mut self) -> u8 {
+    pub(super) fn fresh(&mut self) -> u8 {
         let unused = (0..SLOTS).find(|slot| self.slots[usize::from(*slot)] == Slot::Unused);
         let start = self.choices.below(u32::from(SLOTS)) as u8;
         let closed = || {
@@ -18,7 +18,7 @@ impl<C: Choices> Generator<'_, C> {
     }
 
     /// Notes what a slot stands for now.
-    fn put(&mut self, slot: u8, kind: Slot) {
+    pub(super) fn put(&mut self, slot: u8, kind: Slot) {
         self.slots[usize::from(slot)] = kind;
         self.watched[usize::from(slot)] = 0;
         for set in &mut self.watched {
