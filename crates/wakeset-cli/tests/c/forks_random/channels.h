@@ -26,6 +26,8 @@ enum {
 	ANOTHERS = 2,
 	MESSAGE = 200,
 	CHUNK = 16384,
+	/* What a brief channel holds. */
+	BRIEF = 100,
 };
 
 /* One of the two locks: who has the object's end in its hands. Traffic makes way for operators. */
@@ -46,6 +48,8 @@ struct channel {
 	/* An eventfd to acknowledge by, and its set. */
 	int acknowledge, acknowledge_set;
 	int nonblocking, cloexec, huge, ends_by_close;
+	/* A stream that always has room for what is written, as one that wakes a loop. */
+	int brief;
 	unsigned consumers;
 	struct counts *counts;
 	struct gate *producer, *consumer;
@@ -69,10 +73,10 @@ static void describe_channel(int number)
 	const struct channel *c = &channels[number];
 	struct pollfd ready = {c->in, POLLIN, 0};
 	poll(&ready, 1, 0);
-	printf("    channel %d: %s by %s%s%s, %u consumers, acknowledged by %s; sent %llu, taken %llu, "
+	printf("    channel %d: %s by %s%s%s%s, %u consumers, acknowledged by %s; sent %llu, taken %llu, "
 	       "acknowledged %llu, stop %d; poll says %#x\n",
 	       number, kinds[c->kind], ways[c->way], c->nonblocking ? ", O_NONBLOCK" : "",
-	       c->cloexec ? "" : ", inherited", c->consumers,
+	       c->brief ? ", brief" : "", c->cloexec ? "" : ", inherited", c->consumers,
 	       c->acknowledge >= 0 ? ways[c->acknowledged_by] : "a word",
 	       atomic_load(&c->counts->sent), atomic_load(&c->counts->taken),
 	       atomic_load(&c->counts->acknowledged), atomic_load(&c->counts->stop),
@@ -230,6 +234,12 @@ static void send_one(const struct channel *c)
 		send_bytes(c, 1 + below(MESSAGE));
 		break;
 	default:
+		if (c->brief) {
+			if (atomic_load(&c->counts->sent) - atomic_load(&c->counts->taken) > BRIEF)
+				until_taken(c);
+			send_bytes(c, 1 + below(4));
+			break;
+		}
 		send_bytes(c, 1 + (below(16) ? below(300) : below(CHUNK)));
 	}
 }

@@ -159,6 +159,7 @@ static void open_channel(struct channel *c, int number)
 	open_sets(c, flags);
 	c->acknowledge = c->acknowledge_set = -1;
 	c->huge = c->kind == COUNTER && below(4) == 0;
+	c->brief = is_stream(c) && below(3) != 0;
 	if (!c->huge && below(2)) {
 		c->acknowledged_by = by[below(3)];
 		c->acknowledge = need(eventfd(0, flags));
