@@ -1,13 +1,13 @@
 /*
- * The way home: what becomes of eventfds that a forked child has named, once it has ended or
- * executed a program, and of those that may be somebody else's by then. The parent has a second
+ * The way home: what becomes of eventfds and pairs that a forked child has named, once it has ended
+ * or executed a program, and of those that may be somebody else's by then. The parent has a second
  * thread. On either side each count is exact, and what both sides print is the same.
  *
  * "home come" and "home stay" are run for their counts: in the one every object comes home, in
- * the other none does. "home steps" leaves out what takes long. "home traffic ROUNDS" has
- * objects go and come beside writers, "home loop" has loops whose children take more than a
- * second. "home take NUMBER" is what children execute: it reads 8 bytes from a descriptor that
- * it may have inherited.
+ * the other none does. So are "home pairs come" and "home pairs stay". "home steps" leaves out what
+ * takes long. "home traffic ROUNDS" and "home pairs ROUNDS" have objects go and come beside
+ * writers, "home loop" has loops whose children take more than a second. "home take NUMBER" is what
+ * children execute: it reads 8 bytes from a descriptor that it may have inherited.
  */
 #include "conversation.h"
 #include <poll.h>
@@ -389,6 +389,19 @@ static void traffic(int rounds)
 	must(close(busy));
 }
 
+#include "home/pairs.h"
+
+static void pairs(const char *what)
+{
+	if (strcmp(what, "come") == 0) {
+		pairs_come();
+	} else if (strcmp(what, "stay") == 0) {
+		pairs_stay();
+	} else {
+		pair_traffic(atoi(what));
+	}
+}
+
 int main(int count, char **arguments)
 {
 	uint64_t value = 0;
@@ -408,12 +421,17 @@ int main(int count, char **arguments)
 		loops(1);
 	} else if (count == 3 && strcmp(arguments[1], "traffic") == 0) {
 		traffic(atoi(arguments[2]));
+	} else if (count == 3 && strcmp(arguments[1], "pairs") == 0) {
+		pairs(arguments[2]);
 	} else {
 		stay_in_kernel();
 		sleepers();
 		beside_a_child();
 		loops(0);
 		traffic(200);
+		pairs("stay");
+		pairs("come");
+		pairs("100");
 		/* Last: after its last child nothing stays at a fork for a while. */
 		if (count == 1)
 			come();

@@ -55,3 +55,31 @@ fn home_beside_traffic() {
     let Some(totals) = counts("home", &["traffic", "500"]) else { return };
     assert!(count(&totals, "/came_home") > 100, "{totals:#}");
 }
+
+/// Pipes and socket pairs, each with a set that watches it.
+#[test]
+fn pairs_that_only_children_had_come_home() {
+    for _ in 0..5 {
+        let Some(totals) = counts("home", &["pairs", "come"]) else { return };
+        if count(&totals, "/came_home") == 12 {
+            assert_eq!(count(&totals, "/migrated"), 12, "{totals:#}");
+            // Each pair's traffic is in process from then on.
+            return assert!(count(&totals, "/signals_in_process") > 12 * 80, "{totals:#}");
+        }
+    }
+    panic!("something has stayed in the kernel each time");
+}
+
+#[test]
+fn pairs_that_others_may_have_stay_in_the_kernel() {
+    let Some(totals) = counts("home", &["pairs", "stay"]) else { return };
+    assert_eq!(count(&totals, "/came_home"), 0, "{totals:#}");
+    // For a child that makes children everything migrates, the sets too.
+    assert!(count(&totals, "/migrated_by_reason/fork") >= 11, "{totals:#}");
+}
+
+#[test]
+fn pairs_come_home_beside_traffic() {
+    let Some(totals) = counts("home", &["pairs", "100"]) else { return };
+    assert!(count(&totals, "/came_home") > 10, "{totals:#}");
+}

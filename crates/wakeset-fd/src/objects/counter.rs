@@ -2,7 +2,7 @@
 
 use crate::migrate;
 use crate::objects::home::Watcher;
-use crate::objects::migratable::{Attempt, Migratable, carry_out, errno};
+use crate::objects::migratable::{Attempt, Migratable, carry_out, errno, in_kernel};
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_avoided, count_signal};
@@ -156,22 +156,6 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
     count(Stat::CountersMade, 1);
     migrate::recheck_gate(fd, gate);
     Ok(fd)
-}
-
-impl FdCounter {
-    /// Whether the state is in the kernel, or about to be, and does not come home.
-    fn leaves_for_good(&self, fd: c_int) -> bool {
-        away::leaves_for_good(fd, &self.head, || self.residence.now() == Whereabouts::InKernel)
-    }
-
-    /// Waits until a number of the object says whether that may come home, which it does once the
-    /// migration is over. If it says so already nobody waits: a thread may be stopped with the
-    /// lock.
-    fn wait_until_left(&self, fd: c_int) {
-        if table::stands_for(fd, &self.head) {
-            migrate::wait_for_migrations();
-        }
-    }
 }
 
 /// Makes an object of an eventfd that comes home: of the kernel's, which nobody else has, and in
@@ -338,11 +322,7 @@ pub(crate) unsafe fn write(
             count(Stat::Signals, 1);
             Done(Ok(8))
         }
-        Ok(Attempt::InKernel) if slot.leaves_for_good(fd) => Kernel,
-        Ok(Attempt::InKernel) => {
-            slot.wait_until_left(fd);
-            return None;
-        }
+        Ok(Attempt::InKernel) => return in_kernel(fd, slot),
         Ok(Attempt::Again) => return None,
         Ok(Attempt::Failed(error)) => Done(Err(errno(error))),
     })
@@ -367,11 +347,7 @@ pub(crate) unsafe fn read(
         // SAFETY: the caller gives the memory.
         Ok(Attempt::Done(value)) if unsafe { user::store_u64(buffer.cast(), value) } => Done(Ok(8)),
         Ok(Attempt::Done(_)) => Done(Err(Errno::EFAULT)),
-        Ok(Attempt::InKernel) if slot.leaves_for_good(fd) => Kernel,
-        Ok(Attempt::InKernel) => {
-            slot.wait_until_left(fd);
-            return None;
-        }
+        Ok(Attempt::InKernel) => return in_kernel(fd, slot),
         Ok(Attempt::Again) => return None,
         Ok(Attempt::Failed(error)) => Done(Err(errno(error))),
     })

@@ -1,17 +1,18 @@
 //! The way home: a call that finds its object away brings it home, or is made on the kernel object
 //! and counted there. `docs/design/home.md` has why that is exact.
 
-use crate::objects::counter;
+use crate::objects::{counter, pipe};
 use crate::sys::Errno;
 use crate::sys::cancel;
 use crate::sys::process::is_owner;
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::verdict::Verdict;
-use crate::table::away::{self, Begun, Watched};
+use crate::table::away::{self, Begun, Return, Watched};
 use crate::table::migrating::Migrating;
 use crate::table::object::Host;
 use crate::table::{self, Entry, SlotHead, gate};
 use core::ffi::c_int;
+use core::ptr;
 use wakeset::{Event, Events, mutated};
 
 /// A write of an object that is away. `None`: it has come home, or is just coming; look the number
@@ -20,7 +21,7 @@ pub(crate) fn write(
     fd: c_int,
     call: impl FnOnce() -> Result<usize, Errno>,
 ) -> Option<Verdict<usize>> {
-    if (!has_edges(fd) || mutated!("edge_is_tried_unread")) && comes(fd) {
+    if (!comes_empty(fd) || mutated!("edge_is_tried_unread")) && comes(fd) {
         return None;
     }
     counted(fd, call)
@@ -31,7 +32,7 @@ pub(crate) fn read(
     fd: c_int,
     call: impl FnOnce() -> Result<usize, Errno>,
 ) -> Option<Verdict<usize>> {
-    if !has_edges(fd) {
+    if !comes_empty(fd) {
         return if comes(fd) { None } else { counted(fd, call) };
     }
     let verdict = counted(fd, call)?;
@@ -42,14 +43,42 @@ pub(crate) fn read(
     Some(verdict)
 }
 
-/// Whether what is away comes home only while it is empty, because edges of it are reported.
-fn has_edges(fd: c_int) -> bool {
-    matches!(away::watched(fd), Watched::By { asked, .. } if asked.events.contains(Events::ET))
+/// Whether what is away comes home only while it is empty: it is a pair, or edges of it are
+/// reported.
+fn comes_empty(fd: c_int) -> bool {
+    let has_edges = |asked: Event| asked.events.contains(Events::ET);
+    away::kind(fd) == Some(table::PIPE)
+        || matches!(away::watched(fd), Watched::By { asked, .. } if has_edges(asked))
 }
 
-/// Brings an eventfd home, if that is due.
+/// Brings an eventfd or a pair home, if that is due.
 fn comes(fd: c_int) -> bool {
-    away::is_due(fd) && is_set_here(fd) && come(fd, |is_semaphore| counter_comes(fd, is_semaphore))
+    if !away::is_due(fd) {
+        return false;
+    }
+    if away::kind(fd) == Some(table::PIPE) {
+        return pair_is_due(fd);
+    }
+    is_set_here(fd) && come([fd], |is_semaphore| counter_comes(fd, is_semaphore).into())
+}
+
+/// Brings a pair home, of which one end is found away.
+#[cold]
+fn pair_is_due(fd: c_int) -> bool {
+    let numbers = pipe::numbers_away(fd).or_else(|| {
+        // The other end may just be leaving.
+        gate::wait_for_migrations();
+        pipe::numbers_away(fd)
+    });
+    let Some(numbers) = numbers else {
+        let _ = away::doubt(fd);
+        return false;
+    };
+    let other = if numbers[0] == fd { numbers[1] } else { numbers[0] };
+    is_set_here(fd)
+        && is_set_here(other)
+        && away::may_return(other)
+        && come([fd, other], |_| pair_comes(fd, numbers))
 }
 
 /// A call on the kernel object of a number that is away, where nothing has come home. `None`: look
@@ -71,14 +100,14 @@ pub(crate) fn counted<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> 
 
 /// Brings an object home by `make`, as [`away::bring_home`], if nothing is in the way.
 #[cold]
-pub(crate) fn come(fd: c_int, make: impl FnOnce(bool) -> bool) -> bool {
+pub(crate) fn come<const N: usize>(numbers: [c_int; N], make: impl FnOnce(bool) -> Return) -> bool {
     if signal_guard::is_inside() || !is_owner() {
         return false;
     }
     let _guard = SignalGuard::enter();
     let _migrating = gate::hold_migrations();
     // A fork or a vfork(2) waits for us, or its child has the number already.
-    gate::is_open() && away::bring_home(fd, make)
+    gate::is_open() && away::bring_home(numbers, make)
 }
 
 /// A set that watches what comes home, in its kernel half so far.
@@ -132,20 +161,75 @@ fn is_set_here(fd: c_int) -> bool {
     }
 }
 
+/// Sets that watch what comes home. Until they go their numbers stay what they are, and a wait that
+/// finds nothing in one of them looks again.
+struct Sets {
+    marked: Migrating,
+    begun: [Option<&'static dyn Host>; 2],
+}
+
+impl Sets {
+    const fn none() -> Self {
+        Self { marked: Migrating::none(), begun: [None; 2] }
+    }
+
+    /// The set under a number, which is to watch here what it watches in its kernel half, under
+    /// `fd`. `None`: not now, or it does not. In that case the next call keeps the object there.
+    fn begin(&mut self, fd: c_int, set: c_int, asked: Event) -> Option<&'static dyn Host> {
+        let head = set_at(set)?;
+        let set = head.object().as_host()?;
+        if self.marked.iter().any(|marked| ptr::eq(marked, head)) {
+            // It watches both ends of a pair.
+            return Some(set);
+        }
+        let place = self.begun.iter_mut().find(|place| place.is_none())?;
+        if !self.marked.begin(head) {
+            return None;
+        }
+        if set.begin_return(asked) {
+            *place = Some(set);
+        } else {
+            away::lose_watch(fd);
+        }
+        *place
+    }
+}
+
+impl Drop for Sets {
+    fn drop(&mut self) {
+        self.begun.into_iter().flatten().for_each(Host::toggle_unsettled);
+    }
+}
+
 /// An eventfd comes home, with its watch. The caller holds the migrations lock.
 fn counter_comes(fd: c_int, is_semaphore: bool) -> bool {
     let Watched::By { set, asked } = away::watched(fd) else {
         return counter::come_home(fd, is_semaphore, None);
     };
-    // Its number stays what it is meanwhile.
-    let mut marked = Migrating::none();
-    let Some(head) = set_at(set).filter(|head| marked.begin(head)) else { return false };
-    let Some(set) = head.object().as_host().filter(|set| set.begin_return(asked)) else {
-        // It does not watch here what it watches there. The next call keeps the object there.
-        away::lose_watch(fd);
-        return false;
-    };
-    let has_come = counter::come_home(fd, is_semaphore, Some(Watcher { set, asked }));
-    set.toggle_unsettled();
-    has_come
+    let mut sets = Sets::none();
+    let Some(set) = sets.begin(fd, set, asked) else { return false };
+    counter::come_home(fd, is_semaphore, Some(Watcher { set, asked }))
+}
+
+/// A pair comes home, with the watches of its ends. The caller holds the migrations lock.
+fn pair_comes(fd: c_int, numbers: [c_int; 2]) -> Return {
+    // Both have set out, so this does not change any more.
+    if pipe::numbers_away(fd) != Some(numbers) {
+        return Return::Never;
+    }
+    let watched = numbers.map(away::watched);
+    // One set may watch both ends, so it is asked for both.
+    let edges = watched.map(|watched| match watched {
+        Watched::By { asked, .. } => asked.events & Events::ET,
+        Watched::No | Watched::Unclear => Events::empty(),
+    });
+    let edges = Event::new(edges[0] | edges[1], 0);
+    let mut sets = Sets::none();
+    let mut watchers = [None; 2];
+    for ((number, watched), watcher) in numbers.into_iter().zip(watched).zip(&mut watchers) {
+        let Watched::By { set, asked } = watched else { continue };
+        let Some(set) = sets.begin(number, set, edges) else { return Return::Later };
+        *watcher = Some(Watcher { set, asked });
+    }
+    pipe::come_home(numbers, watchers)
 }

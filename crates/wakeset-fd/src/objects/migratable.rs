@@ -11,11 +11,12 @@ use crate::sys::cancel;
 use crate::sys::handled;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
+use crate::sys::verdict::Verdict;
 use crate::sys::{self, Errno};
 use crate::table::kept::KeptFile;
 use crate::table::object::Object;
 use crate::table::slot::end_use;
-use crate::table::{Slot, SlotHead, Using};
+use crate::table::{self, Slot, SlotHead, Using, away};
 use core::ffi::c_int;
 use wakeset::{DetachedWatch, Error, Events, mutated};
 
@@ -349,6 +350,21 @@ pub(crate) fn conclude<M: Migratable, T>(object: &M, result: Result<T, Error>) -
         }
         Err(error) => Attempt::Failed(error),
     }
+}
+
+/// What becomes of an operation on an object whose state has gone to the kernel: it is the
+/// kernel's, if the object does not come home. `None`: look the number up again, which says by now
+/// whether it may. If it says so already nobody waits: a thread may be stopped with the lock.
+pub(crate) fn in_kernel<M: Migratable, T>(fd: c_int, object: &M) -> Option<Verdict<T>> {
+    let head = object.slot_head();
+    let residence = || object.residence().map(Residence::now);
+    if away::leaves_for_good(fd, head, || residence() == Some(Whereabouts::InKernel)) {
+        return Some(Verdict::Kernel);
+    }
+    if table::stands_for(fd, head) {
+        migrate::wait_for_migrations();
+    }
+    None
 }
 
 /// errno of an operation that has failed.

@@ -144,6 +144,8 @@ impl Host for FdSet {
     }
 
     fn leave_watch(&self, fd: c_int, asked: Event) {
+        // Of two that come back together, the first may have been found here meanwhile.
+        self.migrated_watches.fetch_add(1, Ordering::SeqCst);
         let event = epoll_event { events: asked.events.bits(), u64: asked.data };
         if let Err(error) = sys::epoll_ctl(self.fd(), EPOLL_CTL_ADD, fd, &raw const event) {
             complaint::of_watch(self.fd(), fd, error);

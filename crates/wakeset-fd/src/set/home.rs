@@ -14,7 +14,7 @@ use wakeset::mutated;
 /// A call on a set that is away: has it come home, or makes the call on the kernel epoll. `None`:
 /// look the number up again.
 pub(super) fn call<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
-    if away::is_due(fd) && home::come(fd, |_| comes(fd)) {
+    if away::is_due(fd) && home::come([fd], |_| comes(fd).into()) {
         return None;
     }
     home::counted(fd, call)

@@ -108,14 +108,14 @@ pub(crate) fn note_watch(fd: c_int, watch: &DetachedWatch, set: c_int) {
 fn note(fd: c_int, kind: usize) -> bool {
     match kind {
         // The watch of a set tells as well.
-        table::COUNTER => watched(fd) != Watched::No || known::note(fd),
+        table::COUNTER | table::PIPE => watched(fd) != Watched::No || known::note(fd),
         table::SET => is_epoll(fd),
         _ => false,
     }
 }
 
-/// Whether a number stands for the eventfd, which no set watches, that has left. The caller holds
-/// the migrations lock.
+/// Whether a number stands for the file, which no set watches, that it stood for when that left.
+/// The caller holds the migrations lock.
 pub(crate) fn is_known(fd: c_int) -> bool {
     known::is_same(fd) || mutated!("next_file_comes_home")
 }
@@ -124,6 +124,10 @@ pub(crate) fn is_known(fd: c_int) -> bool {
 fn can_return(head: &'static SlotHead) -> bool {
     match head.kind() {
         table::COUNTER => watched(head.fd()) != Watched::Unclear,
+        // Both ends, or neither.
+        table::PIPE => head.object().companion().is_some_and(|other| {
+            [head, other].iter().all(|end| watched(end.fd()) != Watched::Unclear)
+        }),
         // Sets around it know its number.
         table::SET => {
             !head.links.watched() && head.object().as_host().is_some_and(Host::may_return)
@@ -246,40 +250,84 @@ pub(crate) fn is_due(fd: c_int) -> bool {
 }
 
 /// Whether nobody else has the object, and no call is in it.
-fn may_return(fd: c_int) -> bool {
+pub(crate) fn may_return(fd: c_int) -> bool {
     (children(fd) == 0 || mutated!("comes_home_beside_a_child"))
         && word(fd).is_some_and(Word::is_idle)
 }
 
-/// Brings an object home, by `make`, which makes an object of the kernel's under its number, of a
-/// semaphore or not, and says whether it has. Where that is in vain too often the object stays. The
-/// caller has a signal guard and holds the migrations lock; the gate is open.
-pub(crate) fn bring_home(fd: c_int, make: impl FnOnce(bool) -> bool) -> bool {
-    if !has_tag(fd) || !may_return(fd) {
+/// What has become of a try to bring an object home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Return {
+    Home,
+    /// It is in the kernel as before, and may come later.
+    Later,
+    /// It is in the kernel as before, for good.
+    Never,
+}
+
+impl From<bool> for Return {
+    fn from(has_come: bool) -> Self {
+        if has_come { Self::Home } else { Self::Later }
+    }
+}
+
+/// Brings an object home that has these numbers, by `make`, which makes an object of the kernel's
+/// under them, of a semaphore or not. Where that is in vain too often, by calls of the first
+/// number, the object stays. The caller has a signal guard and holds the migrations lock; the gate
+/// is open.
+pub(crate) fn bring_home<const N: usize>(
+    numbers: [c_int; N],
+    make: impl FnOnce(bool) -> Return,
+) -> bool {
+    if !numbers.iter().all(|fd| has_tag(*fd) && may_return(*fd)) {
         return false;
     }
-    let Some(word) = word(fd).filter(|word| word.begin_return()) else { return false };
-    let is_semaphore = holders(fd).is_some_and(|it| it.load(Ordering::SeqCst) & SEMAPHORE != 0);
-    let has_come = !late::is_noted(fd) && make(is_semaphore);
-    word.end_return(has_come);
-    let stays = !has_come && tries::note(fd);
+    let words = numbers.iter().filter_map(|fd| word(*fd));
+    if !Word::begin_return_of(words.clone()) {
+        return false;
+    }
+    let is_semaphore = numbers.iter().filter_map(|fd| holders(*fd)).any(is_semaphore);
+    let is_late = numbers.iter().any(|fd| late::is_noted(*fd));
+    let came = if is_late { Return::Later } else { make(is_semaphore) };
+    words.clone().for_each(|word| word.end_return(came == Return::Home));
+    let stays = match came {
+        Return::Home => false,
+        Return::Later => numbers.first().is_none_or(|fd| tries::note(*fd)),
+        Return::Never => true,
+    };
     if stays {
-        let _ = word.doubt();
+        words.for_each(|word| _ = word.doubt());
     }
-    if has_come {
-        tries::end(fd);
+    for fd in numbers {
+        if came == Return::Home {
+            tries::end(fd);
+        }
+        if came == Return::Home || stays {
+            known::forget(fd);
+        }
     }
-    if has_come || stays {
-        known::forget(fd);
-    }
-    has_come
+    came == Return::Home
+}
+
+fn is_semaphore(holders: &AtomicU64) -> bool {
+    holders.load(Ordering::SeqCst) & SEMAPHORE != 0
 }
 
 /// What is away: the kind of the slot that it had.
 pub(crate) fn kind(fd: c_int) -> Option<usize> {
-    let slot = table::word_of(fd)?.load(Ordering::SeqCst) & !table::TAG;
+    slot_of(table::word_of(fd)?.load(Ordering::SeqCst)).map(SlotHead::kind)
+}
+
+/// The slot that it had, if something is away under the number.
+pub(crate) fn slot(fd: c_int) -> Option<&'static SlotHead> {
+    let word = table::word_of(fd)?.load(Ordering::SeqCst);
+    slot_of(word).filter(|_| word & table::TAG == table::AWAY)
+}
+
+fn slot_of(word: usize) -> Option<&'static SlotHead> {
+    let slot = word & !table::TAG;
     // SAFETY: entries lead to slots, which are never freed.
-    (slot != 0).then(|| unsafe { SlotHead::at(slot) }.kind())
+    (slot != 0).then(|| unsafe { SlotHead::at(slot) })
 }
 
 /// The numbers of the objects that are away.

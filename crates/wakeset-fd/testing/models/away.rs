@@ -1,5 +1,6 @@
 //! Models of an object that comes home, and of the calls that are made on it meanwhile. What the
 //! object holds is a word of the kernel's, or one of the process's, and calls on either add to it.
+//! A pair has two numbers, and by each of them calls are made on what it holds.
 
 use crate::table::away_word::{Begun, Word};
 use crate::table::gate::{hold_migrations, wait_for_migrations};
@@ -11,6 +12,8 @@ use wakeset::explore;
 
 struct World {
     word: Word,
+    /// That of the other end, if it is a pair.
+    other: Option<Word>,
     /// Whether the number's entry says that the object is here.
     is_here: AtomicBool,
     /// What it holds here.
@@ -22,14 +25,28 @@ struct World {
 impl World {
     /// An object that is away, and holds 1.
     fn away() -> Arc<Self> {
+        Self::with(None)
+    }
+
+    /// A pair that does.
+    fn pair_away() -> Arc<Self> {
+        Self::with(Some(Word::new()))
+    }
+
+    fn with(other: Option<Word>) -> Arc<Self> {
         let world = Self {
             word: Word::new(),
+            other,
             is_here: AtomicBool::new(false),
             here: AtomicU64::new(0),
             kernel: UnsafeCell::new(1),
         };
-        world.word.leave();
+        world.words().for_each(Word::leave);
         Arc::new(world)
+    }
+
+    fn words(&self) -> impl Iterator<Item = &Word> + Clone {
+        [Some(&self.word), self.other.as_ref()].into_iter().flatten()
     }
 
     fn change_kernels(&self, change: impl FnOnce(&mut u64)) {
@@ -37,19 +54,28 @@ impl World {
         self.kernel.with_mut(|value| change(unsafe { &mut *value }));
     }
 
-    /// A write of 2, as `objects::home::call` and its callers make it.
+    /// A write of 2, as `objects::home::counted` and its callers make it.
     fn write(&self) {
+        self.write_by(&self.word);
+    }
+
+    /// The same by the other end of a pair.
+    fn write_by_other(&self) {
+        self.write_by(self.other.as_ref().unwrap());
+    }
+
+    fn write_by(&self, word: &Word) {
         loop {
             if self.is_here.load(SeqCst) {
                 self.here.fetch_add(2, SeqCst);
                 return;
             }
-            match self.word.begin_call() {
+            match word.begin_call() {
                 Begun::Again => wait_for_migrations(),
                 Begun::Left => return self.change_kernels(|value| *value += 2),
                 Begun::Counted => {
                     self.change_kernels(|value| *value += 2);
-                    return self.word.end_call();
+                    return word.end_call();
                 }
             }
         }
@@ -58,21 +84,22 @@ impl World {
     /// As `objects::home::come` brings it home.
     fn come(&self) {
         let _migrating = hold_migrations();
-        if !self.word.begin_return() {
+        if !Word::begin_return_of(self.words()) {
             return;
         }
         let mut taken = 0;
         self.change_kernels(|value| taken = core::mem::take(value));
         self.here.store(taken, SeqCst);
         self.is_here.store(true, SeqCst);
-        self.word.end_return(true);
+        self.words().for_each(|word| word.end_return(true));
     }
 
     /// A call that may show the object to another process, which then adds 4 to the kernel's.
     /// `false`: it has come home, and would migrate.
     fn pass_on(&self) -> bool {
         while !self.is_here.load(SeqCst) {
-            if self.word.doubt() {
+            // Of a pair the end that sets out last.
+            if self.other.as_ref().unwrap_or(&self.word).doubt() {
                 self.change_kernels(|value| *value += 4);
                 return true;
             }
@@ -127,6 +154,44 @@ fn an_object_stays_away_for_a_call_that_does_not_end() {
     explore(3, || {
         let world = World::away();
         assert_eq!(world.word.begin_call(), Begun::Counted);
+        let writer = run(&world, World::write);
+        world.come();
+        writer.join().unwrap();
+        assert!(!world.is_here.load(SeqCst));
+        assert_eq!(world.sum(), 3);
+    });
+}
+
+/// Catches a pair that comes home beside a call in its other end.
+#[test]
+fn a_pair_comes_home_beside_a_call_in_either_end() {
+    explore(3, || {
+        let world = World::pair_away();
+        let writer = run(&world, World::write_by_other);
+        world.come();
+        writer.join().unwrap();
+        assert_eq!(world.sum(), 3);
+    });
+}
+
+/// Catches one that comes home although its other end is passed on.
+#[test]
+fn a_pair_comes_home_or_its_other_end_is_passed_on() {
+    explore(3, || {
+        let world = World::pair_away();
+        let passing = run(&world, World::pass_on);
+        world.come();
+        let passed = passing.join().unwrap();
+        assert_eq!(world.sum(), if passed { 5 } else { 1 });
+    });
+}
+
+/// An end that has set out goes back where the other one cannot come, and calls on it go on.
+#[test]
+fn a_pair_stays_for_a_call_that_does_not_end() {
+    explore(3, || {
+        let world = World::pair_away();
+        assert_eq!(world.other.as_ref().unwrap().begin_call(), Begun::Counted);
         let writer = run(&world, World::write);
         world.come();
         writer.join().unwrap();

@@ -236,7 +236,8 @@ fn ioctl_leaves_bytes_alone(request: u32) -> bool {
 /// # Safety
 /// As ioctl(2).
 unsafe fn ioctl_of_pair(fd: c_int, request: u32, argument: usize) -> Option<c_int> {
-    if !pipe::is_end(fd) || ioctl_leaves_bytes_alone(request) {
+    // In this order: to be asked keeps a pair in the kernel that may come home.
+    if ioctl_leaves_bytes_alone(request) || !pipe::is_end(fd) {
         return None;
     }
     if c_ulong::from(request) == libc::FIONREAD

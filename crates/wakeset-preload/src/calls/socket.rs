@@ -19,7 +19,7 @@ pub(super) unsafe fn send(
     flags: c_int,
     call: impl FnOnce(c_int, *const c_void, size_t, c_int) -> ssize_t,
 ) -> ssize_t {
-    if !pipe::is_end(fd) {
+    if !pipe::is_end_for_bytes(fd, flags) {
         pipe::count_kernel_send(fd);
         return call(fd, buffer, len, flags);
     }
@@ -39,7 +39,7 @@ pub(super) unsafe fn recv(
     flags: c_int,
     call: impl FnOnce(c_int, *mut c_void, size_t, c_int) -> ssize_t,
 ) -> ssize_t {
-    if !pipe::is_end(fd) {
+    if !pipe::is_end_for_bytes(fd, flags) {
         return call(fd, buffer, len, flags);
     }
     // SAFETY: the caller's contract.
@@ -60,12 +60,11 @@ pub(super) unsafe fn sendto(
     address_len: socklen_t,
     call: impl FnOnce(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t,
 ) -> ssize_t {
-    if pipe::is_end(fd) {
-        if address.is_null() && address_len == 0 {
-            // SAFETY: the caller's contract.
-            return unsafe { table::send(fd, buffer, len, flags) };
-        }
-        migrate::fd(fd, Stat::MigratedOddArgument);
+    if !address.is_null() || address_len != 0 {
+        migrate_odd(fd);
+    } else if pipe::is_end_for_bytes(fd, flags) {
+        // SAFETY: the caller's contract.
+        return unsafe { table::send(fd, buffer, len, flags) };
     }
     call(fd, buffer, len, flags, address, address_len)
 }
@@ -83,14 +82,20 @@ pub(super) unsafe fn recvfrom(
     address_len: *mut socklen_t,
     call: impl FnOnce(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t,
 ) -> ssize_t {
-    if pipe::is_end(fd) {
-        if address.is_null() {
-            // SAFETY: the caller's contract.
-            return unsafe { table::recv(fd, buffer, len, flags) };
-        }
-        migrate::fd(fd, Stat::MigratedOddArgument);
+    if !address.is_null() {
+        migrate_odd(fd);
+    } else if pipe::is_end_for_bytes(fd, flags) {
+        // SAFETY: the caller's contract.
+        return unsafe { table::recv(fd, buffer, len, flags) };
     }
     call(fd, buffer, len, flags, address, address_len)
+}
+
+/// Migrates an in-process pair for an address.
+fn migrate_odd(fd: c_int) {
+    if pipe::is_end(fd) {
+        migrate::fd(fd, Stat::MigratedOddArgument);
+    }
 }
 
 /// shutdown(2).

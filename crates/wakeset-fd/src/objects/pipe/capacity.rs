@@ -95,16 +95,19 @@ fn capacity_of(fd: c_int) -> Option<PipeCapacity> {
     })
 }
 
+/// What the messages count for that a socket has sent, and that have not been read.
+pub(super) fn unread(fd: c_int) -> Option<u32> {
+    let mut sent = 0_u32;
+    refusable!(ioctl, fd, SIOCOUTQ, &raw mut sent).ok().map(|_| sent)
+}
+
 /// Asks the kernel what a message of up to `longest` bytes counts for, by way of a pair that nobody
 /// uses yet. `None`: not all lengths count for the same, or it does not say.
 fn measure(fds: [c_int; 2], longest: usize) -> Option<u32> {
     let nowhere = ptr::null::<c_void>();
     let mut bytes = [0_u8; LONGEST_MESSAGE];
     let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-    let sent = || {
-        let mut sent = 0_u32;
-        refusable!(ioctl, fds[0], SIOCOUTQ, &raw mut sent).ok().map(|_| sent)
-    };
+    let sent = || unread(fds[0]);
     let (memory, len) = (bytes.as_mut_ptr(), bytes.len());
     let nothing = refusable!(recvfrom, fds[1], memory, len, MSG_DONTWAIT, nowhere, nowhere);
     if nothing != Err(sys::Errno::EAGAIN) {

@@ -26,23 +26,8 @@ fn adopt(fds: [c_int; 2], mode: u32, gate: Gate) {
         fds.into_iter().for_each(left::note);
         return;
     }
-    let Some(first) = slot_for::<FdPipe>(fds[0]) else { return };
-    let Some(second) = slot_for::<FdPipe>(fds[1]) else {
-        end_use(first);
-        return;
-    };
-    let pair = &first.pair;
-    let generation = pair.pipes[0].next_generation();
-    for (word, end) in pair.ends.iter().zip([first, second]) {
-        word.store(ptr::from_ref(end).expose_provenance(), Ordering::Relaxed);
-    }
-    first.bind(first, generation, mode);
-    second.bind(first, generation, mode | SECOND);
-    pair.pipes.iter().for_each(|pipe| pipe.unseal(generation, PipeCapacity::Unasked));
-    pair.residence.begin_here();
-    // Last: a thread that comes late with a watch for what was there before either finds the queue
-    // closed, or reports what this pair begins with.
-    [first, second].iter().for_each(|end| end.queue.reopen());
+    let Some([first, second]) = slots(fds) else { return };
+    begin_here([first, second], [mode; 2]);
     table::put_object(fds[0], first);
     table::put_object(fds[1], second);
     count(Stat::PipesMade, 1);
@@ -52,6 +37,32 @@ fn adopt(fds: [c_int; 2], mode: u32, gate: Gate) {
         migrate::fd(fds[0], Stat::MigratedFork);
         migrate::fd(fds[1], Stat::MigratedFork);
     }
+}
+
+/// Slots for the ends of a pair with these numbers.
+pub(super) fn slots(fds: [c_int; 2]) -> Option<[&'static FdPipe; 2]> {
+    let first = slot_for::<FdPipe>(fds[0])?;
+    let Some(second) = slot_for::<FdPipe>(fds[1]) else {
+        end_use(first);
+        return None;
+    };
+    Some([first, second])
+}
+
+/// Makes slots the ends of a pair, which is empty. No number stands for them yet.
+pub(super) fn begin_here([first, second]: [&'static FdPipe; 2], modes: [u32; 2]) {
+    let pair = &first.pair;
+    let generation = pair.pipes[0].next_generation();
+    for (word, end) in pair.ends.iter().zip([first, second]) {
+        word.store(ptr::from_ref(end).expose_provenance(), Ordering::Relaxed);
+    }
+    first.bind(first, generation, modes[0]);
+    second.bind(first, generation, modes[1] | SECOND);
+    pair.pipes.iter().for_each(|pipe| pipe.unseal(generation, PipeCapacity::Unasked));
+    pair.residence.begin_here();
+    // Last: a thread that comes late with a watch for what was there before either finds the queue
+    // closed, or reports what this pair begins with.
+    [first, second].iter().for_each(|end| end.queue.reopen());
 }
 
 /// Gives two new descriptors to the program, or closes them.

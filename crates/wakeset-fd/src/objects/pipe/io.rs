@@ -3,15 +3,17 @@
 use super::buffers::{self, Buffers};
 use super::{Bound, FdPipe, capacity};
 use crate::migrate;
-use crate::objects::migratable::{Attempt, carry_out, errno};
+use crate::objects::home;
+use crate::objects::migratable::{Attempt, carry_out, errno, in_kernel};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_avoided, count_signal};
 use crate::sys::signal_guard::FastSignalGuard;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
-use crate::table::{self, Entry, left};
-use core::ffi::c_int;
+use crate::table::{self, Bytes, Entry, left};
+use core::ffi::{c_int, c_void};
+use core::ptr;
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL};
 use wakeset::{Error, mutated};
 
@@ -121,7 +123,7 @@ pub(super) unsafe fn write_from(
             count(Stat::Signals, 1);
             Done(Ok(len))
         }
-        Ok(Attempt::InKernel) => Kernel,
+        Ok(Attempt::InKernel) => return in_kernel(fd, end),
         Ok(Attempt::Again) => return None,
         Ok(Attempt::Failed(Error::WouldBlock)) if pipe.is_none() => Done(Err(Errno::EAGAIN)),
         Ok(Attempt::Failed(Error::Interrupted)) => Done(Err(Errno::EINTR)),
@@ -211,7 +213,7 @@ pub(super) unsafe fn read_into(
     Some(match carry_out(fd, end, attempt, block) {
         Err(file) => Done(file.call(kept)),
         Ok(Attempt::Done(n)) => Done(Ok(n)),
-        Ok(Attempt::InKernel) => Kernel,
+        Ok(Attempt::InKernel) => return in_kernel(fd, end),
         Ok(Attempt::Again) => return None,
         Ok(Attempt::Failed(Error::Unfit)) => {
             migrate::fd(fd, Stat::MigratedOddArgument);
@@ -234,7 +236,16 @@ pub fn count_kernel_send(fd: c_int) {
 pub unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Verdict<usize> {
     let modelled = flags & !MODELLED == 0;
     // SAFETY: the same contract.
-    let verdict = on_socket(fd, modelled, |end| unsafe { write(fd, end, buffer, len, flags) });
+    let call = |end| unsafe { write(fd, end, buffer, len, flags) };
+    let verdict = on_socket_or(fd, modelled, call, || {
+        let nowhere = ptr::null::<c_void>();
+        let sent = home::write(fd, || sys::raw!(sendto, fd, buffer, len, flags, nowhere, 0));
+        sent.inspect(|verdict| {
+            if matches!(verdict, Done(_)) {
+                left::count_write(fd);
+            }
+        })
+    });
     if matches!(verdict, Kernel) {
         left::count_write(fd);
     }
@@ -248,7 +259,11 @@ pub unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Ve
 pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Verdict<usize> {
     let modelled = flags & !MODELLED == 0 && len != 0;
     // SAFETY: the same contract.
-    on_socket(fd, modelled, |end| unsafe { read(fd, end, buffer, len, flags & MSG_DONTWAIT == 0) })
+    let call = |end| unsafe { read(fd, end, buffer, len, flags & MSG_DONTWAIT == 0) };
+    on_socket_or(fd, modelled, call, || {
+        let nowhere = ptr::null::<c_void>();
+        home::read(fd, || sys::raw!(recvfrom, fd, buffer, len, flags, nowhere, nowhere))
+    })
 }
 
 /// Does something for an end of a socket pair, repeatedly while it says `None`. A socket for which
@@ -258,8 +273,37 @@ pub(super) fn on_socket(
     modelled: bool,
     call: impl Fn(&'static FdPipe) -> Option<Verdict<usize>>,
 ) -> Verdict<usize> {
+    // A look-up here, because the call may be about more than bytes.
+    on_socket_found(fd, modelled, || Bytes::Entry(table::get(fd)), call, || None)
+}
+
+/// [`on_socket`] for a call that only sends or receives bytes, if it is `modelled`, which shows
+/// nobody the socket. `away` makes it on one that may come home.
+fn on_socket_or(
+    fd: c_int,
+    modelled: bool,
+    call: impl Fn(&'static FdPipe) -> Option<Verdict<usize>>,
+    away: impl Fn() -> Option<Verdict<usize>>,
+) -> Verdict<usize> {
+    let look_up = || if modelled { table::get_for_bytes(fd) } else { Bytes::Entry(table::get(fd)) };
+    on_socket_found(fd, modelled, look_up, call, away)
+}
+
+fn on_socket_found(
+    fd: c_int,
+    modelled: bool,
+    look_up: impl Fn() -> Bytes,
+    call: impl Fn(&'static FdPipe) -> Option<Verdict<usize>>,
+    away: impl Fn() -> Option<Verdict<usize>>,
+) -> Verdict<usize> {
     loop {
-        let entry = table::get(fd);
+        let entry = match look_up() {
+            Bytes::Entry(entry) => entry,
+            Bytes::Away => match away() {
+                Some(verdict) => return verdict,
+                None => continue,
+            },
+        };
         if matches!(entry, Entry::Doorbell) {
             return Done(Err(Errno::EBADF));
         }
@@ -280,17 +324,34 @@ pub(super) fn on_socket(
 
 /// ioctl(`FIONREAD`) on an end: how many bytes are in it. `None`: the kernel knows.
 pub fn bytes_in(fd: c_int) -> Option<c_int> {
-    let end = table::find::<FdPipe>(fd)?;
-    let bound = end.bound()?;
-    // A pipe says it at both ends.
-    let inward =
-        if mutated!("socket_counts_what_it_sent") { 1 - bound.index() } else { bound.index() };
-    let state = bound.state(if bound.is_socket() { inward } else { 0 })?;
-    if state.sealed {
-        bound.pair.residence.wait_until_settled();
-        return None;
+    loop {
+        let end = table::find::<FdPipe>(fd)?;
+        let bound = end.bound()?;
+        // A pipe says it at both ends.
+        let inward =
+            if mutated!("socket_counts_what_it_sent") { 1 - bound.index() } else { bound.index() };
+        match bound.state(if bound.is_socket() { inward } else { 0 }) {
+            Some(state) if !state.sealed => return Some(state.len as c_int),
+            Some(_) => bound.pair.residence.wait_until_settled(),
+            None => {}
+        }
+        if in_kernel::<_, ()>(fd, end).is_some() {
+            return None;
+        }
     }
-    Some(state.len as c_int)
+}
+
+/// Whether a send(2) or recv(2) with these flags may be one on a pair that lives here, or that may
+/// come home.
+#[inline]
+pub fn is_end_for_bytes(fd: c_int, flags: c_int) -> bool {
+    if flags & !MODELLED != 0 {
+        return is_end(fd);
+    }
+    match table::get_for_bytes(fd) {
+        Bytes::Entry(entry) => entry.downcast::<FdPipe>().is_some(),
+        Bytes::Away => true,
+    }
 }
 
 /// Whether a number is an end of a pair that lives here.

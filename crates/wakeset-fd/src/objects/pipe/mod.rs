@@ -15,13 +15,17 @@ mod capacity;
 mod carrier;
 mod close;
 mod create;
+mod home;
 mod io;
 mod message;
 mod shutdown;
 
 pub(crate) use self::close::{give_up_all_kept, give_up_kept, were_kept};
 pub use self::create::{pipe2, socketpair};
-pub use self::io::{bytes_in, count_kernel_send, is_end, read_fast, recv, send, write_fast};
+pub(crate) use self::home::{come_home, numbers_away};
+pub use self::io::{
+    bytes_in, count_kernel_send, is_end, is_end_for_bytes, read_fast, recv, send, write_fast,
+};
 pub(crate) use self::io::{read, write};
 pub use self::message::{readv, recvmsg, sendmsg, writev};
 pub use self::shutdown::shutdown;

@@ -47,8 +47,10 @@ pub(super) fn note(fd: c_int, watch: &DetachedWatch, set: c_int) {
 /// Whether a watch can ever be made anew without a report that the program has had already: not if
 /// it may be disarmed, nor if it has an edge at almost any time.
 fn may_return(interest: Events) -> bool {
-    !interest.intersects(Events::ONESHOT | Events::EXCLUSIVE | Events::WAKEUP)
-        && !interest.contains(Events::ET | Events::OUT)
+    let at_any_time = Events::OUT | Events::WRNORM | Events::WRBAND;
+    let has_edges = interest.contains(Events::ET) && interest.intersects(at_any_time);
+    let is_odd = interest.intersects(Events::ONESHOT | Events::EXCLUSIVE | Events::WAKEUP);
+    !has_edges && !is_odd
 }
 
 /// The watch has turned out not to be where it was noted.

@@ -12,6 +12,10 @@
 //! and the object sets out only while no call is counted, each in one step. A call that is left by
 //! a jump out of a signal handler, or by a cancellation, stays counted: the object stays away, and
 //! so does what migrates under its number afterwards.
+//!
+//! Each end of a pair has a word. The pair sets out when both ends do: no thread waits for a call
+//! to end, so it does not matter in which order they are asked, and one that refuses lets the other
+//! go back to `AWAY`.
 
 use crate::sys::sync::{AtomicUsize, Ordering, mutant};
 
@@ -135,6 +139,20 @@ impl Word {
             _ => None,
         };
         self.change(set_out).is_ok()
+    }
+
+    /// All of them set out, or none: an object with several numbers comes home by all of them. The
+    /// caller holds the migrations lock.
+    pub(crate) fn begin_return_of<'a>(words: impl Iterator<Item = &'a Self> + Clone) -> bool {
+        let sets_out = |(index, word): &(usize, &Self)| {
+            word.begin_return() || *index > 0 && mutant!("pair_comes_home_by_one_end")
+        };
+        let begun = words.clone().enumerate().take_while(sets_out).count();
+        let all = words.clone().count() == begun;
+        if !all {
+            words.take(begun).for_each(|word| word.end_return(false));
+        }
+        all
     }
 
     /// Its number stands for it again; or it could not come, and is in the kernel as before.
