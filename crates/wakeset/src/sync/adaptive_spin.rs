@@ -18,19 +18,26 @@
 //! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 255 sleeps earn no yield |
 //! | ran on another one | looks at the ready list, for 30 microseconds at most ([`spin`](crate::sync::spin)) |
 //!
+//! A wait that is too long to spin for may be so only because other threads sleep as well; whether
+//! it is worth it that they all spin, the process tries now and then ([`joint`]).
+//!
 //! A spin that fails doubles, roughly, the number of waits that do not spin. It ends early where it
 //! can only do harm: with as many threads spinning as there are processors, and after the thread
-//! has lost its processor in it.
+//! has lost its processor in it. A joint spin yields instead while as many threads spin.
 //!
 //! Under the model checkers nothing is learned, because a schedule must be repeatable: a model says
 //! how many times each wait looks before it sleeps (`set_model_spin`), and without that none does.
 
+mod cost;
+mod joint;
 mod waker;
 
 use crate::sync::spin::{self, Limit, Spinner, processor};
 use crate::sync::thread_id;
 use crate::sync::time::Deadline;
 use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32};
+use cost::{SLEEP_COST, WAKE_COST};
+use joint::Alone;
 use waker::DUE;
 
 /// A wait that took less than this (ns) was no sleep.
@@ -49,55 +56,6 @@ const MOST: u8 = 8;
 /// Sleeps that a long and useless yield costs.
 const PENALTY: u8 = 255;
 
-/// What a sleep costs the waiter, and a wake-up the waker, in processor time (ns), on average over
-/// measurements of one in [`MEASURED`], and of those that end with a look at the waker: some 2,000
-/// each on a machine of one's own, 10,000 on a virtual one.
-static SLEEP_COST: Cost = Cost::new();
-static WAKE_COST: Cost = Cost::new();
-const MEASURED: u32 = 32;
-/// Upper bound of one measurement (ns): a handler may have run during it.
-const MOST_COST: u64 = 20_000;
-const FIRST_COST: u32 = 7_500;
-
-/// An average.
-#[derive(Debug)]
-struct Cost {
-    average: UnmodelledU32,
-    /// How often it could have been measured.
-    chances: UnmodelledU32,
-    /// How many measurements the average goes back: few at first.
-    measured: UnmodelledU32,
-}
-
-impl Cost {
-    const fn new() -> Self {
-        Self {
-            average: UnmodelledU32::new(FIRST_COST),
-            chances: UnmodelledU32::new(0),
-            measured: UnmodelledU32::new(1),
-        }
-    }
-
-    fn get(&self) -> i32 {
-        self.average.load(Ordering::Relaxed) as i32
-    }
-
-    /// Whether it is to be measured this time.
-    fn is_due(&self) -> bool {
-        let chances = self.chances.load(Ordering::Relaxed).wrapping_add(1);
-        self.chances.store(chances, Ordering::Relaxed);
-        chances.is_multiple_of(MEASURED)
-    }
-
-    fn remember(&self, cost: u64) {
-        let (average, cost) = (self.get(), cost.min(MOST_COST) as i32);
-        // The first guess weighs no more than a measurement.
-        let measured = (self.measured.load(Ordering::Relaxed) + 1).min(1 << MEMORY);
-        self.measured.store(measured, Ordering::Relaxed);
-        let average = average + (cost - average) / measured as i32;
-        self.average.store(average as u32, Ordering::Relaxed);
-    }
-}
 /// How many waits the average goes back, as a shift.
 const MEMORY: i32 = 3;
 /// The average at the start: a few short waits make it positive.
@@ -142,9 +100,14 @@ pub(crate) struct AdaptiveSpin {
     /// Short sleeps in a row, up to `MOST`.
     credit: UnmodelledU8,
     failures: UnmodelledU8,
-    /// Not 0: the wait that sleeps now has spun before, in vain.
-    spun: UnmodelledU8,
+    /// [`SPUN`] and [`WOKEN`].
+    notes: UnmodelledU8,
 }
+
+/// The wait that sleeps now has spun before, in vain.
+const SPUN: u8 = 1;
+/// A waker has ended the last sleep.
+const WOKEN: u8 = 2;
 
 /// No waker so far.
 const NOWHERE: u16 = u16::MAX;
@@ -173,7 +136,7 @@ impl AdaptiveSpin {
             penalty: UnmodelledU8::new(0),
             credit: UnmodelledU8::new(0),
             failures: UnmodelledU8::new(0),
-            spun: UnmodelledU8::new(0),
+            notes: UnmodelledU8::new(0),
         }
     }
 
@@ -250,9 +213,18 @@ impl AdaptiveSpin {
             Limit::Auto => (spin::AUTO_LIMIT, true),
             Limit::Nanos(limit) => (limit, false),
         };
-        if self.shares_processor() || adaptive && !self.is_worth_it() && !is_soon(until) {
+        let shares = self.shares_processor();
+        let by_itself = !shares && (!adaptive || self.is_worth_it() || is_soon(until));
+        let alone = match shares {
+            true => Alone::OnlySleeps,
+            _ if by_itself => Alone::Spins,
+            _ => Alone::Sleeps,
+        };
+        let is_joint = adaptive && self.takes_part() && joint::waits(alone);
+        if shares || !by_itself && !is_joint {
             return None;
         }
+        let limit = if is_joint { joint::LIMIT } else { limit };
         let spinner = Spinner::begin(!adaptive)?;
         let start = Deadline::now().as_nanos();
         let end = until.min(start + limit);
@@ -270,6 +242,7 @@ impl AdaptiveSpin {
             looks: 0,
             preempted: false,
             crowded: false,
+            is_joint,
         })
     }
 
@@ -280,6 +253,12 @@ impl AdaptiveSpin {
             return false;
         }
         self.gain() > 0 && !self.is_look_overdue()
+    }
+
+    /// Whether a wait spins if those of other threads do, too: a waker that then waited itself has
+    /// ended its last sleep.
+    fn takes_part(&self) -> bool {
+        self.notes.load(Ordering::Relaxed) & WOKEN != 0 && !self.keeps_busy()
     }
 
     /// What a spin would have gained, on average over the last waits, in processor time (ns).
@@ -309,9 +288,13 @@ impl AdaptiveSpin {
         }
     }
 
+    fn note_spun(&self) {
+        self.notes.store(self.notes.load(Ordering::Relaxed) | SPUN, Ordering::Relaxed);
+    }
+
     fn failed(&self, weight: u8, limit: u64) {
         self.remember(None, limit);
-        self.spun.store(1, Ordering::Relaxed);
+        self.note_spun();
         let failures = (self.failures.load(Ordering::Relaxed) + weight).min(MOST_FAILURES);
         self.failures.store(failures, Ordering::Relaxed);
         let skipped = (1_u32 << (failures / FAILED)).min(u16::MAX.into());
@@ -353,6 +336,7 @@ impl AdaptiveSpin {
         let slept = now.saturating_sub(before);
         let needed = self.woken_after(before, slept);
         self.look_at_waker(now, slept, needed);
+        let is_woken = needed.is_some();
         // One that found something just before it was none. In a kernel half it found that sooner
         // than a spin would have looked there.
         let needed = needed.or_else(|| (slept <= SLEEP && !outside).then_some(slept));
@@ -365,10 +349,9 @@ impl AdaptiveSpin {
         } else {
             self.credit.store(0, Ordering::Relaxed);
         }
-        if self.spun.load(Ordering::Relaxed) != 0 {
-            // Known already.
-            self.spun.store(0, Ordering::Relaxed);
-        } else {
+        let notes = self.notes.swap(if is_woken { WOKEN } else { 0 }, Ordering::Relaxed);
+        // Otherwise it is known already.
+        if notes & SPUN == 0 {
             self.remember(needed, spin::AUTO_LIMIT);
         }
         slept
@@ -398,6 +381,8 @@ pub(crate) struct Spin<'a> {
     looks: u32,
     preempted: bool,
     crowded: bool,
+    /// The wait would have slept if it were not for the others that spin.
+    is_joint: bool,
 }
 
 impl Spin<'_> {
@@ -416,9 +401,22 @@ impl Spin<'_> {
         }
         self.preempted = now.saturating_sub(self.last) > GAP;
         self.last = now;
+        if self.is_joint && !self.preempted && self.spinner.is_one_too_many(now) {
+            return self.yields(now);
+        }
         self.crowded =
             now.saturating_sub(self.start) > CROWDED && self.spinner.is_one_too_many(now);
         now < self.end && !self.preempted && !self.crowded
+    }
+
+    /// In a joint spin on all processors: the thread that is to do something may wait for this one.
+    /// Whether the spin goes on.
+    #[cold]
+    fn yields(&mut self, before: u64) -> bool {
+        spin::yield_now();
+        self.last = Deadline::now().as_nanos();
+        self.preempted = self.last.saturating_sub(before) > LONG_YIELD;
+        self.last < self.end && !self.preempted
     }
 
     /// Whether it is time to look outside of the ready list: in the kernel half.
@@ -439,11 +437,17 @@ impl Spin<'_> {
 
     /// It found what the wait was for, on the ready list.
     pub(crate) fn succeeded(self) {
+        if self.is_joint {
+            return joint::found();
+        }
         self.memory.succeeded(self.so_far(), self.limit);
     }
 
     /// It found something outside, which was no waker's of ours.
     pub(crate) fn found_outside(self) {
+        if self.is_joint {
+            return joint::found();
+        }
         self.memory.remember(Some(self.so_far()), self.limit);
     }
 
@@ -454,7 +458,10 @@ impl Spin<'_> {
 
     /// It found nothing.
     pub(crate) fn failed(self) {
-        if self.preempted {
+        if self.is_joint {
+            // What the sleep takes that follows says nothing of one without a spin.
+            self.memory.note_spun();
+        } else if self.preempted {
             self.memory.failed(PREEMPTED, self.limit);
         } else if !self.cut_short && !self.crowded {
             self.memory.failed(FAILED, self.limit);

@@ -130,6 +130,12 @@ pub(crate) fn is_spun_on(processor: u16, now: u64) -> bool {
 /// How many spins begin, or are refused, between two looks around.
 const LOOKS: u32 = 64;
 
+/// Whether the process may use several processors, as far as is known.
+pub(crate) fn has_processors() -> bool {
+    let processors = PROCESSORS.load(Ordering::Relaxed);
+    (if processors == 0 { look_around() } else { processors }) > 1
+}
+
 /// Asks how many processors the thread may use: sched_getaffinity(2). One, where that is refused.
 #[cold]
 fn look_around() -> u32 {

@@ -1,4 +1,5 @@
 extern crate std;
+use super::cost::MOST_COST;
 use super::*;
 use core::time::Duration;
 
@@ -190,4 +191,48 @@ fn a_thread_runs_or_does_not() {
     over.wait();
     sleeper.join().unwrap();
     while spin::runs(thread).is_some() {}
+}
+
+#[test]
+fn a_wait_takes_part_if_a_waker_that_waits_has_ended_its_last_sleep() {
+    let memory = AdaptiveSpin::new();
+    assert!(!memory.takes_part(), "nothing is known");
+    let woken = || memory.asleep(false, || memory.waking(|| true));
+    let not_woken = || memory.asleep(false, || std::thread::sleep(Duration::from_nanos(2 * SLEEP)));
+    woken();
+    memory.busy.store(0, Ordering::Relaxed);
+    assert!(memory.takes_part());
+    not_woken();
+    assert!(!memory.takes_part());
+    woken();
+    memory.busy.store(10_000, Ordering::Relaxed);
+    assert!(!memory.takes_part(), "its waker keeps busy");
+}
+
+/// Not of what the wait would be without the others.
+#[test]
+fn nothing_is_learned_from_a_joint_spin() {
+    let memory = looked();
+    let known = || {
+        let (gain, skipped) = (&memory.gain, &memory.skipped);
+        (gain.load(Ordering::Relaxed), skipped.load(Ordering::Relaxed))
+    };
+    for _ in 0..64 {
+        memory.remember(Some(500), spin::AUTO_LIMIT);
+    }
+    let before = known();
+    let joint = || {
+        let mut spin = memory.begin(u64::MAX)?;
+        spin.is_joint = true;
+        Some(spin)
+    };
+    let Some(spin) = joint() else { return };
+    spin.succeeded();
+    let Some(spin) = joint() else { return };
+    spin.failed();
+    assert_eq!(known(), before);
+    memory.asleep(false, || std::thread::sleep(Duration::from_nanos(2 * SLEEP)));
+    assert_eq!(known(), before, "the sleep after it was cut short");
+    memory.asleep(false, || std::thread::sleep(Duration::from_nanos(2 * SLEEP)));
+    assert_ne!(known(), before);
 }

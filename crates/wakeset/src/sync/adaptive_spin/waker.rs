@@ -54,6 +54,11 @@ impl AdaptiveSpin {
         self.busy.load(Ordering::Relaxed).into()
     }
 
+    /// Whether they do at all.
+    pub(super) fn keeps_busy(&self) -> bool {
+        self.busy() >= BUSY
+    }
+
     /// Whether they do for longer than a sleep and its wake-up take in processor time.
     pub(super) fn gains_by_sleeping(&self) -> bool {
         self.busy() > SLEEP_COST.get() + WAKE_COST.get()

@@ -73,6 +73,10 @@ pub(crate) fn runs(_thread: u32) -> Option<bool> {
     None
 }
 
+pub(crate) fn has_processors() -> bool {
+    false
+}
+
 pub(crate) fn is_spun_on(_processor: u16, _now: u64) -> bool {
     false
 }

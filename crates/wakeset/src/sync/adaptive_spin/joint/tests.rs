@@ -1,0 +1,238 @@
+extern crate std;
+use super::*;
+use core::cell::Cell;
+use std::vec::Vec;
+
+/// A machine on which threads answer each other in turn.
+struct Chain {
+    threads: u32,
+    next: Cell<u32>,
+    now: Cell<u64>,
+    times: Vec<Cell<u64>>,
+    /// What a wait takes, in time and in processor time, apart and together (ns).
+    apart: Cell<(u64, u64)>,
+    together: Cell<(u64, u64)>,
+    /// Whether spins find something, if they are tried.
+    finds: Cell<bool>,
+    processors: u32,
+    /// What has been done: waits, and those that spun.
+    waits: Cell<u64>,
+    spun: Cell<u64>,
+}
+
+impl Machine for Chain {
+    fn thread(&self) -> u32 {
+        1 + self.next.get()
+    }
+
+    fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    fn thread_time(&self) -> Option<u64> {
+        Some(self.times[self.next.get() as usize].get())
+    }
+
+    fn process_time(&self) -> Option<u64> {
+        Some(self.times.iter().map(Cell::get).sum())
+    }
+
+    fn has_processors(&self) -> bool {
+        self.processors > 1
+    }
+}
+
+impl Chain {
+    fn new(apart: (u64, u64), together: (u64, u64)) -> Self {
+        Self {
+            threads: 3,
+            next: Cell::new(0),
+            now: Cell::new(1),
+            times: (0..3).map(|_| Cell::new(0)).collect(),
+            apart: Cell::new(apart),
+            together: Cell::new(together),
+            finds: Cell::new(true),
+            processors: 2,
+            waits: Cell::new(0),
+            spun: Cell::new(0),
+        }
+    }
+
+    /// One wait of the thread whose turn it is; whether it spun.
+    fn wait(&self, joint: &Joint) -> bool {
+        let spins = joint.waits(Alone::Sleeps, self);
+        let (elapsed, cost) = if spins { self.together.get() } else { self.apart.get() };
+        if spins && self.finds.get() {
+            joint.found.fetch_add(1, Ordering::Relaxed);
+        }
+        self.now.set(self.now.get() + elapsed);
+        let time = &self.times[self.next.get() as usize];
+        time.set(time.get() + cost);
+        self.next.set((self.next.get() + 1) % self.threads);
+        self.waits.set(self.waits.get() + 1);
+        self.spun.set(self.spun.get() + u64::from(spins));
+        spins
+    }
+
+    /// How many of so many waits spin.
+    fn run(&self, joint: &Joint, waits: u64) -> u64 {
+        let before = self.spun.get();
+        (0..waits).for_each(|_| _ = self.wait(joint));
+        self.spun.get() - before
+    }
+
+    fn time(&self) -> u64 {
+        self.process_time().unwrap()
+    }
+}
+
+const LONG: u64 = 1 << 18;
+/// A chain as ZeroMQ's: it takes 20 µs a wait and 15 µs of processor time, or half of that.
+const PAYS: [(u64, u64); 2] = [(20_000, 15_000), (10_000, 12_000)];
+const COSTS: [(u64, u64); 2] = [(20_000, 15_000), (15_000, 30_000)];
+
+#[test]
+fn what_pays_is_kept() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    chain.run(&joint, 1 << 14);
+    let spun = chain.run(&joint, LONG);
+    assert!(spun > LONG * 15 / 16, "{spun} of {LONG}");
+    assert!(spun < LONG, "it is compared again");
+}
+
+/// Their processor time is bounded, however much more spins cost, and trials become rare.
+#[test]
+fn what_costs_is_given_up() {
+    for cost in [16_000, 30_000, 60_000] {
+        let (joint, chain) = (Joint::new(), Chain::new(COSTS[0], (10_000, cost)));
+        let first = chain.run(&joint, LONG);
+        let (excess, plain) = (first * (cost - COSTS[0].1), chain.waits.get() * COSTS[0].1);
+        assert!(first > 0, "it is tried");
+        assert!(excess * PART <= plain + 2 * PART * u64::from(WAITS) * cost, "{excess} of {plain}");
+        let later = chain.run(&joint, LONG);
+        assert!(later <= 2 * u64::from(WAITS), "{later} after {first}");
+    }
+}
+
+#[test]
+fn what_is_no_faster_is_given_up() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], (PAYS[0].0, PAYS[1].1)));
+    let spun = chain.run(&joint, LONG);
+    assert!(spun <= 10 * u64::from(WAITS), "{spun}");
+}
+
+#[test]
+fn spins_in_vain_end_early() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    chain.finds.set(false);
+    let spun = chain.run(&joint, LONG);
+    assert!((1..=10 * u64::from(EARLY)).contains(&spun), "{spun}");
+}
+
+#[test]
+fn another_pattern_is_tried_soon() {
+    let (joint, chain) = (Joint::new(), Chain::new(COSTS[0], COSTS[1]));
+    chain.run(&joint, LONG);
+    chain.apart.set((50_000, 15_000));
+    chain.together.set((10_000, 12_000));
+    chain.run(&joint, u64::from(WAITS * (2 * CHANGED + 8)));
+    assert_eq!(chain.run(&joint, 2 * u64::from(WAITS)), 2 * u64::from(WAITS), "it pays now");
+}
+
+/// And the processor time that this has cost is paid for first.
+#[test]
+fn a_pattern_that_always_changes_is_not_always_tried() {
+    let (joint, chain) = (Joint::new(), Chain::new(COSTS[0], (10_000, 100_000)));
+    for i in 0..1 << 10 {
+        chain.apart.set((if i % 2 == 0 { 8_000 } else { 40_000 }, COSTS[0].1));
+        chain.run(&joint, u64::from(WAITS * (CHANGED + 1)));
+    }
+    let excess = chain.spun.get() * (100_000 - COSTS[0].1);
+    let most = chain.time() / PART + u64::from(WAITS) * 100_000;
+    assert!(chain.spun.get() > 4 * u64::from(WAITS) && excess < most, "{excess} of {most}");
+}
+
+/// A phase in which spins cost more ends, and is charged.
+#[test]
+fn what_no_longer_pays_is_given_up() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    chain.run(&joint, LONG);
+    chain.together.set((40_000, 60_000));
+    let spun = chain.run(&joint, LONG);
+    // Another rate is noticed at once.
+    assert!(spun <= u64::from(WAITS) * 16, "{spun}");
+    assert!((joint.credit.load(Ordering::Relaxed) as i64) < MOST_CREDIT);
+}
+
+/// Nothing spins while nothing happens.
+#[test]
+fn rare_waits_are_not_tried() {
+    let (joint, chain) = (Joint::new(), Chain::new((2 * SLOW, 15_000), (1_000, 1_000)));
+    assert_eq!(chain.run(&joint, LONG), 0);
+}
+
+#[test]
+fn a_kept_spin_ends_with_the_work() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    chain.run(&joint, LONG);
+    chain.apart.set((1_000_000_000, 15_000));
+    chain.together.set((1_000_000_000, 60_000));
+    let spun = chain.run(&joint, LONG);
+    assert!(spun <= 4, "{spun}");
+}
+
+#[test]
+fn one_processor_is_not_tried() {
+    let (joint, mut chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    chain.processors = 1;
+    assert_eq!(chain.run(&joint, LONG), 0);
+}
+
+/// Whose wakers run on the same processor would not spin.
+#[test]
+fn waits_that_cannot_spin_are_not_tried() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    for _ in 0..LONG {
+        assert!(!joint.waits(Alone::OnlySleeps, &chain));
+        chain.now.set(chain.now.get() + PAYS[0].0);
+    }
+}
+
+/// One that comes later has not been judged.
+#[test]
+fn only_threads_that_took_part_spin() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    while joint.window.load(Ordering::Relaxed) % Window::PHASES != Phase::Kept as u32 {
+        chain.wait(&joint);
+    }
+    assert!(chain.wait(&joint));
+    chain.next.set(0);
+    let other = Other(&chain);
+    assert!(!joint.waits(Alone::Sleeps, &other));
+    assert!(chain.wait(&joint));
+}
+
+/// A thread of the same machine with another number.
+struct Other<'a>(&'a Chain);
+
+impl Machine for Other<'_> {
+    fn thread(&self) -> u32 {
+        self.0.thread() + THREADS as u32
+    }
+
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    fn thread_time(&self) -> Option<u64> {
+        self.0.thread_time()
+    }
+
+    fn process_time(&self) -> Option<u64> {
+        self.0.process_time()
+    }
+
+    fn has_processors(&self) -> bool {
+        true
+    }
+}
