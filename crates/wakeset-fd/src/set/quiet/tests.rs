@@ -214,6 +214,32 @@ fn a_worker_beside_others_waits_quietly() {
     assert_eq!(watched.calls.get(), 1);
 }
 
+/// What a worker says in its sleep was left out, and others took what was its own; or it stayed so
+/// while it was busy.
+#[test]
+fn a_quiet_wait_says_when_it_sleeps() {
+    static ANOTHER: listeners::Share = listeners::Share::new();
+    fn leaves(listener: c_int) -> bool {
+        ANOTHER.leaves(listeners::baton::note_of(listeners::inode(listener)))
+    }
+    let _alone = alone();
+    let (mut watched, listener, mut client, connection) = with_listener();
+    listeners::begin_in_silence(listeners::Choice::Least, None);
+    ANOTHER.note_sleep(0);
+    listeners::held::note_accepted(connection.as_raw_fd(), ANOTHER.holder());
+    assert_eq!(watched.wait(1) + watched.wait(1), 0);
+    let (listener, rotation) = (listener.as_raw_fd(), &watched.set().rotation);
+    assert!(rotation.is_calm() && !rotation.is_calm_alone());
+    assert!(!leaves(listener), "it is busy");
+    watched.object.set(listener);
+    watched.asleep = |watched| assert!(leaves(watched.object.get()), "it sleeps");
+    client.write_all(b"x").expect("written");
+    assert_eq!(watched.wait_quietly(8, -1), Some(std::vec![2]));
+    assert_eq!(watched.calls.get(), 1);
+    assert!(!leaves(listener), "it is busy again");
+    listeners::held::note_close(connection.as_raw_fd());
+}
+
 /// The kernel says what is wrong with a call.
 #[test]
 fn errors_are_the_kernels() {

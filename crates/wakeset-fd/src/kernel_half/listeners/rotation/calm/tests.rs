@@ -121,6 +121,25 @@ fn a_calm_worker_says_when_it_sleeps() {
     (0..2).for_each(|_| held::lower(another.holder()));
 }
 
+/// A calm worker that only looked had what another was woken for.
+#[test]
+fn a_calm_worker_leaves_what_is_anothers() {
+    let _alone = alone();
+    let (rotation, another) = beside_another();
+    let watched = Member { events: libc::EPOLLIN as u32, ..NAMED };
+    rotation.with(|members| members[0] = watched);
+    rotation.begin_calm(&[watched]);
+    shares::set_rule(shares::Least::Always, None);
+    held::put_off_count();
+    (0..2).for_each(|_| held::raise(rotation.share.holder()));
+    another.note_sleep(baton::note_of(NAMED.inode));
+    assert!(rotation.is_calm() && !rotation.is_calm_alone());
+    let mut events = [epoll_event { events: libc::EPOLLIN as u32, u64: NAMED.data }];
+    // SAFETY: one event.
+    assert_eq!(unsafe { rotation.leave_for_now(events.as_mut_ptr(), 1) }, 0);
+    (0..2).for_each(|_| held::lower(rotation.share.holder()));
+}
+
 /// What was declined is over when a wait finds it gone, and any waiter takes it until then.
 #[test]
 fn a_worker_looks_for_what_others_decline() {
