@@ -281,7 +281,7 @@ static void share_private_ends(void)
 	pthread_rwlock_unlock(&staying);
 }
 
-/* What parent and child read of a timer that goes on. Either may be told of what the other takes. */
+/* By parent and child, of a timer that goes on. Either may be told of what the other takes. */
 static void take_expirations(int timer, int set, unsigned reads)
 {
 	for (; reads > 0; reads--) {
@@ -325,7 +325,8 @@ static void share_private_timer(void)
 	int64_t before = now();
 	take_expirations(timer, -1, 1);
 	long long all = (long long)atomic_load(&world->expirations[me]);
-	long long least = expirations(start, period, before), most = expirations(start, period, now());
+	long long least = expirations(start, period, before);
+	long long most = expirations(start, period, now());
 	if (all < least || all > most)
 		fail("a timer has expired %lld times (should be %lld to %lld)", all, least, most);
 	need(close(timer));
