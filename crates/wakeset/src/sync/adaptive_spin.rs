@@ -100,7 +100,7 @@ pub(crate) struct AdaptiveSpin {
     /// Short sleeps in a row, up to `MOST`.
     credit: UnmodelledU8,
     failures: UnmodelledU8,
-    /// [`SPUN`] and [`WOKEN`].
+    /// [`SPUN`], [`WOKEN`] and [`OUTSIDE`].
     notes: UnmodelledU8,
 }
 
@@ -108,6 +108,8 @@ pub(crate) struct AdaptiveSpin {
 const SPUN: u8 = 1;
 /// A waker has ended the last sleep.
 const WOKEN: u8 = 2;
+/// The last joint spin found something outside. After two in a row its waits are about that.
+const OUTSIDE: u8 = 4;
 
 /// No waker so far.
 const NOWHERE: u16 = u16::MAX;
@@ -225,7 +227,7 @@ impl AdaptiveSpin {
             return None;
         }
         let limit = if is_joint { joint::LIMIT } else { limit };
-        let spinner = Spinner::begin(!adaptive)?;
+        let spinner = Spinner::begin(!adaptive || is_joint)?;
         let start = Deadline::now().as_nanos();
         let end = until.min(start + limit);
         spinner.spins_until(end);
@@ -258,7 +260,9 @@ impl AdaptiveSpin {
     /// Whether a wait spins if those of other threads do, too: a waker that then waited itself has
     /// ended its last sleep.
     fn takes_part(&self) -> bool {
-        self.notes.load(Ordering::Relaxed) & WOKEN != 0 && !self.keeps_busy()
+        self.notes.load(Ordering::Relaxed) & WOKEN != 0
+            && !self.keeps_busy()
+            && !self.is_look_overdue()
     }
 
     /// What a spin would have gained, on average over the last waits, in processor time (ns).
@@ -286,6 +290,19 @@ impl AdaptiveSpin {
         if failures > 0 {
             self.failures.store(failures - 1, Ordering::Relaxed);
         }
+    }
+
+    /// A joint spin has found something, outside or not.
+    fn found_jointly(&self, outside: bool, needed: u64) {
+        joint::found();
+        self.spend(needed);
+        let notes = self.notes.load(Ordering::Relaxed);
+        let notes = match outside {
+            false => notes & !OUTSIDE,
+            true if notes & OUTSIDE != 0 => notes & !(WOKEN | OUTSIDE),
+            true => notes | OUTSIDE,
+        };
+        self.notes.store(notes, Ordering::Relaxed);
     }
 
     fn note_spun(&self) {
@@ -438,7 +455,7 @@ impl Spin<'_> {
     /// It found what the wait was for, on the ready list.
     pub(crate) fn succeeded(self) {
         if self.is_joint {
-            return joint::found();
+            return self.memory.found_jointly(false, self.so_far());
         }
         self.memory.succeeded(self.so_far(), self.limit);
     }
@@ -446,7 +463,7 @@ impl Spin<'_> {
     /// It found something outside, which was no waker's of ours.
     pub(crate) fn found_outside(self) {
         if self.is_joint {
-            return joint::found();
+            return self.memory.found_jointly(true, self.so_far());
         }
         self.memory.remember(Some(self.so_far()), self.limit);
     }

@@ -43,7 +43,7 @@ pub const LONGEST_SPIN: u32 = 1_000_000;
 
 /// How long threads of this process look for what they wait for before they sleep: `Some`
 /// microseconds in each wait (0: not at all; [`LONGEST_SPIN`] at most), or `None`, the default, for
-/// as long as it pays, and 30 microseconds at most.
+/// as long as it pays: 30 microseconds at most, or 50 with other threads that wake each other.
 ///
 /// It concerns [`EventPoll::wait`](crate::EventPoll::wait), waits on an
 /// [`EventRing`](crate::EventRing), and reads and writes that block. A thread that spins finds an

@@ -20,16 +20,22 @@
 //!
 //! Only waits take part that would sleep, and whose last sleep a waker of this process has ended
 //! that then waited itself: one that keeps busy would have its work taken piece by piece, which
-//! looks cheap for each wait and is not. Processor time is that of the threads that take part,
-//! because what another thread does meanwhile says nothing.
+//! looks cheap for each wait and is not. Two threads have to take part, or nobody answers. Processor
+//! time is that of the threads that take part, because what another thread does meanwhile says
+//! nothing. How much work a window has done is told by the thread that has had fewer waits together
+//! than apart, by the others: one that serves several wakes for each of them if it spins, and for
+//! several at once if it sleeps, so its own waits say little.
 //!
 //! All of it is a guess and none of it matters for correctness, so the accesses are relaxed.
+
+mod part;
 
 use crate::sync::line::Line;
 use crate::sync::spin;
 use crate::sync::thread_id;
 use crate::sync::time::Deadline;
 use crate::sync::{Ordering, UnmodelledU32, UnmodelledU64};
+use part::{Part, Phase, Window};
 
 /// The waits of a window.
 const WAITS: u32 = 128;
@@ -54,9 +60,14 @@ const PART: u64 = 64;
 /// What they may cost at once (ns).
 const MOST_CREDIT: i64 = 5_000_000;
 /// What they owe at the beginning (ns).
-const FIRST_DEBT: i64 = 500_000;
+const FIRST_DEBT: i64 = 1_500_000;
 /// The threads that take part, at most.
 const THREADS: usize = 8;
+/// A thread with fewer measured waits in a window is there by chance.
+const FEW: u32 = 6;
+/// So many waits after the end of a window the thread that was to decide has not: it has ended, or
+/// left by a jump.
+const STUCK: i32 = 8_192;
 
 /// How long a joint spin takes at most (ns).
 pub(super) const LIMIT: u64 = 50_000;
@@ -96,40 +107,6 @@ impl Machine for Real {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-enum Phase {
-    Resting = 0,
-    Apart = 1,
-    Together = 2,
-    Kept = 3,
-    /// A thread decides what comes next.
-    Turning = 4,
-}
-
-/// A window of waits: its number, and its phase in the lowest bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Window(u32);
-
-impl Window {
-    const PHASES: u32 = 8;
-
-    fn phase(self) -> Phase {
-        match self.0 % Self::PHASES {
-            0 => Phase::Resting,
-            1 => Phase::Apart,
-            2 => Phase::Together,
-            3 => Phase::Kept,
-            _ => Phase::Turning,
-        }
-    }
-
-    fn next(self, phase: Phase) -> Self {
-        let number = self.0 / Self::PHASES;
-        Self(number.wrapping_add(1).wrapping_mul(Self::PHASES) + phase as u32)
-    }
-}
-
 /// What a window has taken for each wait (ns): in processor time, and in time.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
@@ -137,51 +114,32 @@ struct Taken {
     elapsed: u64,
 }
 
-/// What a thread has had of a window.
-#[derive(Debug)]
-struct Part {
-    thread: UnmodelledU32,
-    window: UnmodelledU32,
-    waits: UnmodelledU32,
-    /// Its processor time at the first wait and at the last (ns).
-    first: UnmodelledU64,
-    last: UnmodelledU64,
-}
-
-impl Part {
-    const fn new() -> Self {
-        Self {
-            thread: UnmodelledU32::new(0),
-            window: UnmodelledU32::new(0),
-            waits: UnmodelledU32::new(0),
-            first: UnmodelledU64::new(0),
-            last: UnmodelledU64::new(0),
+impl Taken {
+    /// The same for as much work as a wait of the window apart has done. That is told by the thread
+    /// whose share of the waits is less than apart. `None`: one has had hardly any.
+    fn by_work(self, joint: &Joint, together: Window) -> Option<Self> {
+        let parts = || joint.parts.iter().filter_map(|Line(part)| part.both(together));
+        let (all, all_apart) =
+            parts().fold((0, 0), |(all, apart), part| (all + part.0, apart + part.1));
+        let mut more = (1, 1);
+        for (waits, apart) in parts().filter(|(_, apart)| *apart >= FEW) {
+            if waits < FEW / 2 {
+                return None;
+            }
+            let this = (u64::from(apart * all), u64::from(waits * all_apart));
+            if this.0 * more.1 > more.0 * this.1 {
+                more = this;
+            }
         }
-    }
-
-    /// Takes note of a wait; whether its thread takes part. `settles`: it is not measured.
-    fn note(&self, window: Window, settles: bool, thread: u32, time: u64) -> bool {
-        let begins = self.window.load(Ordering::Relaxed) != window.0;
-        if !begins && self.thread.load(Ordering::Relaxed) != thread {
-            return false;
-        }
-        if begins || settles {
-            self.window.store(window.0, Ordering::Relaxed);
-            self.thread.store(thread, Ordering::Relaxed);
-            self.waits.store(0, Ordering::Relaxed);
-            self.first.store(time, Ordering::Relaxed);
-        } else {
-            let waits = self.waits.load(Ordering::Relaxed);
-            self.waits.store(waits + 1, Ordering::Relaxed);
-        }
-        self.last.store(time, Ordering::Relaxed);
-        true
+        let by_work = |taken: u64| taken.saturating_mul(more.0) / more.1.max(1);
+        Some(Self { cost: by_work(self.cost), elapsed: by_work(self.elapsed) })
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Joint {
-    window: UnmodelledU32,
+    /// Apart from the rest: waits that spin by themselves read it, and nothing else.
+    window: Line<UnmodelledU32>,
     /// How many waits of the window are left.
     left: UnmodelledU32,
     /// When it began (ns).
@@ -206,6 +164,8 @@ pub(super) struct Joint {
     credit: UnmodelledU64,
     /// The processor time of the process when that was last reckoned (ns).
     time: UnmodelledU64,
+    /// The last window in which spins were tried.
+    judged: UnmodelledU32,
     parts: [Line<Part>; THREADS],
 }
 
@@ -237,7 +197,7 @@ pub(super) fn found() {
 impl Joint {
     const fn new() -> Self {
         Self {
-            window: UnmodelledU32::new(0),
+            window: Line(UnmodelledU32::new(0)),
             left: UnmodelledU32::new(WAITS),
             began: UnmodelledU64::new(0),
             found: UnmodelledU32::new(0),
@@ -251,6 +211,7 @@ impl Joint {
             changed: UnmodelledU32::new(0),
             credit: UnmodelledU64::new((-FIRST_DEBT) as u64),
             time: UnmodelledU64::new(0),
+            judged: UnmodelledU32::new(0),
             parts: [const { Line(Part::new()) }; THREADS],
         }
     }
@@ -260,12 +221,16 @@ impl Joint {
     }
 
     fn rests(&self) -> bool {
-        Window(self.window.load(Ordering::Relaxed)).phase() == Phase::Resting
+        self.window().phase() == Phase::Resting
+    }
+
+    fn window(&self) -> Window {
+        Window(self.window.0.load(Ordering::Relaxed))
     }
 
     fn waits(&self, how: Alone, machine: &impl Machine) -> bool {
         let left = self.left.fetch_sub(1, Ordering::Relaxed) as i32;
-        let window = Window(self.window.load(Ordering::Relaxed));
+        let window = self.window();
         let is_over = match window.phase() {
             Phase::Resting => {
                 if how == Alone::Sleeps {
@@ -274,20 +239,23 @@ impl Joint {
                 left <= 0
             }
             Phase::Apart => left <= 0,
-            Phase::Together => left <= 0 || self.is_late(machine.now()) || self.is_in_vain(left),
-            Phase::Kept => left <= 0 || self.is_late(machine.now()),
-            Phase::Turning => false,
+            Phase::Together | Phase::Kept => {
+                left <= 0 || self.is_late(machine.now()) || self.is_in_vain(left)
+            }
+            Phase::Turning => left < -STUCK,
         };
         if is_over {
             self.turn(window, left, machine);
         }
-        let window = Window(self.window.load(Ordering::Relaxed));
+        let window = self.window();
+        if matches!(window.phase(), Phase::Resting | Phase::Turning) {
+            return false;
+        }
         let thread = machine.thread();
         let part = self.part(thread);
         match window.phase() {
-            Phase::Resting | Phase::Turning => false,
             // Whoever did not take part in the trial has not been judged by it.
-            Phase::Kept => part.thread.load(Ordering::Relaxed) == thread,
+            Phase::Kept => part.was_in(Window(self.judged.load(Ordering::Relaxed)), thread),
             phase => {
                 if left == (WAITS - SETTLE) as i32 {
                     self.began.store(machine.now(), Ordering::Relaxed);
@@ -313,7 +281,7 @@ impl Joint {
     #[cold]
     fn turn(&self, window: Window, left: i32, machine: &impl Machine) {
         let (turning, order) = (window.next(Phase::Turning), Ordering::Relaxed);
-        if self.window.compare_exchange(window.0, turning.0, order, order).is_err() {
+        if self.window.0.compare_exchange(window.0, turning.0, order, order).is_err() {
             return;
         }
         let now = machine.now();
@@ -327,40 +295,39 @@ impl Joint {
         let phase = match window.phase() {
             Phase::Resting => self.rest(elapsed, machine),
             Phase::Apart => match taken() {
-                Some(taken) => {
+                Some(taken) if taken.elapsed <= SLOW => {
                     self.cost_apart.store(taken.cost, order);
                     self.elapsed_apart.store(taken.elapsed, order);
                     Phase::Together
                 }
-                None => self.fail(),
+                _ => self.fail(),
             },
-            Phase::Together => match taken() {
-                Some(taken) if !self.is_in_vain(left) => self.judge(taken),
+            Phase::Together => match taken().and_then(|taken| taken.by_work(self, window)) {
+                Some(taken) if !self.is_in_vain(left) => self.judge(window, taken),
                 _ => {
                     // As if each spin had lasted to its end.
-                    self.charge(self.cost_apart.load(order) + LIMIT, waits);
+                    let cost = self.cost_apart.load(order) + LIMIT;
+                    self.charge(cost, waits);
+                    self.charge_kept(cost);
                     self.fail()
                 }
             },
-            _ => self.keep(elapsed),
+            Phase::Kept => self.keep(elapsed, self.is_in_vain(left)),
+            Phase::Turning => self.fail(),
         };
         self.began.store(now, order);
         self.found.store(0, order);
         self.left.store(WAITS, order);
-        self.window.store(turning.next(phase).0, order);
+        self.window.0.store(turning.next(phase).0, order);
     }
 
     /// What a wait of a measured window has cost; `None` if hardly any took part.
     fn cost_of(&self, window: Window) -> Option<u64> {
-        let (mut waits, mut time) = (0, 0);
-        for Line(part) in &self.parts {
-            if part.window.load(Ordering::Relaxed) == window.0 {
-                let (first, last) = (&part.first, &part.last);
-                waits += u64::from(part.waits.load(Ordering::Relaxed));
-                time += last.load(Ordering::Relaxed).saturating_sub(first.load(Ordering::Relaxed));
-            }
-        }
-        (waits >= u64::from(EARLY / 2)).then(|| time / waits)
+        let parts = || self.parts.iter().filter_map(|Line(part)| part.of(window));
+        let waits = parts().map(|(waits, _)| u64::from(waits)).sum::<u64>();
+        let time = parts().map(|(_, time)| time).sum::<u64>();
+        let threads = parts().filter(|(waits, _)| *waits >= FEW).count();
+        (waits >= u64::from(EARLY / 2) && threads >= 2).then(|| time / waits)
     }
 
     fn rest(&self, elapsed: u64, machine: &impl Machine) -> Phase {
@@ -387,7 +354,7 @@ impl Joint {
     /// Whether the rate of waits is another one than in the last trial.
     fn is_another_rate(&self, elapsed: u64) -> bool {
         let before = self.elapsed.load(Ordering::Relaxed);
-        elapsed > before * 2 || elapsed * 2 < before
+        before != 0 && (elapsed > before * 2 || elapsed * 2 < before)
     }
 
     /// Whether all trials have cost no more than they may: one part in [`PART`] of the processor
@@ -411,8 +378,17 @@ impl Joint {
         self.credit.store(credit as u64, Ordering::Relaxed);
     }
 
+    /// After a trial that does not pay: one comparison may be wrong. After two, what has been kept
+    /// was too much as well.
+    fn charge_kept(&self, cost: u64) {
+        if self.successes.load(Ordering::Relaxed) == 0 {
+            let kept = self.kept.swap(0, Ordering::Relaxed);
+            self.charge(cost, u64::from(WAITS * kept));
+        }
+    }
+
     /// After a trial.
-    fn judge(&self, together: Taken) -> Phase {
+    fn judge(&self, window: Window, together: Taken) -> Phase {
         self.charge(together.cost, u64::from(WAITS));
         let cost = self.cost_apart.load(Ordering::Relaxed);
         let elapsed = self.elapsed_apart.load(Ordering::Relaxed);
@@ -423,18 +399,17 @@ impl Joint {
             _ => (cost + cost / 32, elapsed - elapsed / 16),
         };
         if together.cost > most_cost || together.elapsed > most_elapsed {
-            // One comparison may be wrong. After two, what has been kept was too much as well.
-            if successes == 0 {
-                let kept = self.kept.swap(0, Ordering::Relaxed);
-                self.charge(together.cost, u64::from(WAITS * kept));
-            }
+            self.charge_kept(together.cost);
             return self.fail();
         }
         let successes = (successes + 1).min(MOST_SUCCESSES);
         self.successes.store(successes, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
-        self.windows.store(KEPT << successes, Ordering::Relaxed);
+        // The first may be luck.
+        let windows = if successes == 1 { 1 } else { KEPT << successes };
+        self.windows.store(windows, Ordering::Relaxed);
         self.kept.store(0, Ordering::Relaxed);
+        self.judged.store(window.0, Ordering::Relaxed);
         Phase::Kept
     }
 
@@ -449,7 +424,7 @@ impl Joint {
         Phase::Resting
     }
 
-    fn keep(&self, elapsed: u64) -> Phase {
+    fn keep(&self, elapsed: u64, in_vain: bool) -> Phase {
         let windows = self.windows.load(Ordering::Relaxed).saturating_sub(1);
         let kept = self.kept.load(Ordering::Relaxed) + 1;
         self.windows.store(windows, Ordering::Relaxed);
@@ -458,7 +433,7 @@ impl Joint {
             self.elapsed.store(elapsed, Ordering::Relaxed);
         }
         let is_slower = elapsed > 2 * self.elapsed.load(Ordering::Relaxed);
-        if windows == 0 || elapsed > SLOW || kept >= KEPT && is_slower {
+        if windows == 0 || in_vain || elapsed > SLOW || kept >= KEPT && is_slower {
             return Phase::Apart;
         }
         Phase::Kept

@@ -236,3 +236,28 @@ fn nothing_is_learned_from_a_joint_spin() {
     memory.asleep(false, || std::thread::sleep(Duration::from_nanos(2 * SLEEP)));
     assert_ne!(known(), before);
 }
+
+/// A set that a waker has woken once, and of which then sockets are ready again and again, is no
+/// part of a chain.
+#[test]
+fn what_is_found_outside_ends_a_part() {
+    let memory = looked();
+    memory.notes.store(WOKEN, Ordering::Relaxed);
+    for outside in [true, false, true, false] {
+        memory.found_jointly(outside, 1_000);
+        assert!(memory.takes_part(), "by turns it is");
+    }
+    memory.found_jointly(true, 1_000);
+    memory.found_jointly(true, 1_000);
+    assert!(!memory.takes_part());
+}
+
+/// A look at the waker comes due by joint spins as well.
+#[test]
+fn joint_spins_are_spent() {
+    let memory = looked();
+    memory.notes.store(WOKEN, Ordering::Relaxed);
+    assert!(memory.takes_part());
+    (0..2_000).for_each(|_| memory.found_jointly(false, 10_000));
+    assert!(!memory.takes_part(), "one wait sleeps, in order to look");
+}

@@ -198,11 +198,69 @@ fn waits_that_cannot_spin_are_not_tried() {
     }
 }
 
+/// Not with the windows that are to be kept, nor when their rate tells.
+#[test]
+fn a_kept_spin_in_vain_ends_early() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    chain.run(&joint, LONG);
+    while joint.windows.load(Ordering::Relaxed) != KEPT << MOST_SUCCESSES {
+        chain.wait(&joint);
+    }
+    chain.finds.set(false);
+    chain.apart.set((20_000, 15_000));
+    chain.together.set((19_000, 60_000));
+    let spun = chain.run(&joint, 1 << 12);
+    assert!(spun <= 2 * u64::from(WAITS), "{spun}");
+    // The second trial in vain charges what was kept.
+    chain.run(&joint, LONG);
+    assert_eq!(joint.kept.load(Ordering::Relaxed), 0);
+}
+
+/// A thread whose wakers do not wait for it takes what they have made piece by piece.
+#[test]
+fn one_thread_is_no_chain() {
+    let (joint, mut chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    chain.threads = 1;
+    assert_eq!(chain.run(&joint, LONG), 0);
+}
+
+/// Four wait for an answer each, and one gives it: apart to all four at once, together to each of
+/// them. A wait takes less then, and an answer more.
+#[test]
+fn work_is_not_counted_in_waits() {
+    let (joint, chain) = (Joint::new(), Chain::new((20_000, 15_000), (12_000, 13_000)));
+    let one = |thread| {
+        chain.next.set(thread);
+        chain.wait(&joint)
+    };
+    let mut spun = 0;
+    for turn in 0..LONG / 8 {
+        let spins = one(0);
+        spun += u64::from(spins);
+        // Thread 1 stands for the four, and thread 2 for the one.
+        let others = if spins { [1, 2, 1, 2] } else { [1, 1, 1, 1] };
+        others.into_iter().for_each(|thread| _ = one(thread));
+        if turn % 2 == 0 {
+            one(2);
+        }
+    }
+    assert!(spun < LONG / 64, "{spun}");
+}
+
+/// The one that was to say what comes next has ended, or has jumped out of it.
+#[test]
+fn a_window_without_an_end_ends() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    joint.window.0.store(Window(0).next(Phase::Turning).0, Ordering::Relaxed);
+    chain.run(&joint, 1 << 15);
+    assert!(chain.run(&joint, LONG) > LONG / 2);
+}
+
 /// One that comes later has not been judged.
 #[test]
 fn only_threads_that_took_part_spin() {
     let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
-    while joint.window.load(Ordering::Relaxed) % Window::PHASES != Phase::Kept as u32 {
+    while joint.window().phase() != Phase::Kept {
         chain.wait(&joint);
     }
     assert!(chain.wait(&joint));
