@@ -14,6 +14,8 @@ use libc::{
     SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, epoll_event,
 };
 extern crate std;
+use core::time::Duration;
+use std::time::Instant;
 
 /// What no child has here, because no test makes so many.
 const CHILD: u32 = 1 << 30;
@@ -351,12 +353,20 @@ fn migrate_for_child(fd: c_int) {
 fn nothing_is_lost_of_a_pair_that_comes_and_goes() {
     let _alone = alone();
     const BYTES: u32 = 100_000;
+    const PAUSE: Duration = Duration::from_secs(5);
     for ends in [pipe(), sockets()] {
         let [reader, writer] = ends;
         let (is_over, came) = (AtomicBool::new(false), AtomicU32::new(0));
         // With more unread than this the pair would be the kernel's for good.
         const UNREAD: u32 = 64;
         let all_read = AtomicU32::new(0);
+        // Beside bytes it comes home by chance, so now and then there are none for a while.
+        let pause = || {
+            let (before, began) = (came.load(Ordering::SeqCst), Instant::now());
+            while came.load(Ordering::SeqCst) == before && began.elapsed() < PAUSE {
+                std::thread::yield_now();
+            }
+        };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut next = 0_u32;
@@ -366,6 +376,9 @@ fn nothing_is_lost_of_a_pair_that_comes_and_goes() {
                     } else {
                         assert_eq!(write(writer, &[next as u8]), Ok(1));
                         next += 1;
+                        if next.is_multiple_of(BYTES / 10) {
+                            pause();
+                        }
                     }
                 }
             });
