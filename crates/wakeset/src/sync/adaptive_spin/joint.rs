@@ -50,7 +50,7 @@ const SLOW: u64 = 100_000;
 const FIRST_REST: u32 = 8;
 /// How often the number of windows that rest, or are kept, doubles at most.
 const MOST_FAILURES: u32 = 14;
-const MOST_SUCCESSES: u32 = 3;
+const MOST_SUCCESSES: u32 = 4;
 /// Fewer windows than this are kept only if the time is over.
 const KEPT: u32 = 4;
 /// So many windows in a row at another rate are a change.
@@ -126,7 +126,8 @@ impl Taken {
             if waits < FEW / 2 {
                 return None;
             }
-            let this = (u64::from(apart * all), u64::from(waits * all_apart));
+            // One wait of 24 may be in either window.
+            let this = (u64::from((apart - 1) * all), u64::from(waits * all_apart));
             if this.0 * more.1 > more.0 * this.1 {
                 more = this;
             }
