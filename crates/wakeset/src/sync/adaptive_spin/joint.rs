@@ -20,11 +20,12 @@
 //!
 //! Only waits take part that would sleep, and whose last sleep a waker of this process has ended
 //! that then waited itself: one that keeps busy would have its work taken piece by piece, which
-//! looks cheap for each wait and is not. Two threads have to take part, or nobody answers. Processor
-//! time is that of the threads that take part, because what another thread does meanwhile says
-//! nothing. How much work a window has done is told by the thread that has had fewer waits together
-//! than apart, by the others: one that serves several wakes for each of them if it spins, and for
-//! several at once if it sleeps, so its own waits say little.
+//! looks cheap for each wait and is not. Two threads have to take part, or nobody answers.
+//!
+//! Processor time is that of the threads that take part, because what another thread does meanwhile
+//! says nothing. How much work a window has done is told by the thread whose share of the waits is
+//! the least, together by apart: one that serves several wakes for each of them if it spins, and
+//! for several at once if it sleeps, so its own waits say little.
 //!
 //! All of it is a guess and none of it matters for correctness, so the accesses are relaxed.
 

@@ -348,25 +348,25 @@ fn migrate_for_child(fd: c_int) {
     away::given_back_by(CHILD);
 }
 
+/// Beside bytes a pair comes home by chance, so now and then there are none for a while.
+fn wait_for_another(came: &AtomicU32) {
+    let (before, began) = (came.load(Ordering::SeqCst), Instant::now());
+    while came.load(Ordering::SeqCst) == before && began.elapsed() < Duration::from_secs(5) {
+        std::thread::yield_now();
+    }
+}
+
 /// Bytes in order, through a pair that goes and comes all the time.
 #[test]
 fn nothing_is_lost_of_a_pair_that_comes_and_goes() {
     let _alone = alone();
     const BYTES: u32 = 100_000;
-    const PAUSE: Duration = Duration::from_secs(5);
     for ends in [pipe(), sockets()] {
         let [reader, writer] = ends;
         let (is_over, came) = (AtomicBool::new(false), AtomicU32::new(0));
         // With more unread than this the pair would be the kernel's for good.
         const UNREAD: u32 = 64;
         let all_read = AtomicU32::new(0);
-        // Beside bytes it comes home by chance, so now and then there are none for a while.
-        let pause = || {
-            let (before, began) = (came.load(Ordering::SeqCst), Instant::now());
-            while came.load(Ordering::SeqCst) == before && began.elapsed() < PAUSE {
-                std::thread::yield_now();
-            }
-        };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut next = 0_u32;
@@ -377,7 +377,7 @@ fn nothing_is_lost_of_a_pair_that_comes_and_goes() {
                         assert_eq!(write(writer, &[next as u8]), Ok(1));
                         next += 1;
                         if next.is_multiple_of(BYTES / 10) {
-                            pause();
+                            wait_for_another(&came);
                         }
                     }
                 }
