@@ -1,7 +1,7 @@
 //! Eventfds by descriptor number.
 
 use crate::migrate;
-use crate::objects::home::Watcher;
+use crate::objects::home::{self, Watcher};
 use crate::objects::migratable::{Attempt, Migratable, carry_out, errno, in_kernel};
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
@@ -163,13 +163,13 @@ pub fn eventfd(initial: c_uint, flags: c_int) -> Result<c_int, Errno> {
 pub(crate) fn come_home(fd: c_int, is_semaphore: bool, watcher: Option<Watcher>) -> bool {
     // What is not known is not guessed. An edge may have been reported already, and would be again.
     let has_edges = watcher.is_some_and(|watcher| watcher.asked.events.contains(Events::ET));
-    let Ok(flags) = sys::fcntl(fd, libc::F_GETFL, 0) else { return false };
+    let Some(nonblocking) = home::is_nonblocking(fd) else { return false };
     if has_edges && !is_empty(fd) {
         return false;
     }
     let mut mode = CounterFlags::empty();
     mode.set(CounterFlags::SEMAPHORE, is_semaphore);
-    mode.set(CounterFlags::NONBLOCK, flags & libc::O_NONBLOCK != 0);
+    mode.set(CounterFlags::NONBLOCK, nonblocking);
     let Some(slot) = slot_for::<FdCounter>(fd) else { return false };
     // The watch is that of this very file, or there is none.
     let is_same = watcher.map_or_else(|| away::is_known(fd), |watcher| watcher.give_up(fd));

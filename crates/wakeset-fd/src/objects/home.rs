@@ -2,11 +2,11 @@
 //! and counted there. `docs/design/home.md` has why that is exact.
 
 use crate::objects::{counter, pipe};
-use crate::sys::Errno;
 use crate::sys::cancel;
 use crate::sys::process::is_owner;
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::verdict::Verdict;
+use crate::sys::{self, Errno};
 use crate::table::away::{self, Begun, Return, Watched};
 use crate::table::migrating::Migrating;
 use crate::table::object::Host;
@@ -108,6 +108,13 @@ pub(crate) fn come<const N: usize>(numbers: [c_int; N], make: impl FnOnce(bool) 
     let _migrating = gate::hold_migrations();
     // A fork or a vfork(2) waits for us, or its child has the number already.
     gate::is_open() && away::bring_home(numbers, make)
+}
+
+/// Whether what is under a number does not block, which fcntl(2) may have changed since it left;
+/// `None` if that cannot be told.
+pub(crate) fn is_nonblocking(fd: c_int) -> Option<bool> {
+    let flags = sys::fcntl(fd, libc::F_GETFL, 0).ok()?;
+    Some(flags & libc::O_NONBLOCK != 0)
 }
 
 /// A set that watches what comes home, in its kernel half so far.

@@ -5,7 +5,7 @@
 //! How much it holds is asked before the first write, as of a new one.
 
 use super::{FdPipe, NONBLOCK, SOCKET, capacity, create};
-use crate::objects::home::Watcher;
+use crate::objects::home::{self, Watcher};
 use crate::objects::migratable::Migratable;
 use crate::stats::Stat;
 use crate::stats::count::count;
@@ -50,7 +50,8 @@ pub(crate) fn come_home(fds: [c_int; 2], watchers: [Option<Watcher>; 2]) -> Retu
         state => return state,
     }
     let kind = if is_socket { SOCKET } else { 0 };
-    let [Some(first), Some(second)] = fds.map(|fd| nonblocking(fd).map(|flag| flag | kind)) else {
+    let mode = |nonblocking| kind | if nonblocking { NONBLOCK } else { 0 };
+    let [Some(first), Some(second)] = fds.map(|fd| home::is_nonblocking(fd).map(mode)) else {
         return Return::Later;
     };
     let Some(ends) = create::slots(fds) else { return Return::Later };
@@ -92,12 +93,6 @@ fn state_of(fds: [c_int; 2], is_socket: bool) -> Return {
     // Messages that have been read may count for a moment more.
     let counts = |fd: &c_int| capacity::unread(*fd) != Some(0);
     Return::from(!is_socket || !fds.iter().any(counts))
-}
-
-/// [`NONBLOCK`] if a number does not block; `None` if that cannot be told.
-fn nonblocking(fd: c_int) -> Option<u32> {
-    let flags = sys::fcntl(fd, libc::F_GETFL, 0).ok()?;
-    Some(if flags & libc::O_NONBLOCK != 0 { NONBLOCK } else { 0 })
 }
 
 /// Takes the watches of both ends out of the kernel halves of their sets. `false`: a number is

@@ -310,8 +310,7 @@ impl Joint {
                     // As if each spin had lasted to its end.
                     let cost = self.cost_apart.load(order) + LIMIT;
                     self.charge(cost, waits);
-                    self.charge_kept(cost);
-                    self.fail()
+                    self.reject(cost)
                 }
             },
             Phase::Kept => self.keep(elapsed, self.is_in_vain(left)),
@@ -382,11 +381,12 @@ impl Joint {
 
     /// After a trial that does not pay: one comparison may be wrong. After two, what has been kept
     /// was too much as well.
-    fn charge_kept(&self, cost: u64) {
+    fn reject(&self, cost: u64) -> Phase {
         if self.successes.load(Ordering::Relaxed) == 0 {
             let kept = self.kept.swap(0, Ordering::Relaxed);
             self.charge(cost, u64::from(WAITS * kept));
         }
+        self.fail()
     }
 
     /// After a trial.
@@ -401,8 +401,7 @@ impl Joint {
             _ => (cost + cost / 32, elapsed - elapsed / 16),
         };
         if together.cost > most_cost || together.elapsed > most_elapsed {
-            self.charge_kept(together.cost);
-            return self.fail();
+            return self.reject(together.cost);
         }
         let successes = (successes + 1).min(MOST_SUCCESSES);
         self.successes.store(successes, Ordering::Relaxed);
@@ -415,7 +414,7 @@ impl Joint {
         Phase::Kept
     }
 
-    /// After a trial that does not pay.
+    /// Rests, for twice as long as after the last trial in vain.
     fn fail(&self) -> Phase {
         let failures = (self.failures.load(Ordering::Relaxed) + 1).min(MOST_FAILURES);
         self.failures.store(failures, Ordering::Relaxed);

@@ -18,9 +18,9 @@
 //! that look, as it would if it were the worker's that sleeps here; and for as long it sees the
 //! slot as it was when the calm began.
 
-use super::super::baton::{Look, Notes, note_of};
+use super::super::baton::{Look, Notes};
 use super::super::told::telling;
-use super::member::Member;
+use super::member::{Member, notes_of};
 use super::{Rotation, steps};
 use crate::stats::count;
 use core::ffi::c_int;
@@ -194,15 +194,13 @@ impl Rotation {
         {
             return;
         }
-        let watched = || members.iter().filter(|member| member.is_some());
         let is_beside = self.is_beside_another();
-        let notes = || watched().fold(0, |notes, member| notes | note_of(member.inode));
-        let notes = if is_beside { notes() } else { 0 };
+        let notes = if is_beside { notes_of(members) } else { 0 };
         if is_beside && notes == 0 {
             // There are no words for them.
             return;
         }
-        let mut watched = watched();
+        let mut watched = members.iter().filter(|member| member.is_some());
         if let (Some(first), second, None) = (watched.next(), watched.next(), watched.next()) {
             let data = [first, second.unwrap_or(first)].map(|member| member.data);
             self.calm.begin(data, notes, self.rescue_clock.next());

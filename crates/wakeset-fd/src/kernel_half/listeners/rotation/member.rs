@@ -1,6 +1,6 @@
 //! One listener in the rotation of a set.
 
-use super::super::baton;
+use super::super::baton::{self, Notes, note_of};
 use super::super::told::emptied;
 use crate::kernel_half::KernelEpoll;
 use crate::sys::{self, Errno, complaint};
@@ -160,4 +160,10 @@ impl Member {
         }
         *self = Self::NONE;
     }
+}
+
+/// The notes of all listeners among these.
+pub(super) fn notes_of(members: &[Member]) -> Notes {
+    let members = members.iter().filter(|member| member.is_some());
+    members.fold(0, |notes, member| notes | note_of(member.inode))
 }

@@ -231,9 +231,7 @@ impl Rotation {
                 }
             }
             self.place_baton(set, members);
-            let watched = members.iter().filter(|member| member.is_some());
-            let notes = watched.map(|member| note_of(member.inode));
-            self.share.note_sleep(notes.fold(0, |notes, note| notes | note));
+            self.share.note_sleep(member::notes_of(members));
             self.begin_calm(members);
             if !members.iter().any(|member| member.is_stepped) {
                 self.has_stepped.store(false, Ordering::Relaxed);

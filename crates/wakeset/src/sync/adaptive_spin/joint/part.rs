@@ -18,7 +18,7 @@ pub(super) enum Phase {
 pub(super) struct Window(pub(super) u32);
 
 impl Window {
-    pub(super) const PHASES: u32 = 8;
+    const PHASES: u32 = 8;
 
     pub(super) fn phase(self) -> Phase {
         match self.0 % Self::PHASES {
