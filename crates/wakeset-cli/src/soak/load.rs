@@ -43,6 +43,8 @@ pub struct Load {
     pub inner: c_int,
     stop: AtomicBool,
     failure: Mutex<Option<String>>,
+    /// Counts when a sample begins and when it ends: it is odd meanwhile.
+    samples: AtomicU64,
 }
 
 impl Load {
@@ -70,7 +72,8 @@ impl Load {
             channels.push(Channel { read_end, write_end, pipe, set, written, read });
         }
         let (stop, failure) = (AtomicBool::new(false), Mutex::new(None));
-        Ok(Self { calls, counts: Counts::default(), channels, sets, inner, stop, failure })
+        let (counts, samples) = (Counts::default(), AtomicU64::new(0));
+        Ok(Self { calls, counts, channels, sets, inner, stop, failure, samples })
     }
 
     fn data(channel: usize, mode: usize) -> u64 {
@@ -95,6 +98,29 @@ impl Load {
 
     pub fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Takes a sample of what the process uses. A thread that reads `/proc/self/fd` holds each file
+    /// for a moment, so what is closed meanwhile may be reported until that has ended: the kernel
+    /// drops a watch with the last holder of its file.
+    pub fn sample<T>(&self, take: impl FnOnce() -> T) -> T {
+        self.samples.fetch_add(1, Ordering::SeqCst);
+        let sample = take();
+        self.samples.fetch_add(1, Ordering::SeqCst);
+        sample
+    }
+
+    /// What a set reports of what is closed, without what a [sample](Self::sample) keeps there.
+    pub fn wait_without_samples(&self, set: c_int) -> io::Result<Vec<u64>> {
+        loop {
+            let before = self.samples.load(Ordering::SeqCst);
+            let reported = self.wait(set, 0)?;
+            let after = self.samples.load(Ordering::SeqCst);
+            if reported.is_empty() || before == after && before.is_multiple_of(2) {
+                return Ok(reported);
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Demands that no channel has had more units read than written.
@@ -215,5 +241,40 @@ impl Load {
         }
         bump(&self.counts.controls, 1);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::time::Duration;
+
+    /// A duplicate stands for what a reader of `/proc/self/fd` holds.
+    #[test]
+    fn a_sample_keeps_what_is_closed() {
+        let calls = Calls::Libc;
+        let load = Load::new(calls).unwrap();
+        let (outer, inner) = (calls.set().unwrap(), calls.set().unwrap());
+        let counter = calls.counter(EFD_NONBLOCK).unwrap();
+        calls.add(outer, inner, EPOLLIN, 1).unwrap();
+        calls.add(inner, counter, EPOLLIN, 2).unwrap();
+        calls.add_units(counter, 1).unwrap();
+        let (held, begun) = (calls.dup(inner).unwrap(), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                load.sample(|| {
+                    begun.wait();
+                    std::thread::sleep(Duration::from_millis(20));
+                    calls.close(held).unwrap();
+                });
+            });
+            begun.wait();
+            calls.close(inner).unwrap();
+            assert_eq!(load.wait(outer, 0).unwrap(), [1], "it is held");
+            assert_eq!(load.wait_without_samples(outer).unwrap(), [0; 0]);
+        });
+        calls.close(outer).unwrap();
+        calls.close(counter).unwrap();
     }
 }

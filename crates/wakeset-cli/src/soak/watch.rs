@@ -42,7 +42,7 @@ impl<'a> Watch<'a> {
 
     pub fn sample(&mut self, warm: bool) -> Result<(), Failure> {
         self.load.check_channels();
-        let now = Usage::now()?;
+        let now = self.load.sample(Usage::now)?;
         self.latest = now;
         self.highest.descriptors = self.highest.descriptors.max(now.descriptors);
         self.highest.doorbells = self.highest.doorbells.max(now.doorbells);
