@@ -20,8 +20,8 @@ pub struct Behaviour {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     max_connections: Option<u32>,
     /// How long a thread looks for what it waits for before it sleeps: `auto`, as long as that
-    /// saves processor time, and 30 microseconds at most; `off`; or so many microseconds in each
-    /// wait, on sockets too
+    /// saves processor time, and about as long as this machine takes to wake a thread at most, 30
+    /// to 100 microseconds; `off`; or so many microseconds in each wait, on sockets too
     #[arg(long, value_name = "SPIN", default_value = "auto", value_parser = spin)]
     spin: String,
     /// Say on stderr which library or call made Wakeset leave objects to the kernel

@@ -18,9 +18,9 @@ use libc::epoll_event;
 use wakeset::{Deadline, EventPoll, Timeout};
 
 /// What an [exported](crate::set::export) set has to report to the loop that has its number, into a
-/// slice; 0 if that is to sleep now. Before it says 0 it looks for up to 30 microseconds, if the
-/// last sleeps were short enough for that to save processor time
-/// ([`set_spin_limit`](wakeset::set_spin_limit)).
+/// slice; 0 if that is to sleep now. Before it says 0 it looks for as long as
+/// [`set_spin_limit`](wakeset::set_spin_limit) says, if the last sleeps were short enough for that
+/// to save processor time.
 ///
 /// `asleep` is where it keeps when it last said 0, from which the next call knows how long the
 /// loop has slept: one for each set, `None` at first.

@@ -1,7 +1,7 @@
 //! The adaptive spin: whether a waiter that finds nothing should look again for a while before it
 //! sleeps.
 //!
-//! A sleep and its wake-up take 20 to 25 microseconds on an idle processor and several of processor
+//! A sleep and its wake-up take 20 to 50 microseconds on an idle processor and several of processor
 //! time on both sides, where two threads that are awake need a fraction of one. When events arrive
 //! faster than that, a waiter that sleeps between them makes every waker pay for a wake-up. When
 //! they do not, spinning is waste.
@@ -16,7 +16,7 @@
 //! | the last waker | before a sleep the waiter |
 //! |---|---|
 //! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 255 sleeps earn no yield |
-//! | ran on another one | looks at the ready list, for 30 microseconds at most ([`spin`](crate::sync::spin)) |
+//! | ran on another one | looks at the ready list, for about as long as a [wake-up takes](latency) at most |
 //!
 //! A wait that is too long to spin for may be so only because other threads sleep as well; whether
 //! it is worth it that they all spin, the process tries now and then ([`joint`]).
@@ -30,6 +30,7 @@
 
 mod cost;
 mod joint;
+mod latency;
 mod waker;
 
 use crate::sync::spin::{self, Limit, Spinner, processor};
@@ -38,6 +39,7 @@ use crate::sync::time::Deadline;
 use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32};
 use cost::{SLEEP_COST, WAKE_COST};
 use joint::Alone;
+use latency::LATENCY;
 use waker::DUE;
 
 /// A wait that took less than this (ns) was no sleep.
@@ -195,7 +197,7 @@ impl AdaptiveSpin {
                 self.credit.store(0, Ordering::Relaxed);
                 self.penalty.store(PENALTY, Ordering::Relaxed);
             } else {
-                self.remember(Some(took), spin::AUTO_LIMIT);
+                self.remember(Some(took), LATENCY.limit());
             }
             return found;
         }
@@ -212,7 +214,7 @@ impl AdaptiveSpin {
     pub(crate) fn begin(&self, until: u64) -> Option<Spin<'_>> {
         let (limit, adaptive) = match spin::limit() {
             Limit::Off => return None,
-            Limit::Auto => (spin::AUTO_LIMIT, true),
+            Limit::Auto => (LATENCY.limit(), true),
             Limit::Nanos(limit) => (limit, false),
         };
         let shares = self.shares_processor();
@@ -226,7 +228,7 @@ impl AdaptiveSpin {
         if shares || !by_itself && !is_joint {
             return None;
         }
-        let limit = if is_joint { joint::LIMIT } else { limit };
+        let limit = if is_joint { LATENCY.joint_limit() } else { limit };
         let spinner = Spinner::begin(!adaptive || is_joint)?;
         let start = Deadline::now().as_nanos();
         let end = until.min(start + limit);
@@ -277,7 +279,7 @@ impl AdaptiveSpin {
             Some(needed) if needed <= limit => {
                 SLEEP_COST.get() + WAKE_COST.get() - needed as i32 - self.busy()
             }
-            _ => -(limit.min(spin::AUTO_LIMIT) as i32),
+            _ => -(limit.min(LATENCY.limit()) as i32),
         };
         let before = self.gain();
         self.gain.store((before + ((gained - before) >> MEMORY)) as u32, Ordering::Relaxed);
@@ -353,6 +355,9 @@ impl AdaptiveSpin {
         let slept = now.saturating_sub(before);
         let needed = self.woken_after(before, slept);
         self.look_at_waker(now, slept, needed);
+        if let Some(needed) = needed.filter(|_| slept > SLEEP && !self.shares_processor()) {
+            LATENCY.remember(slept - needed);
+        }
         let is_woken = needed.is_some();
         // One that found something just before it was none. In a kernel half it found that sooner
         // than a spin would have looked there.
@@ -369,7 +374,7 @@ impl AdaptiveSpin {
         let notes = self.notes.swap(if is_woken { WOKEN } else { 0 }, Ordering::Relaxed);
         // Otherwise it is known already.
         if notes & SPUN == 0 {
-            self.remember(needed, spin::AUTO_LIMIT);
+            self.remember(needed, LATENCY.limit());
         }
         slept
     }

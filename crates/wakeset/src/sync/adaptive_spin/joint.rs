@@ -31,6 +31,7 @@
 
 mod part;
 
+use super::latency::LATENCY;
 use crate::sync::line::Line;
 use crate::sync::spin;
 use crate::sync::thread_id;
@@ -69,9 +70,6 @@ const FEW: u32 = 6;
 /// So many waits after the end of a window the thread that was to decide has not: it has ended, or
 /// left by a jump.
 const STUCK: i32 = 8_192;
-
-/// How long a joint spin takes at most (ns).
-pub(super) const LIMIT: u64 = 50_000;
 
 /// What the decision needs of the machine.
 pub(super) trait Machine {
@@ -308,7 +306,7 @@ impl Joint {
                 Some(taken) if !self.is_in_vain(left) => self.judge(window, taken),
                 _ => {
                     // As if each spin had lasted to its end.
-                    let cost = self.cost_apart.load(order) + LIMIT;
+                    let cost = self.cost_apart.load(order) + LATENCY.joint_limit();
                     self.charge(cost, waits);
                     self.reject(cost)
                 }

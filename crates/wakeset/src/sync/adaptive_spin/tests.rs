@@ -171,6 +171,22 @@ fn the_lower_half_of_a_time_says_how_long_after_the_beginning_a_wake_was() {
 }
 
 #[test]
+fn wakes_by_another_processor_say_how_long_spins_may_take() {
+    let memory = AdaptiveSpin::new();
+    let wake = |from: u16, taken: u64| {
+        let now = Deadline::now().as_nanos();
+        memory.woken_from.store(from, Ordering::Relaxed);
+        memory.woken_at.store((now - taken) as u32, Ordering::Relaxed);
+        memory.end_sleep(now - 2 * taken, false);
+    };
+    (0..256).for_each(|_| wake(NOWHERE, 60_000));
+    let limit = LATENCY.limit();
+    assert!((70_000..100_000).contains(&limit), "{limit}");
+    (0..256).for_each(|_| wake(processor(), 10_000));
+    assert!(LATENCY.limit().abs_diff(limit) < 10_000, "{}", LATENCY.limit());
+}
+
+#[test]
 fn a_thread_runs_or_does_not() {
     use crate::sync::thread_id;
     use std::sync::{Arc, Barrier, mpsc};

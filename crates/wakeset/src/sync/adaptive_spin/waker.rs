@@ -25,6 +25,8 @@ const OF_SLEEP: u16 = DUE / 16;
 const UNIT: u64 = 256;
 /// Wakers that are busy for less than this (ns) are not.
 const BUSY: i32 = 256;
+/// They are charged with this (ns) at most.
+const MOST_BUSY: i32 = u16::MAX as i32;
 /// How many looks the average goes back, as a shift.
 const LOOKS: i32 = 2;
 
@@ -103,7 +105,7 @@ impl AdaptiveSpin {
     /// A waker was busy, or not, so long after its wake (ns). Whether that is a surprise.
     pub(super) fn has_seen(&self, is_busy: bool, after: u64) -> bool {
         let charge = match is_busy {
-            true => (after as i32 - WAKE_COST.get()).clamp(0, spin::AUTO_LIMIT as i32),
+            true => (after as i32 - WAKE_COST.get()).clamp(0, MOST_BUSY),
             false => 0,
         };
         let average = self.busy();
