@@ -34,9 +34,9 @@ impl Nested {
 
     /// As [`Poll::wait`] with `Duration::ZERO`, but if nothing is ready this spins before it says
     /// so, for about as long as a wake-up takes at most, if its loop's last sleeps were so short
-    /// that this saves processor time ([`wakeset::set_spin_limit`] can set another time). The thread does nothing
-    /// else meanwhile. An event that comes in the spin is reported within a microsecond, where a
-    /// sleep and its wake-up take 20 to 50.
+    /// that this saves processor time ([`wakeset::set_spin_limit`] can set another time). The
+    /// thread does nothing else meanwhile. An event that comes in the spin is reported within a
+    /// microsecond, where a sleep and its wake-up take 20 to 50.
     ///
     /// This is for a loop that sleeps when nothing was found. One thread at a time spins; a second
     /// one that calls it meanwhile does not.

@@ -2,9 +2,9 @@
 //! the *wake latency*. It is 20 to 25 microseconds on most idle machines, and twice that on some
 //! virtual ones.
 //!
-//! The limits of spins follow from it. A waiter whose partner sleeps has to spin for as long as that
-//! one takes to wake up. If it spins for less, it sleeps as well, so its partner's next spin fails
-//! in turn, and one sleep becomes many.
+//! The limits of spins follow from it. A waiter whose partner sleeps has to spin for as long as
+//! that one takes to wake up. If it spins for less, it sleeps as well, so its partner's next spin
+//! fails in turn, and one sleep becomes many.
 
 use crate::sync::spin::AUTO_LIMIT;
 use crate::sync::{Ordering, UnmodelledU32};
