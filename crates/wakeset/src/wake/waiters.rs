@@ -312,10 +312,10 @@ impl Waiters {
     }
 
     /// Looks for about as long as a wake-up takes at most, or as the program has set it, until
-    /// `ready()`, and then returns what `take()` gets; 0 to sleep. It ends when `stay()` no longer holds. In a set with
-    /// a kernel half `outside()` says now and then whether there is something; `take()` is to get
-    /// it. Not where others sleep already, beside `own`, which the caller has counted in: an event
-    /// would wake one of them.
+    /// `ready()`, and then returns what `take()` gets; 0 to sleep. It ends when `stay()` no longer
+    /// holds. In a set with a kernel half `outside()` says now and then whether there is something;
+    /// `take()` is to get it. Not where others sleep already, beside `own`, which the caller has
+    /// counted in: an event would wake one of them.
     pub(crate) fn spin(
         &self,
         own: Own,
