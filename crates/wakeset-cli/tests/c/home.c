@@ -1,13 +1,14 @@
 /*
- * The way home: what becomes of eventfds and pairs that a forked child has named, once it has ended
- * or executed a program, and of those that may be somebody else's by then. The parent has a second
- * thread. On either side each count is exact, and what both sides print is the same.
+ * The way home: what becomes of eventfds, timers and pairs that a forked child has named, once it
+ * has ended or executed a program, and of those that may be somebody else's by then. The parent has
+ * a second thread. On either side each count is exact, and what both sides print is the same.
  *
  * "home come" and "home stay" are run for their counts: in the one every object comes home, in
- * the other none does. So are "home pairs come" and "home pairs stay". "home steps" leaves out what
- * takes long. "home traffic ROUNDS" and "home pairs ROUNDS" have objects go and come beside
- * writers, "home loop" has loops whose children take more than a second. "home take NUMBER" is what
- * children execute: it reads 8 bytes from a descriptor that it may have inherited.
+ * the other none does. So are "home pairs come" and "home pairs stay", and "home timers come" and
+ * "home timers stay". "home steps" leaves out what takes long. "home traffic ROUNDS", "home pairs
+ * ROUNDS" and "home timers ROUNDS" have objects go and come beside writers and readers, "home loop"
+ * has loops whose children take more than a second. "home take NUMBER" is what children execute: it
+ * reads 8 bytes from a descriptor that it may have inherited.
  */
 #include "conversation.h"
 #include <poll.h>
@@ -391,6 +392,8 @@ static void traffic(int rounds)
 
 #include "home/pairs.h"
 
+#include "home/timers.h"
+
 static void pairs(const char *what)
 {
 	if (strcmp(what, "come") == 0) {
@@ -400,6 +403,16 @@ static void pairs(const char *what)
 	} else {
 		pair_traffic(atoi(what));
 	}
+}
+
+static void timers(const char *what)
+{
+	if (strcmp(what, "come") == 0)
+		timers_come();
+	else if (strcmp(what, "stay") == 0)
+		timers_stay();
+	else
+		timer_traffic(atoi(what));
 }
 
 int main(int count, char **arguments)
@@ -423,6 +436,8 @@ int main(int count, char **arguments)
 		traffic(atoi(arguments[2]));
 	} else if (count == 3 && strcmp(arguments[1], "pairs") == 0) {
 		pairs(arguments[2]);
+	} else if (count == 3 && strcmp(arguments[1], "timers") == 0) {
+		timers(arguments[2]);
 	} else {
 		stay_in_kernel();
 		sleepers();
@@ -432,6 +447,9 @@ int main(int count, char **arguments)
 		pairs("stay");
 		pairs("come");
 		pairs("100");
+		timers("stay");
+		timers("come");
+		timers("100");
 		/* Last: after its last child nothing stays at a fork for a while. */
 		if (count == 1)
 			come();

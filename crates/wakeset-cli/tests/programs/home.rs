@@ -83,3 +83,27 @@ fn pairs_come_home_beside_traffic() {
     let Some(totals) = counts("home", &["pairs", "100"]) else { return };
     assert!(count(&totals, "/came_home") > 10, "{totals:#}");
 }
+
+/// Timers, without a set and with one, by each of the calls by which they come.
+#[test]
+fn timers_that_only_children_had_come_home() {
+    for _ in 0..5 {
+        let Some(totals) = counts("home", &["timers", "come"]) else { return };
+        if count(&totals, "/came_home") == 10 {
+            return assert_eq!(count(&totals, "/migrated_by_reason/fork"), 10, "{totals:#}");
+        }
+    }
+    panic!("something has stayed in the kernel each time");
+}
+
+#[test]
+fn timers_that_others_may_have_stay_in_the_kernel() {
+    let Some(totals) = counts("home", &["timers", "stay"]) else { return };
+    assert_eq!(count(&totals, "/came_home"), 0, "{totals:#}");
+}
+
+#[test]
+fn timers_come_home_beside_traffic() {
+    let Some(totals) = counts("home", &["timers", "100"]) else { return };
+    assert!(count(&totals, "/came_home") > 10, "{totals:#}");
+}

@@ -6,7 +6,6 @@ use crate::objects::migratable::{Attempt, Migratable, carry_out, errno, in_kerne
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_avoided, count_signal};
-use crate::sys::refusable::refusable;
 use crate::sys::signal_guard::{FastSignalGuard, SignalGuard};
 use crate::sys::steps::step;
 use crate::sys::user;
@@ -19,7 +18,7 @@ use crate::table::slot::{end_use_guarded, slot_for};
 use crate::table::{self, Slot, SlotHead, away, left};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU64, Ordering};
-use libc::{iovec, pollfd};
+use libc::pollfd;
 use wakeset::{Counter, CounterFlags, Error, Events, Source, WaitQueue};
 
 /// An eventfd whose state lives here while only this process can reach it. Its number belongs to a
@@ -217,12 +216,9 @@ const MOST_TAKEN: u64 = 64;
 fn take_from_kernel(fd: c_int, is_semaphore: bool) -> Option<u64> {
     let mut taken = 0;
     while taken <= MOST_TAKEN {
-        let mut value = 0_u64;
-        let buffer = iovec { iov_base: (&raw mut value).cast(), iov_len: 8 };
-        let (vectors, offset) = (&raw const buffer, usize::MAX);
-        match refusable!(preadv2, fd, vectors, 1, offset, offset, libc::RWF_NOWAIT) {
-            Ok(8) if is_semaphore => taken += value,
-            Ok(8) => return Some(value),
+        match home::read_now(fd) {
+            Ok(value) if is_semaphore => taken += value,
+            Ok(value) => return Some(value),
             Err(Errno::EAGAIN) => return Some(taken),
             _ => break,
         }

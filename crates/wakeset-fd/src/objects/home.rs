@@ -4,6 +4,7 @@
 use crate::objects::{counter, pipe};
 use crate::sys::cancel;
 use crate::sys::process::is_owner;
+use crate::sys::refusable::refusable;
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::verdict::Verdict;
 use crate::sys::{self, Errno};
@@ -13,6 +14,7 @@ use crate::table::object::Host;
 use crate::table::{self, Entry, SlotHead, gate};
 use core::ffi::c_int;
 use core::ptr;
+use libc::iovec;
 use wakeset::{Event, Events, mutated};
 
 /// A write of an object that is away. `None`: it has come home, or is just coming; look the number
@@ -53,13 +55,23 @@ fn comes_empty(fd: c_int) -> bool {
 
 /// Brings an eventfd or a pair home, if that is due.
 fn comes(fd: c_int) -> bool {
-    if !away::is_due(fd) {
+    let kind = away::kind(fd);
+    // Timers come home by calls of their own, and sets have none of these.
+    if !matches!(kind, Some(table::COUNTER | table::PIPE)) || !away::is_due(fd) {
         return false;
     }
-    if away::kind(fd) == Some(table::PIPE) {
+    if kind == Some(table::PIPE) {
         return pair_is_due(fd);
     }
-    is_set_here(fd) && come([fd], |is_semaphore| counter_comes(fd, is_semaphore).into())
+    is_set_here(fd)
+        && come([fd], |is_semaphore| {
+            with_watch(fd, |watcher| counter::come_home(fd, is_semaphore, watcher).into())
+        })
+}
+
+/// Brings an object with one number home by `make`, with its watch, as [`come`].
+pub(crate) fn come_watched(fd: c_int, make: impl FnOnce(Option<Watcher>) -> Return) -> bool {
+    is_set_here(fd) && come([fd], |_| with_watch(fd, make))
 }
 
 /// Brings a pair home, of which one end is found away.
@@ -84,14 +96,22 @@ fn pair_is_due(fd: c_int) -> bool {
 /// A call on the kernel object of a number that is away, where nothing has come home. `None`: look
 /// the number up again.
 pub(crate) fn counted<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
+    // As any call on a kernel object.
+    counted_whole(fd, || cancel::point(call))
+}
+
+/// The same of a call in which no thread is cancelled.
+pub(crate) fn counted_whole<T>(
+    fd: c_int,
+    call: impl FnOnce() -> Result<T, Errno>,
+) -> Option<Verdict<T>> {
     // First: a handler may fork at any moment.
     let forks = away::forks();
     match away::begin_call(fd) {
         Begun::Again => None,
         Begun::Left => Some(Verdict::Kernel),
         Begun::Counted => {
-            // As any call on a kernel object.
-            let result = cancel::point(call);
+            let result = call();
             away::end_call(fd, forks);
             Some(Verdict::Done(result))
         }
@@ -115,6 +135,20 @@ pub(crate) fn come<const N: usize>(numbers: [c_int; N], make: impl FnOnce(bool) 
 pub(crate) fn is_nonblocking(fd: c_int) -> Option<bool> {
     let flags = sys::fcntl(fd, libc::F_GETFL, 0).ok()?;
     Some(flags & libc::O_NONBLOCK != 0)
+}
+
+/// Reads 8 bytes from what is under a number, without ever waiting.
+///
+/// # Errors
+/// EAGAIN, or what a kernel says that cannot do so.
+pub(crate) fn read_now(fd: c_int) -> Result<u64, Errno> {
+    let mut value = 0_u64;
+    let buffer = iovec { iov_base: (&raw mut value).cast(), iov_len: 8 };
+    let (vectors, offset) = (&raw const buffer, usize::MAX);
+    match refusable!(preadv2, fd, vectors, 1, offset, offset, libc::RWF_NOWAIT)? {
+        8 => Ok(value),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// A set that watches what comes home, in its kernel half so far.
@@ -208,14 +242,13 @@ impl Drop for Sets {
     }
 }
 
-/// An eventfd comes home, with its watch. The caller holds the migrations lock.
-fn counter_comes(fd: c_int, is_semaphore: bool) -> bool {
-    let Watched::By { set, asked } = away::watched(fd) else {
-        return counter::come_home(fd, is_semaphore, None);
-    };
+/// An object with one number comes home by `make`, with its watch. The caller holds the migrations
+/// lock.
+fn with_watch(fd: c_int, make: impl FnOnce(Option<Watcher>) -> Return) -> Return {
+    let Watched::By { set, asked } = away::watched(fd) else { return make(None) };
     let mut sets = Sets::none();
-    let Some(set) = sets.begin(fd, set, asked) else { return false };
-    counter::come_home(fd, is_semaphore, Some(Watcher { set, asked }))
+    let Some(set) = sets.begin(fd, set, asked) else { return Return::Later };
+    make(Some(Watcher { set, asked }))
 }
 
 /// A pair comes home, with the watches of its ends. The caller holds the migrations lock.

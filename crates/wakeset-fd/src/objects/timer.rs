@@ -8,8 +8,11 @@
 //!
 //! A call that would sleep is the kernel's as well: it has the timer moved there first.
 
+pub(crate) mod home;
+mod setting;
+
 use crate::migrate;
-use crate::objects::migratable::{Attempt, Migratable, carry_out_once, errno};
+use crate::objects::migratable::{Attempt, Migratable, carry_out_once, errno, in_kernel};
 use crate::objects::residence::{Residence, Whereabouts};
 use crate::stats::Stat;
 use crate::stats::count::count;
@@ -21,16 +24,15 @@ use crate::sys::{self, Errno, essential};
 use crate::table::gate::{self, Gate};
 use crate::table::process;
 use crate::table::slot::slot_for;
-use crate::table::{self, Entry, Slot, SlotHead};
+use crate::table::{self, Entry, Held, Slot, SlotHead};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use core::time::Duration;
-use libc::{
-    CLOCK_MONOTONIC, CLOCK_REALTIME, TFD_NONBLOCK, TFD_TIMER_ABSTIME, itimerspec, timespec,
-};
+use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, TFD_NONBLOCK, TFD_TIMER_ABSTIME, itimerspec};
+use setting::{Setting, itimerspec_of, store_spec, time_of};
 use wakeset::{
     Deadline, DetachedWatch, Error, Events, Expiry, NEVER, Source, Timed, Timer, TimerFlags,
-    TimerSpec, WaitQueue, mutated,
+    WaitQueue, mutated,
 };
 
 /// How many nanoseconds a migration waits for the kernel to show as expired a timer that was set to
@@ -52,6 +54,8 @@ pub(crate) struct FdTimer {
     carries_expiration: AtomicBool,
     /// A watch with `EPOLLEXCLUSIVE` has been put on it.
     exclusive: AtomicBool,
+    /// It has been set since it left, so that what it carried is not what it is set to.
+    is_set_away: AtomicBool,
     timer: Timer,
 }
 
@@ -69,6 +73,7 @@ unsafe impl Slot for FdTimer {
             carried: [AtomicU64::new(0), AtomicU64::new(0)],
             carries_expiration: AtomicBool::new(false),
             exclusive: AtomicBool::new(false),
+            is_set_away: AtomicBool::new(false),
             timer,
         })
     }
@@ -95,7 +100,9 @@ impl Migratable for FdTimer {
     }
 
     fn seal_words(&self) {
+        // Where it is sealed already it may have left, and what is noted of it stays.
         self.timer.seal_with(|expiry| {
+            self.is_set_away.store(false, Ordering::SeqCst);
             self.carried[0].store(expiry.next, Ordering::SeqCst);
             self.carried[1].store(expiry.interval, Ordering::SeqCst);
             self.carries_expiration.store(expiry.has_expired(now()), Ordering::SeqCst);
@@ -144,6 +151,16 @@ impl Migratable for FdTimer {
 }
 
 impl FdTimer {
+    /// Begins a timer in a slot for which no number stands yet.
+    fn begin(&self, clock: c_int, flags: TimerFlags, expiry: Expiry) {
+        self.carried.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.carries_expiration.store(false, Ordering::Relaxed);
+        self.clock.store(clock, Ordering::Relaxed);
+        self.exclusive.store(false, Ordering::Relaxed);
+        self.timer.unseal(flags, expiry);
+        self.residence.begin_here();
+    }
+
     /// The state taken out.
     fn carried(&self) -> Expiry {
         let [next, interval] = self.carried.each_ref().map(|word| word.load(Ordering::SeqCst));
@@ -232,23 +249,6 @@ fn now() -> u64 {
     Deadline::now().since_boot().as_nanos() as u64
 }
 
-fn time_of(nanos: u64) -> timespec {
-    timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
-}
-
-/// As Linux takes it; `None` is EINVAL.
-fn duration_of(time: timespec) -> Option<Duration> {
-    match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
-        (Ok(seconds), Ok(nanos @ 0..=999_999_999)) => Some(Duration::new(seconds, nanos)),
-        _ => None,
-    }
-}
-
-fn itimerspec_of(spec: TimerSpec) -> itimerspec {
-    let time = |time: Duration| time_of(time.as_nanos() as u64);
-    itimerspec { it_value: time(spec.value), it_interval: time(spec.interval) }
-}
-
 /// timerfd_create(2).
 ///
 /// # Errors
@@ -265,13 +265,7 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
     }
     let _guard = SignalGuard::enter();
     let Some(slot) = slot_for::<FdTimer>(fd) else { return Ok(fd) };
-    slot.carried.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    slot.carries_expiration.store(false, Ordering::Relaxed);
-    slot.clock.store(clock, Ordering::Relaxed);
-    slot.exclusive.store(false, Ordering::Relaxed);
-    let nonblocking = flags & TFD_NONBLOCK != 0;
-    slot.timer.unseal(if nonblocking { TimerFlags::NONBLOCK } else { TimerFlags::empty() });
-    slot.residence.begin_here();
+    slot.begin(clock, flags_of(flags & TFD_NONBLOCK != 0), Expiry::DISARMED);
     table::put_object(fd, slot);
     count(Stat::TimersMade, 1);
     migrate::recheck_gate(fd, gate);
@@ -280,6 +274,28 @@ pub fn timerfd_create(clock: c_int, flags: c_int) -> Result<c_int, Errno> {
         migrate::fd(fd, Stat::MigratedPoll);
     }
     Ok(fd)
+}
+
+fn flags_of(nonblocking: bool) -> TimerFlags {
+    if nonblocking { TimerFlags::NONBLOCK } else { TimerFlags::empty() }
+}
+
+/// What a number stands for that is set or asked as a timer.
+enum Found {
+    Here(&'static FdTimer, Held),
+    /// It may come home.
+    Away,
+    Kernel,
+    /// For the program it is closed.
+    Closed,
+}
+
+fn look_up(fd: c_int) -> Found {
+    match table::get_held_of::<FdTimer>(fd) {
+        Err(()) => Found::Away,
+        Ok((Entry::Doorbell, _)) => Found::Closed,
+        Ok((entry, held)) => entry.downcast().map_or(Found::Kernel, |slot| Found::Here(slot, held)),
+    }
 }
 
 /// timerfd_settime(2) as far as it concerns in-process timers.
@@ -293,49 +309,34 @@ pub unsafe fn timerfd_settime(
     new: *const itimerspec,
     old: *mut itimerspec,
 ) -> Verdict<()> {
-    if matches!(table::get(fd), Entry::Doorbell) {
-        return Done(sys::timerfd_settime(-1, flags, new, old));
-    }
-    let (entry, _held) = table::get_held(fd);
-    let Some(slot) = entry.downcast::<FdTimer>() else { return Kernel };
-    if !sys::is_user(new, size_of::<itimerspec>()) {
-        return Done(Err(Errno::EFAULT));
-    }
-    // SAFETY: any bits are an itimerspec.
-    let Some(itimerspec { it_value, it_interval }) = (unsafe { user::load(new) }) else {
-        return Done(Err(Errno::EFAULT));
-    };
-    let (Some(value), Some(interval)) = (duration_of(it_value), duration_of(it_interval)) else {
-        return Kernel;
-    };
-    let absolute = flags & TFD_TIMER_ABSTIME != 0 && !mutated!("timer_takes_points_for_spans");
-    if flags & !(TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET) != 0 {
-        // EINVAL.
-        return Kernel;
-    }
-    if slot.clock.load(Ordering::Relaxed) != CLOCK_MONOTONIC
-        && !mutated!("timer_of_any_clock")
-        && (absolute || interval > Duration::ZERO)
-    {
-        migrate::fd(fd, Stat::MigratedOddArgument);
-        return Kernel;
-    }
-    let attempt = || {
-        if absolute {
-            slot.timer.set_at(value, interval)
-        } else {
-            slot.timer.set(TimerSpec { value, interval })
-        }
-    };
-    let unwanted = old.is_null() || mutated!("timer_forgets_what_it_was");
-    let store = |before| {
-        // SAFETY: the caller gives the memory.
-        unwanted || unsafe { store_spec(old, before) }
-    };
-    match answer(slot, attempt, store) {
-        Some(verdict) => verdict,
+    loop {
+        let (slot, _held) = match look_up(fd) {
+            Found::Here(slot, held) => (slot, held),
+            // SAFETY: the same contract.
+            Found::Away => match unsafe { home::settime(fd, flags, new, old) } {
+                Some(verdict) => return verdict,
+                None => continue,
+            },
+            Found::Kernel => return Kernel,
+            Found::Closed => return Done(sys::timerfd_settime(-1, flags, new, old)),
+        };
         // SAFETY: the same contract.
-        None => unsafe { timerfd_settime(fd, flags, new, old) },
+        let setting = match unsafe { Setting::of(flags, new) } {
+            Ok(setting) => setting,
+            Err(verdict) => return verdict,
+        };
+        if setting.is_kernels(slot.clock.load(Ordering::Relaxed)) {
+            migrate::fd(fd, Stat::MigratedOddArgument);
+            return Kernel;
+        }
+        let unwanted = old.is_null() || mutated!("timer_forgets_what_it_was");
+        let store = |before| {
+            // SAFETY: the caller gives the memory.
+            unwanted || unsafe { store_spec(old, itimerspec_of(before)) }
+        };
+        if let Some(verdict) = answer(fd, slot, || setting.set(&slot.timer), store) {
+            return verdict;
+        }
     }
 }
 
@@ -344,59 +345,47 @@ pub unsafe fn timerfd_settime(
 /// # Safety
 /// As timerfd_gettime(2).
 pub unsafe fn timerfd_gettime(fd: c_int, current: *mut itimerspec) -> Verdict<()> {
-    if matches!(table::get(fd), Entry::Doorbell) {
-        return Done(sys::timerfd_gettime(-1, current));
-    }
-    let (entry, _held) = table::get_held(fd);
-    let Some(slot) = entry.downcast::<FdTimer>() else { return Kernel };
-    let expiry = slot.timer.expiry();
-    if expiry.interval != 0 && expiry.has_expired(now()) && !mutated!("timer_looked_at_stays") {
-        // Linux begins the next interval then, whose end is an edge of its own, though nothing has
-        // been read.
-        migrate::fd(fd, Stat::MigratedOddArgument);
-        return Kernel;
-    }
-    let store = |spec| {
-        // SAFETY: the caller gives the memory.
-        unsafe { store_spec(current, spec) }
-    };
-    match answer(slot, || slot.timer.get(), store) {
-        Some(verdict) => verdict,
-        // SAFETY: the same contract.
-        None => unsafe { timerfd_gettime(fd, current) },
+    loop {
+        let (slot, _held) = match look_up(fd) {
+            Found::Here(slot, held) => (slot, held),
+            Found::Away => match home::gettime(fd, current) {
+                Some(verdict) => return verdict,
+                None => continue,
+            },
+            Found::Kernel => return Kernel,
+            Found::Closed => return Done(sys::timerfd_gettime(-1, current)),
+        };
+        let expiry = slot.timer.expiry();
+        if expiry.interval != 0 && expiry.has_expired(now()) && !mutated!("timer_looked_at_stays") {
+            // Linux begins the next interval then, whose end is an edge of its own, though nothing
+            // has been read.
+            migrate::fd(fd, Stat::MigratedOddArgument);
+            return Kernel;
+        }
+        let store = |spec| {
+            // SAFETY: the caller gives the memory.
+            unsafe { store_spec(current, itimerspec_of(spec)) }
+        };
+        if let Some(verdict) = answer(fd, slot, || slot.timer.get(), store) {
+            return verdict;
+        }
     }
 }
 
 /// Carries out a call that gives an answer to be stored. `None`: the number stands for another
 /// object by now.
 fn answer<T>(
+    fd: c_int,
     slot: &'static FdTimer,
     attempt: impl Fn() -> Result<T, Error>,
     store: impl FnOnce(T) -> bool,
 ) -> Option<Verdict<()>> {
     match carry_out_once(slot, attempt) {
         Attempt::Done(value) => Some(Done(if store(value) { Ok(()) } else { Err(Errno::EFAULT) })),
-        Attempt::InKernel | Attempt::Failed(_) => Some(Kernel),
+        Attempt::InKernel => in_kernel(fd, slot),
+        Attempt::Failed(_) => Some(Kernel),
         Attempt::Again => None,
     }
-}
-
-/// # Safety
-/// The memory, if it is there, is the caller's to give.
-unsafe fn store_spec(pointer: *mut itimerspec, spec: TimerSpec) -> bool {
-    let spec = itimerspec_of(spec);
-    let words = [
-        spec.it_interval.tv_sec,
-        spec.it_interval.tv_nsec,
-        spec.it_value.tv_sec,
-        spec.it_value.tv_nsec,
-    ];
-    let pointer = pointer.cast::<u64>();
-    sys::is_user(pointer, size_of::<itimerspec>())
-        && words.iter().enumerate().all(|(i, word)| {
-            // SAFETY: by the caller.
-            unsafe { user::store_u64(pointer.wrapping_add(i), *word as u64) }
-        })
 }
 
 /// read(2) of a timer into at least 8 bytes of plausible memory. `None`: the number stands for
@@ -410,23 +399,30 @@ pub(crate) unsafe fn read(
     buffer: *mut u8,
 ) -> Option<Verdict<usize>> {
     Some(match carry_out_once(slot, || slot.timer.try_read()) {
-        // As Linux has it since 6.10: what the memory is there for. Before, EFAULT; the expirations
-        // are gone either way.
-        Attempt::Done(expirations) => {
-            // SAFETY: the caller gives the memory.
-            match unsafe { user::store_part(buffer, &expirations.to_ne_bytes()) } {
-                0 => Done(Err(Errno::EFAULT)),
-                stored => Done(Ok(stored)),
-            }
-        }
+        // SAFETY: the caller gives the memory.
+        Attempt::Done(expirations) => Done(unsafe { store_expirations(buffer, expirations) }),
         Attempt::Failed(Error::WouldBlock)
             if !slot.timer.flags().contains(TimerFlags::NONBLOCK) =>
         {
             migrate::fd(fd, Stat::MigratedBlocking);
             Kernel
         }
-        Attempt::InKernel => Kernel,
+        Attempt::InKernel => return in_kernel(fd, slot),
         Attempt::Again => return None,
         Attempt::Failed(error) => Done(Err(errno(error))),
     })
+}
+
+/// What read(2) returns of these expirations.
+///
+/// # Safety
+/// The memory, if it is there, is the caller's to give.
+unsafe fn store_expirations(buffer: *mut u8, expirations: u64) -> Result<usize, Errno> {
+    // As Linux has it since 6.10: what the memory is there for. Before, EFAULT; the expirations are
+    // gone either way.
+    // SAFETY: by the caller.
+    match unsafe { user::store_part(buffer, &expirations.to_ne_bytes()) } {
+        0 => Err(Errno::EFAULT),
+        stored => Ok(stored),
+    }
 }

@@ -108,7 +108,9 @@ pub(crate) fn note_watch(fd: c_int, watch: &DetachedWatch, set: c_int) {
 fn note(fd: c_int, kind: usize) -> bool {
     match kind {
         // The watch of a set tells as well.
-        table::COUNTER | table::PIPE => watched(fd) != Watched::No || known::note(fd),
+        table::COUNTER | table::TIMER | table::PIPE => {
+            watched(fd) != Watched::No || known::note(fd)
+        }
         table::SET => is_epoll(fd),
         _ => false,
     }
@@ -123,7 +125,7 @@ pub(crate) fn is_known(fd: c_int) -> bool {
 /// Whether such an object can come home.
 fn can_return(head: &'static SlotHead) -> bool {
     match head.kind() {
-        table::COUNTER => watched(head.fd()) != Watched::Unclear,
+        table::COUNTER | table::TIMER => watched(head.fd()) != Watched::Unclear,
         // Both ends, or neither.
         table::PIPE => head.object().companion().is_some_and(|other| {
             [head, other].iter().all(|end| watched(end.fd()) != Watched::Unclear)

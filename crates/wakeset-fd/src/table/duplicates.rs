@@ -37,7 +37,7 @@ use crate::table::closing;
 use crate::table::hidden;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::slot::{end_use, end_use_guarded};
-use crate::table::{self, Bytes, Entry, SlotHead};
+use crate::table::{self, Bytes, Entry, Slot, SlotHead, away};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use wakeset::{ScanGuard, ScanLock, mutated};
@@ -335,7 +335,21 @@ impl Drop for Held {
 /// stays what it is until the second value goes.
 #[inline]
 pub(crate) fn get_held(fd: c_int) -> (Entry, Held) {
+    get_held_by(fd, table::load(fd))
+}
+
+/// [`get_held`] for a call that shows nobody an object of this kind. `Err`: it may come home.
+#[inline]
+pub(crate) fn get_held_of<S: Slot>(fd: c_int) -> Result<(Entry, Held), ()> {
     match table::load(fd) {
+        word if word & table::TAG == table::AWAY && away::kind(fd) == Some(S::KIND) => Err(()),
+        word => Ok(get_held_by(fd, word)),
+    }
+}
+
+#[inline(always)]
+fn get_held_by(fd: c_int, word: usize) -> (Entry, Held) {
+    match word {
         word if word & table::TAG < table::ALIAS => {
             (table::for_caller(fd, table::entry_of(word)), Held(None))
         }

@@ -6,7 +6,7 @@
 //! | 0 | a kernel descriptor, or none | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` when an object is made under this number |
 //! | slot, `COUNTER` / `SET` / `TIMER` / `PIPE` | an in-process object, or one end of one | `VACANT` when it is closed or moves into the kernel |
 //! | slot, `VACANT` | as 0, with memory for the next object of this number | `COUNTER`, `SET`, `TIMER`, `PIPE`, `DOORBELL` |
-//! | slot, `AWAY` | an object that has migrated for forked children, and may come home; the slot is free | `COUNTER` when it comes home; `VACANT` when it stays in the kernel, or is closed |
+//! | slot, `AWAY` | an object that has migrated for forked children, and may come home; the slot is free | `COUNTER`, `SET`, `TIMER`, `PIPE` when it comes home; `VACANT` when it stays in the kernel, or is closed |
 //! | 0, `INHERITED` | in a forked child: an object that may live on in its parent | `SHARED` when the child reads or writes it, which has it migrate; 0 when the child does anything else with it, or closes it |
 //! | 0, `SHARED` | in a forked child: an object that may come home in its parent | 0 when the child does anything but read or write it |
 //! | 0 or slot, `ALIAS` | a further number of an in-process object, after dup(2), or one that is being closed; the slot, if any, is the number's own | `VACANT` or 0 when it is closed or the object migrates |
@@ -40,7 +40,7 @@ pub(crate) mod slot;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
 use crate::sys::vforked::{self, Wish};
-pub(crate) use crate::table::duplicates::{Held, get_held, get_held_for_bytes};
+pub(crate) use crate::table::duplicates::{Held, get_held, get_held_for_bytes, get_held_of};
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};

@@ -20,6 +20,8 @@ struct World {
     here: AtomicU64,
     /// In the kernel, where one call at a time is in a model; loom tells two that meet.
     kernel: UnsafeCell<u64>,
+    /// Of a timer: whether it has been set since it left.
+    is_set_away: AtomicBool,
 }
 
 impl World {
@@ -40,6 +42,7 @@ impl World {
             is_here: AtomicBool::new(false),
             here: AtomicU64::new(0),
             kernel: UnsafeCell::new(1),
+            is_set_away: AtomicBool::new(false),
         };
         world.words().for_each(Word::leave);
         Arc::new(world)
@@ -79,6 +82,40 @@ impl World {
                 }
             }
         }
+    }
+
+    /// A timer is set to 5, as `objects::timer::home::settime` does it.
+    fn set(&self) {
+        loop {
+            if self.is_here.load(SeqCst) {
+                return self.here.store(5, SeqCst);
+            }
+            match self.word.begin_call() {
+                Begun::Again => wait_for_migrations(),
+                Begun::Left => unreachable!("nobody doubts it"),
+                Begun::Counted => {
+                    self.change_kernels(|value| *value = 5);
+                    self.is_set_away.store(true, SeqCst);
+                    return self.word.end_call();
+                }
+            }
+        }
+    }
+
+    /// As `objects::timer::home` brings a timer home with what it carried when it left, if that is
+    /// what it is set to.
+    fn come_as_it_left(&self) {
+        let _migrating = hold_migrations();
+        if !self.word.begin_return() {
+            return;
+        }
+        let comes = !self.is_set_away.load(SeqCst);
+        if comes {
+            self.change_kernels(|value| *value = 0);
+            self.here.store(1, SeqCst);
+            self.is_here.store(true, SeqCst);
+        }
+        self.word.end_return(comes);
     }
 
     /// As `objects::home::come` brings it home.
@@ -159,6 +196,18 @@ fn an_object_stays_away_for_a_call_that_does_not_end() {
         writer.join().unwrap();
         assert!(!world.is_here.load(SeqCst));
         assert_eq!(world.sum(), 3);
+    });
+}
+
+/// Catches a timer that comes home with what it was set to before a call that is just setting it.
+#[test]
+fn a_timer_comes_home_beside_a_call_that_sets_it() {
+    explore(3, || {
+        let world = World::away();
+        let setting = run(&world, World::set);
+        world.come_as_it_left();
+        setting.join().unwrap();
+        assert_eq!(world.sum(), 5);
     });
 }
 

@@ -74,7 +74,21 @@ pub struct Expiry {
 }
 
 impl Expiry {
+    /// Of a timer that is not set.
+    pub const DISARMED: Self = Self { next: DISARMED, interval: 0 };
     const SEALED: Self = Self { next: SEALED, interval: 0 };
+
+    /// Of a timer that is set to this at `now`.
+    pub fn after(spec: TimerSpec, now: u64) -> Self {
+        let value = nanos(spec.value);
+        let next = if value == 0 { DISARMED } else { value.saturating_add(now).min(LATEST) };
+        Self { next, interval: nanos(spec.interval) }
+    }
+
+    /// Of a timer that is set to a point in time.
+    pub fn at(at: Duration, interval: Duration) -> Self {
+        Self { next: nanos(at), interval: nanos(interval) }
+    }
 
     fn pair(self) -> (u64, u64) {
         (self.next, self.interval)
@@ -88,6 +102,11 @@ impl Expiry {
     /// Whether it has expired by `now`.
     pub fn has_expired(self, now: u64) -> bool {
         self.is_armed() && self.next <= now
+    }
+
+    /// What it is set to once everything has been read that has expired by `now`.
+    pub fn left_at(self, now: u64) -> Self {
+        if self.has_expired(now) { self.after_read(now).1 } else { self }
     }
 
     /// What is read at `now`, after the time of `next`: the expirations, and what is left.
@@ -104,7 +123,7 @@ impl Expiry {
 
     /// timerfd_gettime(2) at `now`.
     fn spec(self, now: u64) -> TimerSpec {
-        let next = if self.has_expired(now) { self.after_read(now).1.next } else { self.next };
+        let next = self.left_at(now).next;
         let value = if next == DISARMED { 0 } else { next.saturating_sub(now) };
         TimerSpec {
             value: Duration::from_nanos(value),
@@ -172,12 +191,11 @@ impl Timer {
     /// [`Error::Sealed`].
     #[doc(alias = "timerfd_settime")]
     pub fn set(&self, spec: TimerSpec) -> Result<TimerSpec, Error> {
-        let (value, now) = (nanos(spec.value), now());
-        if value == 0 && mutated!("timer_is_not_disarmed") {
+        if nanos(spec.value) == 0 && mutated!("timer_is_not_disarmed") {
             return self.get();
         }
-        let next = if value == 0 { DISARMED } else { value.saturating_add(now).min(LATEST) };
-        self.set_expiry(Expiry { next, interval: nanos(spec.interval) }, now)
+        let now = now();
+        self.set_expiry(Expiry::after(spec, now), now)
     }
 
     /// The same with a point in time, which may have passed: `TFD_TIMER_ABSTIME`. Zero is never.
@@ -186,7 +204,7 @@ impl Timer {
     /// [`Error::Sealed`].
     #[doc(alias = "TFD_TIMER_ABSTIME")]
     pub fn set_at(&self, at: Duration, interval: Duration) -> Result<TimerSpec, Error> {
-        self.set_expiry(Expiry { next: nanos(at), interval: nanos(interval) }, now())
+        self.set_expiry(Expiry::at(at, interval), now())
     }
 
     fn set_expiry(&self, expiry: Expiry, now: u64) -> Result<TimerSpec, Error> {
@@ -310,13 +328,13 @@ impl Timer {
         self.wake_blocked();
     }
 
-    /// Begins another generation of a sealed timer.
+    /// Begins another generation of a sealed timer, which is set to this.
     #[doc(hidden)]
     #[inline]
-    pub fn unseal(&self, flags: TimerFlags) {
+    pub fn unseal(&self, flags: TimerFlags, expiry: Expiry) {
         self.flags.store(flags.bits(), Ordering::Relaxed);
         self.planned.store(NEVER, Ordering::Release);
-        self.expiry.store((DISARMED, 0));
+        self.expiry.store(expiry.pair());
         // Last: see `Counter::unseal`.
         self.queue.reopen();
     }

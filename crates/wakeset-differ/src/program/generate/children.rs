@@ -2,7 +2,7 @@
 
 use super::{Generator, Slot};
 use crate::program::choices::Choices;
-use crate::program::{At, CHILDREN, Ending, Op, SLOTS};
+use crate::program::{At, CHILDREN, Ending, Op, SLOTS, Time};
 use libc::EPOLL_CTL_ADD;
 
 /// Longer than it takes until a child counts as a worker.
@@ -32,6 +32,7 @@ impl<C: Choices> Generator<'_, C> {
             3..18 => ops.push(Op::Turn { child: self.child() }),
             18..24 => ops.push(Op::Turn { child: 0 }),
             25 if self.style.kernel && self.choices.once_in(2) => self.lend_pair(ops),
+            26 if self.choices.once_in(4) => self.lend_timer(ops),
             24 if self.choices.once_in(32) => {
                 let millis = if self.choices.once_in(64) { LONG } else { 3 };
                 ops.push(Op::Pause { millis });
@@ -82,6 +83,44 @@ impl<C: Choices> Generator<'_, C> {
                 _ => self.use_pair([slot, other], ops),
             }
         }
+    }
+
+    /// A child reads a timer while no other one lives, and ends. The timer may come home when its
+    /// parent reads it or sets it.
+    fn lend_timer(&mut self, ops: &mut Vec<Op>) {
+        (1..=CHILDREN).for_each(|child| ops.push(Op::End { child, how: Ending::Exit }));
+        let slot = self.choices.below(u32::from(SLOTS)) as u8;
+        ops.extend([Op::Close { slot }, Op::Timer { slot, flags: libc::TFD_NONBLOCK }]);
+        self.put(slot, Slot::Timer);
+        ops.push(self.lent_timer_is_set(slot));
+        if !self.choices.once_in(4) {
+            let (set, events) = (self.of_kind(&[Slot::Set]), self.mask());
+            let (data, at) = (self.choices.bits(), At::Good);
+            ops.push(Op::Ctl { set, op: EPOLL_CTL_ADD, target: slot, events, data, at });
+        }
+        let (child, read) = (self.child(), Op::Read { slot, len: 8, at: At::Good });
+        ops.extend([Op::Child { child }, Op::Turn { child }, read]);
+        if self.choices.once_in(8) {
+            ops.push(self.lent_timer_is_set(slot));
+        }
+        // Sometimes it is set while a child has it.
+        if self.choices.once_in(4) {
+            ops.extend([Op::Turn { child: 0 }, self.lent_timer_is_set(slot)]);
+        }
+        ops.extend([Op::End { child, how: self.ending() }, Op::Pause { millis: 1 }]);
+        for _ in 0..4 + self.choices.below(12) {
+            match self.choices.below(6) {
+                0 | 1 => self.wait(ops),
+                2 if self.choices.once_in(4) => self.next(ops),
+                2 | 3 => ops.push(self.lent_timer_is_set(slot)),
+                _ => ops.push(read),
+            }
+        }
+    }
+
+    fn lent_timer_is_set(&mut self, slot: u8) -> Op {
+        let times = [Time::Past, Time::PastAndAgain, Time::PastAndAgain, Time::Far, Time::Never];
+        Op::SetTimer { slot, time: self.choices.one_of(&times), at: At::Good }
     }
 
     /// A read or write of a pair, mostly by the ends that a pipe has for it.
