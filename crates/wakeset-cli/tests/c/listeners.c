@@ -42,6 +42,7 @@ int main(int count, char **arguments)
 	show_several();
 	show_numbers();
 	show_shared_set();
+	show_told_again();
 	show_no_memory(ENOSPC);
 	show_no_memory(ENOMEM);
 	show_twins();
