@@ -32,14 +32,8 @@ pub(super) fn before_add(fd: c_int, events: Events) {
     }
 }
 
-/// After a change: the set had no listener before it, if it has one now.
-pub(super) fn note_joined(set: &FdSet) {
-    if set.rotation.any() {
-        tell_sleeper(set);
-    }
-}
-
-/// Wakes one of the threads that sleep in the kernel half.
+/// Wakes one of the threads that sleep in the kernel half: the set has its first listener, or one
+/// of them was woken for it.
 pub(super) fn tell_sleeper(set: &FdSet) {
     if !mutant!("listener_without_fence") {
         fence(Ordering::SeqCst);
