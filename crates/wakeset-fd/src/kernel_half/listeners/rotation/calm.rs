@@ -20,7 +20,7 @@
 
 use super::super::baton::{Look, Notes};
 use super::super::told::telling;
-use super::member::{Member, notes_of};
+use super::member::Member;
 use super::{Rotation, steps};
 use crate::stats::count;
 use core::ffi::c_int;
@@ -182,8 +182,8 @@ impl Rotation {
         known.load(Ordering::Relaxed) && !mutated!("calm_beside_another")
     }
 
-    /// Before a sleep that has minded these members.
-    pub(super) fn begin_calm(&self, members: &[Member]) {
+    /// Before a sleep that has minded these members, whose notes those are.
+    pub(super) fn begin_calm(&self, members: &[Member], notes: Notes) {
         let has_work = |member: &Member| member.is_some() && (member.due || member.missing);
         let has_declined = || telling().is_some_and(|telling| (telling.looks_first)());
         if members.iter().any(has_work)
@@ -195,15 +195,15 @@ impl Rotation {
             return;
         }
         let is_beside = self.is_beside_another();
-        let notes = if is_beside { notes_of(members) } else { 0 };
         if is_beside && notes == 0 {
             // There are no words for them.
             return;
         }
+        let told = if is_beside { notes } else { 0 };
         let mut watched = members.iter().filter(|member| member.is_some());
         if let (Some(first), second, None) = (watched.next(), watched.next(), watched.next()) {
             let data = [first, second.unwrap_or(first)].map(|member| member.data);
-            self.calm.begin(data, notes, self.rescue_clock.next());
+            self.calm.begin(data, told, self.rescue_clock.next());
         }
     }
 }
