@@ -42,6 +42,7 @@ int main(int count, char **arguments)
 	show_several();
 	show_numbers();
 	show_shared_set();
+	show_told_again();
 	show_no_memory(ENOSPC);
 	show_no_memory(ENOMEM);
 	show_twins();
@@ -50,7 +51,7 @@ int main(int count, char **arguments)
 	show_last_number(1);
 	show_left();
 	show_late_listener(1);
-	show_late_listener(3);
+	show_late_listener(MOST_LATE);
 	show_accepts();
 	show_successors();
 	for (int family = 0; family < 3; family++)

@@ -37,19 +37,18 @@ pub(super) fn change_kernel_watch(
         // The number was closed, and a doorbell got it while this thread waited for the lock.
         return None;
     }
-    let had_listeners = set.rotation.any();
     let result = set.rotation.epoll_ctl(set, op, fd, event, asked);
-    if result.is_ok() {
+    if let Ok(is_first_listener) = result {
         note_known_watch(set);
-        if !had_listeners {
-            first_listener::note_joined(set);
+        if is_first_listener {
+            first_listener::tell_sleeper(set);
         }
         if set.polls.are_active() && !polls::are_for_me(set) {
             // The set has got polls while we were at it, and takes them for all it watches.
             polls::give_up(set);
         }
     }
-    Some(Done(result))
+    Some(Done(result.map(drop)))
 }
 
 /// The first kernel watch. A set around this one knows only its in-process half, so it must learn
@@ -100,13 +99,13 @@ fn add_first(
         set.note_kernel_watch();
     }
     drop(migrating);
-    if result.is_ok() {
-        first_listener::note_joined(set);
+    if result == Ok(true) {
+        first_listener::tell_sleeper(set);
     }
     if result == Err(Errno::EEXIST) {
         note_known_watch(set);
     }
-    Some(Done(result))
+    Some(Done(result.map(drop)))
 }
 
 /// Whether the kernel would take the watch, for what is not to be done for nothing.

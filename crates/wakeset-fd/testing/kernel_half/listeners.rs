@@ -1,11 +1,15 @@
 //! Listeners that are there or not, with nothing to do for them: a set that has any is calm.
 
+#[path = "../../src/kernel_half/listeners/rotation/calm/state.rs"]
+pub(crate) mod calm;
 pub(crate) mod members;
 
 use core::ffi::c_int;
 
 pub(crate) mod baton {
     use core::ffi::c_int;
+
+    pub(crate) type Notes = u128;
 
     pub(crate) fn pass() {}
 

@@ -16,6 +16,7 @@ pub(crate) mod wait;
 use crate::kernel_half::listeners::rotation::Rotation;
 use crate::migrate;
 use crate::rooms::kernel::KERNEL;
+use crate::set::first_listener::Unaware;
 use crate::set::polls::Polls;
 use crate::set::quiet::Quiet;
 use crate::set::state::SetState;
@@ -43,6 +44,7 @@ pub(crate) struct FdSet {
     /// Nobody takes a doorbell's number here.
     pub(crate) rings: core::sync::atomic::AtomicU32,
     pub(crate) rotation: Rotation,
+    unaware: Unaware,
     pub(crate) polls: Polls,
     pub(crate) round_robin: AtomicU32,
     general_waits: core::sync::atomic::AtomicU32,
@@ -63,6 +65,7 @@ impl FdSet {
             doorbell: AtomicI32::new(-1),
             rings: core::sync::atomic::AtomicU32::new(0),
             rotation: Rotation::new(),
+            unaware: Unaware::none(),
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
             general_waits: core::sync::atomic::AtomicU32::new(0),
@@ -137,7 +140,7 @@ impl FdSet {
     pub(crate) fn add_listener(&self, fd: c_int, events: u32, data: u64) {
         self.ctl(EPOLL_CTL_ADD, fd, events, data).unwrap();
         self.rotation.join();
-        first_listener::note_joined(self);
+        first_listener::tell_sleeper(self);
     }
 
     /// epoll_wait(2) without a limit, as the interposer has it: a quiet wait, if the set is quiet.

@@ -23,7 +23,8 @@ pub(super) struct Waiter {
     /// sleeper is there too.
     pub(super) index: Cell<Option<usize>>,
     pub(super) process: Cell<u32>,
-    /// The listener it has accepted from since it last waited, -1 for none.
+    /// The listener it has accepted from since it last waited in its private set, or was told of
+    /// one by another set; -1 for none.
     pub(super) accepted: Cell<c_int>,
     /// The listener a wait has reported since it last called accept(2), `SOME` for a set's, -1 for
     /// none.

@@ -195,7 +195,13 @@ pub(super) fn saw_none(fd: c_int) {
 
 /// The same for what sets tell it of.
 pub(super) static TELLING: Telling =
-    Telling { tell: note, hold_as, looks_first: has_passed, saw_none };
+    Telling { tell: note_set, hold_as, looks_first: has_passed, saw_none };
+
+/// [`note`] of what a set tells: the thread has waited, and is not back for one more.
+fn note_set(fd: c_int, is_edge: bool) {
+    WAITER.with(|waiter| waiter.accepted.set(-1));
+    note(fd, is_edge);
+}
 
 /// What this thread accepts from now on is a set's.
 fn hold_as(holder: u8) {

@@ -188,4 +188,35 @@ static void show_no_memory(int error)
 	exit(verdict());
 }
 
+/*
+ * A thread that has come to know that it accepts until there is nothing left is not back for one
+ * more when a set tells it of a connection. In a child: looks at the listener fail from some point
+ * on, and what says that there is nothing is believed.
+ */
+static void show_told_again(void)
+{
+	int status;
+	heading("connections of which a set tells one by one");
+	pid_t child = must(fork());
+	if (child == 0) {
+		int listener = listen_on(AF_INET), set = must(epoll_create1(EPOLL_CLOEXEC));
+		must(watch_new(set, listener, EPOLLIN, 'l'));
+		for (int round = 0; round < 4; round++) {
+			connect_to(listener);
+			show("a connection", "l=IN", ordered(set, 4, 1000));
+			yes("is all there is", take_one(listener) && !take_one(listener));
+		}
+		connect_to(listener);
+		connect_to(listener);
+		show("two", "l=IN", ordered(set, 4, 1000));
+		yes("one is taken", take_one(listener));
+		show("the other", "l=IN", ordered(set, 4, 1000));
+		refuse(SYS_ppoll, -1, ENOMEM);
+		yes("is taken, too", take_one(listener));
+		_exit(verdict());
+	}
+	must(waitpid(child, &status, 0));
+	number("the child's end", 0, status);
+}
+
 #endif

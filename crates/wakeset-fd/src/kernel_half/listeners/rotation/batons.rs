@@ -99,6 +99,7 @@ impl Rotation {
         self.any()
             && !self.is_calm_alone()
             && telling().is_some_and(|telling| (telling.looks_first)())
+            && !mutated!("set_never_looks_first")
     }
 
     /// Such a look has found nothing.
@@ -119,5 +120,51 @@ impl Rotation {
                 baton::pass_unlocked();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::told::{Telling, set_telling};
+    use super::super::super::{Choice, shares};
+    use super::*;
+    use crate::table::alone::alone;
+    use core::cell::Cell;
+    extern crate std;
+
+    std::thread_local! {
+        static HAS_DECLINED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    static TELLING: Telling = Telling {
+        tell: |_, _| {},
+        looks_first: || HAS_DECLINED.get(),
+        hold_as: |_| {},
+        saw_none: |_| {},
+    };
+
+    /// A thread that had declined a connection took a later one, of which it was told in its sleep,
+    /// for the same, and passed it on to nobody.
+    #[test]
+    fn a_thread_that_has_declined_looks_first() {
+        let _alone = alone();
+        shares::begin_in_silence(Choice::Automatic, None);
+        set_telling(&TELLING);
+        let rotation = Rotation::new();
+        HAS_DECLINED.set(true);
+        assert!(!rotation.looks_first(), "it has no listener");
+        rotation.with(|members| members[0] = Member { fd: 3, ..Member::NONE });
+        assert!(rotation.looks_first());
+        rotation.baton.store(0, Ordering::Relaxed);
+        rotation.rescue_clock.note();
+        rotation.begin_calm(&[Member { fd: 3, ..Member::NONE }], 0);
+        assert!(rotation.looks_first() && !rotation.is_calm());
+        HAS_DECLINED.set(false);
+        assert!(!rotation.looks_first());
+        rotation.begin_calm(&[Member { fd: 3, ..Member::NONE }], 0);
+        assert!(rotation.is_calm_alone());
+        HAS_DECLINED.set(true);
+        assert!(!rotation.looks_first(), "there is nobody to pass it on to");
+        HAS_DECLINED.set(false);
     }
 }

@@ -28,7 +28,8 @@ struct Ctl<'a, S> {
 }
 
 impl Rotation {
-    /// epoll_ctl(2) on a kernel descriptor in the kernel half of `set`.
+    /// epoll_ctl(2) on a kernel descriptor in the kernel half of `set`. Returns whether the set has
+    /// got its first listener by it.
     pub(crate) fn epoll_ctl(
         &self,
         set: &impl KernelEpoll,
@@ -36,21 +37,24 @@ impl Rotation {
         fd: c_int,
         event: *const epoll_event,
         asked: Event,
-    ) -> Result<(), Errno> {
+    ) -> Result<bool, Errno> {
         let ctl = Ctl { rotation: self, set, op, fd, event, asked };
+        let unchanged = |result: Result<(), Errno>| result.map(|()| false);
         if !(self.any() || self.others.remember_any() || op == EPOLL_CTL_ADD && ctl.may_join()) {
             // The first listener may join in this moment.
             let data = Some(asked.data);
             if op == EPOLL_CTL_DEL || self.others.are_apart(&self.outline, fd, data) {
-                return ctl.call();
+                return unchanged(ctl.call());
             }
         } else if self.is_anothers(&ctl) {
-            return ctl.call();
+            return unchanged(ctl.call());
         }
         let result = self.with(|members| {
             if set.is_in_kernel() {
-                return ctl.call();
+                return unchanged(ctl.call());
             }
+            // Under the lock: another thread may have removed the last one meanwhile.
+            let is_first = !members.iter().any(Member::is_some);
             // It has a watch, for the program.
             let stepped = members.iter_mut().filter(|known| known.fd == fd && known.is_stepped);
             stepped.for_each(|known| known.renew(set.number()));
@@ -59,7 +63,8 @@ impl Rotation {
                 EPOLL_CTL_MOD => ctl.modify(members),
                 EPOLL_CTL_DEL => ctl.remove(members),
                 _ => ctl.call(),
-            }
+            }?;
+            Ok(is_first && members.iter().any(Member::is_some))
         });
         self.leave_baton_alone(set);
         result
@@ -192,5 +197,81 @@ impl<S: KernelEpoll> Ctl<'_, S> {
         self.rotation.others.remember(known);
         *known = Member::NONE;
         if missing { Ok(()) } else { self.call() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_half::listeners::{self as listeners, Choice};
+    use crate::table::alone::alone;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+    extern crate std;
+
+    struct Epoll(c_int);
+
+    impl KernelEpoll for Epoll {
+        fn number(&self) -> c_int {
+            self.0
+        }
+
+        fn is_in_kernel(&self) -> bool {
+            false
+        }
+
+        fn is_closed(&self) -> bool {
+            false
+        }
+
+        fn admit_baton(&self) -> u64 {
+            0
+        }
+    }
+
+    fn change(
+        rotation: &Rotation,
+        set: &Epoll,
+        op: c_int,
+        listener: &TcpListener,
+    ) -> Result<bool, Errno> {
+        let fd = listener.as_raw_fd();
+        listeners::forget(fd);
+        let event = epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
+        let asked = Event::new(Events::IN, fd as u64);
+        rotation.epoll_ctl(set, op, fd, &raw const event, asked)
+    }
+
+    /// The first listener was not told of to threads that slept without one, if there was another
+    /// when its addition began to wait for the lock.
+    #[test]
+    fn a_listener_is_the_first_as_the_lock_is_held() {
+        let _alone = alone();
+        listeners::choose(Choice::Automatic, None);
+        let set = Epoll(sys::epoll_create1(libc::EPOLL_CLOEXEC).expect("a set"));
+        let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let rotation = Rotation::new();
+        assert_eq!(change(&rotation, &set, EPOLL_CTL_ADD, &one), Ok(true));
+        assert_eq!(change(&rotation, &set, EPOLL_CTL_ADD, &other), Ok(false));
+        assert_eq!(change(&rotation, &set, EPOLL_CTL_DEL, &other), Ok(false));
+        let (begun, begins) = mpsc::channel();
+        thread::scope(|scope| {
+            let added = rotation.with(|members| {
+                let added = scope.spawn(|| {
+                    begun.send(()).expect("a receiver");
+                    change(&rotation, &set, EPOLL_CTL_ADD, &other)
+                });
+                begins.recv().expect("a sender");
+                // By then it waits for the lock.
+                thread::sleep(Duration::from_millis(100));
+                *members = [Member::NONE; MOST];
+                added
+            });
+            assert_eq!(added.join().expect("it ends"), Ok(true));
+        });
+        let _ = sys::close(set.0);
     }
 }

@@ -231,8 +231,9 @@ impl Rotation {
                 }
             }
             self.place_baton(set, members);
-            self.share.note_sleep(member::notes_of(members));
-            self.begin_calm(members);
+            let notes = member::notes_of(members);
+            self.share.note_sleep(notes);
+            self.begin_calm(members, notes);
             if !members.iter().any(|member| member.is_stepped) {
                 self.has_stepped.store(false, Ordering::Relaxed);
             }

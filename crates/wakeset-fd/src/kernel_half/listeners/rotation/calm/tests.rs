@@ -1,4 +1,5 @@
 use super::super::super::{Choice, RESCUE, baton, held, shares};
+use super::super::member::notes_of;
 use super::*;
 use crate::kernel_half::KernelEpoll;
 use crate::table::alone::alone;
@@ -37,6 +38,11 @@ fn settled() -> Rotation {
     rotation
 }
 
+/// As before a sleep.
+fn begin_calm(rotation: &Rotation, members: &[Member]) {
+    rotation.begin_calm(members, notes_of(members));
+}
+
 fn report(rotation: &Rotation, data: u64) {
     let events = [epoll_event { events: libc::EPOLLIN as u32, u64: data }];
     rotation.note_reports(ptr::from_ref(&events).cast(), 1, false);
@@ -47,7 +53,7 @@ fn report(rotation: &Rotation, data: u64) {
 fn a_listeners_event_ends_the_calm() {
     let _alone = alone();
     let rotation = settled();
-    rotation.begin_calm(&[LISTENER]);
+    begin_calm(&rotation, &[LISTENER]);
     assert!(rotation.is_calm());
     report(&rotation, 8);
     assert!(rotation.is_calm(), "it is another's");
@@ -61,7 +67,7 @@ fn a_listeners_event_ends_the_calm() {
 fn calm_ends_when_the_listeners_are_looked_at() {
     let _alone = alone();
     let rotation = settled();
-    rotation.begin_calm(&[LISTENER]);
+    begin_calm(&rotation, &[LISTENER]);
     let left = rotation.rescue_if_due(&Bare).expect("it is calm");
     assert!(left <= RESCUE + Duration::from_millis(20), "{left:?}");
     rotation.rescue_clock.forget();
@@ -78,7 +84,7 @@ fn beside_another() -> (Rotation, shares::Share) {
     let (rotation, another) = (settled(), shares::Share::new());
     baton::forget_declined();
     assert!(another.is_alone());
-    rotation.begin_calm(&[NAMED]);
+    begin_calm(&rotation, &[NAMED]);
     (rotation, another)
 }
 
@@ -88,15 +94,15 @@ fn a_worker_beside_others_is_not_calm_alone() {
     let (rotation, _) = beside_another();
     assert!(rotation.is_calm() && !rotation.is_calm_alone());
     rotation.calm.end();
-    rotation.begin_calm(&[LISTENER]);
+    begin_calm(&rotation, &[LISTENER]);
     assert!(!rotation.is_calm(), "what it sleeps for has no name");
     shares::begin_in_silence(Choice::Automatic, None);
-    rotation.begin_calm(&[NAMED]);
+    begin_calm(&rotation, &[NAMED]);
     assert!(!rotation.is_calm_alone(), "it is asked once in a rescue period");
     rotation.calm.end();
     rotation.rescue_clock.forget();
     rotation.rescue_if_due(&Bare);
-    rotation.begin_calm(&[NAMED]);
+    begin_calm(&rotation, &[NAMED]);
     assert!(rotation.is_calm_alone(), "the other one is gone");
 }
 
@@ -128,7 +134,7 @@ fn a_calm_worker_leaves_what_is_anothers() {
     let (rotation, another) = beside_another();
     let watched = Member { events: libc::EPOLLIN as u32, ..NAMED };
     rotation.with(|members| members[0] = watched);
-    rotation.begin_calm(&[watched]);
+    begin_calm(&rotation, &[watched]);
     shares::set_rule(shares::Least::Always, None);
     held::put_off_count();
     (0..2).for_each(|_| held::raise(rotation.share.holder()));
@@ -157,7 +163,7 @@ fn a_worker_looks_for_what_others_decline() {
 fn a_set_with_something_to_do_is_not_calm() {
     let _alone = alone();
     let not_calm = |rotation: Rotation, members: &[Member]| {
-        rotation.begin_calm(members);
+        begin_calm(&rotation, members);
         !rotation.is_calm()
     };
     assert!(not_calm(settled(), &[Member { due: true, ..LISTENER }]));
@@ -170,11 +176,11 @@ fn a_set_with_something_to_do_is_not_calm() {
     rotation.baton.store(-1, Ordering::Relaxed);
     assert!(not_calm(rotation, &[LISTENER]), "nobody could wake it");
     let rotation = settled();
-    rotation.begin_calm(&[LISTENER, Member { data: 9, ..LISTENER }]);
+    begin_calm(&rotation, &[LISTENER, Member { data: 9, ..LISTENER }]);
     report(&rotation, 9);
     assert!(!rotation.is_calm(), "of the second listener");
     let rotation = settled();
-    rotation.begin_calm(&[LISTENER]);
+    begin_calm(&rotation, &[LISTENER]);
     rotation.with(|_| ());
     assert!(!rotation.is_calm(), "after a change");
 }
