@@ -68,7 +68,6 @@ pub(super) fn begin(fd: c_int, holds_watches: bool) -> bool {
     unsafe { slot.set.end_ring() };
     slot.state.begin(holds_watches);
     slot.rotation.clear();
-    slot.unaware.clear();
     if holds_watches {
         slot.rotation.note_unknown();
     }

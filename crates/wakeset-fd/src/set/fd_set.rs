@@ -4,7 +4,6 @@ use crate::kernel_half::KernelEpoll;
 use crate::kernel_half::listeners::rotation::Rotation;
 use crate::migrate;
 use crate::set::doorbell;
-use crate::set::first_listener::Unaware;
 use crate::set::polls::{self, Polls};
 use crate::set::state::SetState;
 use crate::stats::Stat;
@@ -37,8 +36,6 @@ pub(crate) struct FdSet {
     pub(super) rings: AtomicU32,
     /// The listeners in the kernel half.
     pub(crate) rotation: Rotation,
-    /// Who sleeps there without knowing of any.
-    pub(super) unaware: Unaware,
     /// What an io_uring watches in its place.
     pub(crate) polls: Polls,
     /// Counts the waits that had both halves to look at, each of which goes first in its turn.
@@ -67,7 +64,6 @@ unsafe impl Slot for FdSet {
             doorbell: AtomicI32::new(-1),
             rings: AtomicU32::new(0),
             rotation: Rotation::new(),
-            unaware: Unaware::none(),
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
             general_waits: AtomicU32::new(0),

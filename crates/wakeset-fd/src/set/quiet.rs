@@ -16,7 +16,7 @@
 //! [calm]: crate::kernel_half::listeners::rotation
 
 use crate::set::wait::{Limit, Settled, Wait};
-use crate::set::{FdSet, doorbell, first_listener};
+use crate::set::{FdSet, doorbell};
 use crate::stats::count;
 use crate::sys::Errno;
 use crate::sys::handled;
@@ -99,16 +99,16 @@ impl Quiet {
         let settled = Settled::now(set);
         let migrated = set.migrated_watches.load(Ordering::SeqCst);
         let early = mutant!("quiet_looks_early") && self.lasts(set);
-        first_listener::enter(set, self.has_listeners);
+        set.set.enter_remote();
         if !early && !self.lasts(set) && !mutant!("quiet_without_look") {
-            first_listener::leave(set, self.has_listeners);
+            set.set.leave_remote();
             return None;
         }
         if self.has_listeners {
             set.rotation.sleep_calmly();
         }
         let found = call(self.within);
-        first_listener::leave(set, self.has_listeners);
+        set.set.leave_remote();
         // SAFETY: the caller's contract.
         let is_over = (self.lasts(set) || mutant!("quiet_sleeps_without_second_look"))
             && unsafe { self.is_plain(set, events, found) }
@@ -116,7 +116,6 @@ impl Quiet {
         if is_over {
             if self.has_listeners {
                 set.rotation.wake_calmly();
-                first_listener::leave_to_others(set);
             }
             return Some(found);
         }

@@ -8,7 +8,7 @@ use core::ffi::c_int;
 use loom::thread::spawn;
 use std::sync::Arc;
 use std::vec::Vec;
-use wakeset::{Event, Events, Timeout, explore};
+use wakeset::{Event, Events, explore};
 
 /// The number of a listener, and its data.
 const LISTENER: c_int = 3;
@@ -60,48 +60,6 @@ fn a_quiet_sleeper_hears_of_the_first_listener() {
 #[test]
 fn a_sleeper_hears_of_the_first_listener() {
     explore(3, || sleep_beside_a_new_listener(FdSet::try_wait));
-}
-
-/// A set that gets its first listener beside two sleepers. The sleep of one that knows of it ends
-/// at once.
-fn sleep_beside_another(wait: fn(&FdSet, usize) -> Option<Vec<u64>>) {
-    let mixed = Mixed::new();
-    mixed.add_file(IN);
-    KERNEL.open(LISTENER);
-    let sleepers = [(); 2].map(|()| run(&mixed, move |mixed| wait(&mixed.set, 1)));
-    mixed.set.add_listener(LISTENER, IN, OF_LISTENER);
-    for sleeper in sleepers {
-        assert_eq!(sleeper.join().unwrap(), None, "its sleep has a limit");
-    }
-}
-
-/// Catches a thread that sleeps on without a limit when the last one that had one has left, of
-/// quiet waits.
-#[test]
-fn a_quiet_sleeper_is_not_left_unaware() {
-    explore(2, || sleep_beside_another(FdSet::wait_quietly));
-}
-
-/// Catches the same of general waits.
-#[test]
-fn a_sleeper_is_not_left_unaware() {
-    explore(2, || sleep_beside_another(FdSet::try_wait));
-}
-
-/// Catches a ring for a thread that is unaware of the first listener which a wait without time has
-/// taken.
-#[test]
-fn a_look_takes_no_ring_from_the_unaware() {
-    explore(2, || {
-        let mixed = Mixed::new();
-        mixed.add_file(IN);
-        KERNEL.open(LISTENER);
-        let sleeper = run(&mixed, |mixed| mixed.set.try_wait(1));
-        let looker = run(&mixed, |mixed| mixed.set.wait(1, Timeout::Now));
-        mixed.set.add_listener(LISTENER, IN, OF_LISTENER);
-        assert!(looker.join().unwrap().is_empty());
-        assert_eq!(sleeper.join().unwrap(), None, "its sleep has a limit");
-    });
 }
 
 /// Catches a ring that is used up by a quiet wait which has no room for what it was rung for. Of

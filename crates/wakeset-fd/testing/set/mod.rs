@@ -16,7 +16,6 @@ pub(crate) mod wait;
 use crate::kernel_half::listeners::rotation::Rotation;
 use crate::migrate;
 use crate::rooms::kernel::KERNEL;
-use crate::set::first_listener::Unaware;
 use crate::set::polls::Polls;
 use crate::set::quiet::Quiet;
 use crate::set::state::SetState;
@@ -44,7 +43,6 @@ pub(crate) struct FdSet {
     /// Nobody takes a doorbell's number here.
     pub(crate) rings: core::sync::atomic::AtomicU32,
     pub(crate) rotation: Rotation,
-    unaware: Unaware,
     pub(crate) polls: Polls,
     pub(crate) round_robin: AtomicU32,
     general_waits: core::sync::atomic::AtomicU32,
@@ -65,7 +63,6 @@ impl FdSet {
             doorbell: AtomicI32::new(-1),
             rings: core::sync::atomic::AtomicU32::new(0),
             rotation: Rotation::new(),
-            unaware: Unaware::none(),
             polls: Polls::new(),
             round_robin: AtomicU32::new(0),
             general_waits: core::sync::atomic::AtomicU32::new(0),

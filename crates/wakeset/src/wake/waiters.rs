@@ -403,11 +403,6 @@ impl Waiters {
         self.counts.load(Ordering::SeqCst) >= REMOTE
     }
 
-    /// How many of these are counted in.
-    pub(crate) fn remote_waiters(&self) -> u64 {
-        self.counts.load(Ordering::SeqCst) / REMOTE
-    }
-
     pub(crate) fn leave_remote(&self) {
         probe!(run, u64 self.addr());
         step!(elsewhere_before_leave);

@@ -224,11 +224,11 @@ impl Wait<'_> {
     /// something to do, and another round does it.
     fn sleep_mixed(&self, until: Until, bounds: &Bounds) -> Option<Slept> {
         let set = self.set;
-        let is_aware = set.rotation.any();
-        first_listener::enter(set, is_aware);
+        let early = mutant!("listeners_known_early").then(|| set.rotation.any());
+        set.set.enter_remote();
         step!(elsewhere_before_look);
         // After the count too: `first_listener`.
-        let has_listeners = is_aware || set.rotation.any() && !mutant!("listeners_known_early");
+        let has_listeners = early.unwrap_or_else(|| set.rotation.any());
         // After the count: what was pushed before is seen here, what is pushed later rings. Where
         // the set has got its first source since `prepare_sleep`, and has no doorbell yet, the add
         // installs one and rings it for counted waiters (`install_held`). But the adding thread may
@@ -272,7 +272,7 @@ impl Wait<'_> {
         });
         step!(elsewhere_slept);
         set.set.stop_leading(led);
-        first_listener::leave(set, is_aware);
+        set.set.leave_remote();
         // A sleep that has found something reads no clock.
         let is_over = |result| result == Ok(0) && until.left() == Some(Duration::ZERO);
         let result =

@@ -20,7 +20,7 @@ pub(crate) use self::settled::Settled;
 use self::limits::Until;
 use crate::kernel_half::listeners::baton;
 use crate::migrate;
-use crate::set::{FdSet, first_listener, polls, ring};
+use crate::set::{FdSet, polls, ring};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_wake};
 use crate::sys::cancel;
@@ -106,7 +106,6 @@ impl Wait<'_> {
     /// What this thread owes to the other waiters when it leaves with that.
     fn leave(&self, found: Result<c_int, Errno>) -> Result<c_int, Errno> {
         self.set.rotation.end_wait(self.set);
-        first_listener::leave_to_others(self.set);
         self.pass_on();
         self.set.set.mind_deadline();
         if found == Ok(self.capacity) && self.set.set.has_left_exclusive() {

@@ -64,12 +64,6 @@ impl EventPoll {
         self.core().wake.waiters.has_remote_waiter()
     }
 
-    /// How many of these are.
-    #[doc(hidden)]
-    pub fn remote_waiters(&self) -> u64 {
-        self.core().wake.waiters.remote_waiters()
-    }
-
     /// Counts it out.
     #[doc(hidden)]
     #[inline]
