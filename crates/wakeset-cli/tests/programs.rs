@@ -294,12 +294,10 @@ fn listeners_are_counted() {
             })
             .collect();
         assert!(served.len() >= 10, "{order}: {} of {listeners:#?}", served.len());
-        for listener in served {
-            assert!(
-                count(listener, "/wakes") > count(listener, "/spurious_wakes"),
-                "{order}: {listener:#}"
-            );
-        }
+        // Of all together: on a busy machine one process may answer all the questions to a listener
+        // without ever sleeping.
+        let sum = |counted: &str| served.iter().map(|it| count(it, counted)).sum::<u64>();
+        assert!(sum("/wakes") > sum("/spurious_wakes"), "{order}: {served:#?}");
     }
 }
 

@@ -54,6 +54,7 @@ pub(crate) unsafe fn strike(epfd: c_int, events: *mut epoll_event, found: c_int)
 mod tests {
     use super::*;
     use crate::set::FdSet;
+    use crate::sys::sync::Ordering;
     use crate::table::Using;
     use crate::table::alone::alone;
     extern crate std;
@@ -96,6 +97,19 @@ mod tests {
         assert_eq!(install(&wait), Ok(true));
         crate::close(fd).unwrap();
         assert!(has_ever_been_in(&wait));
+        drop(wait);
+    }
+
+    /// It went into the next set of the number, whose program was given the event.
+    #[test]
+    fn a_closed_set_gets_no_doorbell() {
+        let _alone = alone();
+        let fd = crate::epoll_create1(0).unwrap();
+        let Some(set) = table::find::<FdSet>(fd) else { panic!("{fd} is a kernel epoll") };
+        let wait = Using::begin(fd, set).unwrap();
+        crate::close(fd).unwrap();
+        assert_eq!(install(&wait), Ok(true));
+        assert!(wait.doorbell.load(Ordering::SeqCst) < 0);
         drop(wait);
     }
 }

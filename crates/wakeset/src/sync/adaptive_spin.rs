@@ -336,6 +336,7 @@ impl AdaptiveSpin {
         let Some(before) = Self::begin_sleep() else { return sleep() };
         let (result, cost) = self.measured(sleep);
         let slept = self.end_sleep(before, outside);
+        self.learn_latency(before, slept);
         // One that found something just before it was no sleep.
         if let Some(cost) = cost.filter(|_| slept > SLEEP) {
             SLEEP_COST.remember(cost);
@@ -355,9 +356,6 @@ impl AdaptiveSpin {
         let slept = now.saturating_sub(before);
         let needed = self.woken_after(before, slept);
         self.look_at_waker(now, slept, needed);
-        if let Some(needed) = needed.filter(|_| slept > SLEEP && !self.shares_processor()) {
-            LATENCY.remember(slept - needed);
-        }
         let is_woken = needed.is_some();
         // One that found something just before it was none. In a kernel half it found that sooner
         // than a spin would have looked there.

@@ -19,6 +19,10 @@
 //! timerfd_settime(2) and read(2) leave has not been: the watch was given up before. What
 //! timerfd_gettime(2) leaves may have been in the moment before that, so an edge-triggered timer
 //! that is set does not come home by it.
+//!
+//! After a timerfd_gettime(2) of a periodic timer that has expired, the kernel gives a read what it
+//! had counted until then, and not what has come due since and has not been counted yet. So such a
+//! timer is taken for one that has been set.
 
 use super::setting::{Setting, store_spec};
 use super::{FdTimer, flags_of, now, store_expirations};
@@ -101,7 +105,14 @@ pub(super) fn gettime(fd: c_int, current: *mut itimerspec) -> Option<Verdict<()>
     if is_certain && away::is_due(fd) && come(fd, Errand::Look) {
         return None;
     }
-    home::counted_whole(fd, || sys::timerfd_gettime(fd, current))
+    home::counted_whole(fd, || {
+        let result = sys::timerfd_gettime(fd, current);
+        let has_expired = |carried: Expiry| carried.interval != 0 && carried.has_expired(now());
+        if known(fd).is_some_and(has_expired) && !mutated!("looked_at_timer_is_read_home") {
+            note_set(fd);
+        }
+        result
+    })
 }
 
 /// The slot of a timer that is away.
@@ -115,8 +126,8 @@ fn known(fd: c_int) -> Option<Expiry> {
     (!slot.is_set_away.load(Ordering::SeqCst)).then(|| slot.carried())
 }
 
-/// The timer has been set since it left. By a call that is counted, so that it does not come home
-/// before this.
+/// The timer has been set since it left, or is taken for such a one. By a call that is counted, so
+/// that it does not come home before this.
 fn note_set(fd: c_int) {
     if let Some(slot) = slot(fd) {
         slot.is_set_away.store(true, Ordering::SeqCst);

@@ -138,8 +138,9 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
     if set.doorbell.load(Ordering::SeqCst) >= 0 {
         return Ok(true);
     }
-    if set.state.is_in_kernel() {
-        // It migrates meanwhile: the caller will see.
+    // It migrates meanwhile: the caller will see. What is closed has no number any more: it may be
+    // another set's by now.
+    if set.state.is_in_kernel() || set.state.is_closed() {
         return Ok(true);
     }
     let Some(doorbell) =
@@ -159,6 +160,11 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
     // A publication with its barrier; then the remote waiters are checked.
     set.set.set_doorbell(Some((ring_at, ptr::from_ref(set).expose_provenance())));
     step!(doorbell_known);
+    if set.state.is_closed() {
+        // One of the two removes it: the close has said so before it looked.
+        remove(set);
+        return Ok(true);
+    }
     if set.set.has_remote_waiter() && !mutant!("installed_bell_is_silent") {
         // A waker that pushed before there was a doorbell found none to ring.
         ring(doorbell);

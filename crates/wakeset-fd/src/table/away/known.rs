@@ -1,6 +1,7 @@
-//! What tells an eventfd that is away, or an end of a pair, from the next file of its number, if no
-//! set watches it: a kernel epoll of ours does, for no events. The kernel knows a watch by its file
-//! and its number, so it can be changed for as long as the number stands for that file.
+//! What tells an eventfd or timer that is away, or an end of a pair, from the next file of its
+//! number, if no set watches it: a kernel epoll of ours does, for no events. The kernel knows a
+//! watch by its file and its number, so it can be changed for as long as the number stands for that
+//! file.
 //!
 //! To ask `/proc/self/fdinfo` instead would take a number of the program's for a moment, in which a
 //! dup2(2) onto that number would give it to another file.

@@ -31,7 +31,7 @@
 
 mod part;
 
-use super::latency::LATENCY;
+use super::latency::{LATENCY, MOST_JOINT};
 use crate::sync::line::Line;
 use crate::sync::spin;
 use crate::sync::thread_id;
@@ -43,7 +43,7 @@ use part::{Part, Phase, Window};
 const WAITS: u32 = 128;
 /// So many of them pass before what they take is measured.
 const SETTLE: u32 = 32;
-/// A window in which spins are tried ends after this many if fewer than a quarter have succeeded.
+/// A window in which spins are tried ends after this many if too few have succeeded.
 const EARLY: u32 = 32;
 /// A wait of the process every so often (ns) or more rarely: too slow to be a chain of threads that
 /// wake each other.
@@ -134,6 +134,13 @@ impl Taken {
         let by_work = |taken: u64| taken.saturating_mul(more.0) / more.1.max(1);
         Some(Self { cost: by_work(self.cost), elapsed: by_work(self.elapsed) })
     }
+}
+
+/// How many of [`EARLY`] spins have to find something for the window to go on: the longer each may
+/// take, the more.
+fn fewest_found() -> u32 {
+    let scaled = u64::from(EARLY) * LATENCY.joint_limit() / MOST_JOINT;
+    (scaled as u32).clamp(EARLY / 4, EARLY / 2)
 }
 
 #[derive(Debug)]
@@ -274,7 +281,7 @@ impl Joint {
     }
 
     fn is_in_vain(&self, left: i32) -> bool {
-        left == (WAITS - EARLY) as i32 && self.found.load(Ordering::Relaxed) < EARLY / 4
+        left == (WAITS - EARLY) as i32 && self.found.load(Ordering::Relaxed) < fewest_found()
     }
 
     /// Ends a window with so many waits left, if no other thread does.

@@ -6,6 +6,7 @@
 //! that one takes to wake up. If it spins for less, it sleeps as well, so its partner's next spin
 //! fails in turn, and one sleep becomes many.
 
+use super::{AdaptiveSpin, SLEEP};
 use crate::sync::spin::AUTO_LIMIT;
 use crate::sync::{Ordering, UnmodelledU32};
 
@@ -20,7 +21,7 @@ const MEMORY: i32 = 32;
 /// What a spin takes at most, whatever the latency (ns).
 const MOST_LIMIT: u64 = 100_000;
 /// The same of a joint spin, and what it may take in any case.
-const MOST_JOINT: u64 = 200_000;
+pub(super) const MOST_JOINT: u64 = 200_000;
 const LEAST_JOINT: u64 = 50_000;
 
 /// An average over the last wakes of the process (ns).
@@ -54,6 +55,17 @@ impl Latency {
     /// The same of a joint spin: at its beginning several others sleep, one after the other.
     pub(super) fn joint_limit(&self) -> u64 {
         (self.average() * 4).clamp(LEAST_JOINT, MOST_JOINT)
+    }
+}
+
+impl AdaptiveSpin {
+    /// Learns from a sleep that began `before` (ns) and lasted so long: not from one in a loop of
+    /// the program's, which does other things before it comes back.
+    pub(super) fn learn_latency(&self, before: u64, slept: u64) {
+        let needed = self.woken_after(before, slept).filter(|_| slept > SLEEP);
+        if let Some(needed) = needed.filter(|_| !self.shares_processor()) {
+            LATENCY.remember(slept - needed);
+        }
     }
 }
 

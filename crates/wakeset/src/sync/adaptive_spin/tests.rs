@@ -177,7 +177,7 @@ fn wakes_by_another_processor_say_how_long_spins_may_take() {
         let now = Deadline::now().as_nanos();
         memory.woken_from.store(from, Ordering::Relaxed);
         memory.woken_at.store((now - taken) as u32, Ordering::Relaxed);
-        memory.end_sleep(now - 2 * taken, false);
+        memory.learn_latency(now - 2 * taken, 2 * taken);
     };
     (0..256).for_each(|_| wake(NOWHERE, 60_000));
     let limit = LATENCY.limit();
