@@ -26,6 +26,12 @@ pub fn count(totals: &Value, path: &str) -> u64 {
         .unwrap_or_else(|| panic!("no count {path} in {totals:#}"))
 }
 
+/// How many workers have accepted connections of a listener.
+pub fn answering(listener: &Value) -> usize {
+    let workers = listener["workers"].as_array().expect("workers");
+    workers.iter().filter(|worker| count(worker, "/connections") > 0).count()
+}
+
 /// Reads the JSON of `--stats`.
 pub fn read(file: &Path) -> Value {
     let text = fs::read_to_string(file).expect("the counts");

@@ -3,6 +3,7 @@
 use super::{left_after_read, slot};
 use crate::objects::timer::FdTimer;
 use crate::objects::timer::home::known;
+use crate::objects::timer::setting::time_of;
 use crate::sys::{self, Errno};
 use crate::table::alone::alone;
 use crate::table::away::tests::{give_back, lend};
@@ -11,7 +12,7 @@ use core::ffi::c_int;
 use core::ptr;
 use libc::{
     CLOCK_MONOTONIC, CLOCK_REALTIME, EPOLL_CTL_ADD, EPOLLET, EPOLLIN, TFD_CLOEXEC, TFD_NONBLOCK,
-    TFD_TIMER_ABSTIME, epoll_event, itimerspec, timespec,
+    TFD_TIMER_ABSTIME, epoll_event, itimerspec,
 };
 extern crate std;
 use core::time::Duration;
@@ -38,11 +39,7 @@ fn is_away(fd: c_int) -> bool {
 }
 
 fn spec(value: u64, interval: u64) -> itimerspec {
-    let time = |nanos: u64| timespec {
-        tv_sec: (nanos / 1_000_000_000) as i64,
-        tv_nsec: (nanos % 1_000_000_000) as i64,
-    };
-    itimerspec { it_value: time(value), it_interval: time(interval) }
+    itimerspec { it_value: time_of(value), it_interval: time_of(interval) }
 }
 
 fn nanos(spec: &itimerspec) -> [u64; 2] {
