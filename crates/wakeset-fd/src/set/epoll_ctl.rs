@@ -87,7 +87,7 @@ fn change_away(
         let _ = away::doubt(epfd);
         return None;
     }
-    home::call(epfd, || sys::epoll_ctl(epfd, op, fd, event))
+    home::change(epfd, || sys::epoll_ctl(epfd, op, fd, event))
 }
 
 /// The set that `epfd` stands for. `Err`: the verdict without one.

@@ -132,7 +132,7 @@ unsafe fn wait_away(
 ) -> Option<Verdict<c_int>> {
     // SAFETY: the caller's contract.
     let verdict =
-        home::call(epfd, || unsafe { kernels_wait(epfd, events, maxevents, limit, mask) });
+        home::wait(epfd, || unsafe { kernels_wait(epfd, events, maxevents, limit, mask) });
     let Some(Done(Ok(found))) = verdict else { return verdict };
     let kept = match found {
         0 => 0,

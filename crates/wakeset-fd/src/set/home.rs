@@ -11,13 +11,19 @@ use crate::table::{self, away};
 use core::ffi::c_int;
 use wakeset::mutated;
 
-/// A call on a set that is away: has it come home, or makes the call on the kernel epoll. `None`:
+/// A wait in a set that is away: has it come home, or makes the call on the kernel epoll. `None`:
 /// look the number up again.
-pub(super) fn call<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
-    if away::is_due(fd) && home::come([fd], |_| comes(fd).into()) {
-        return None;
-    }
-    home::counted(fd, call)
+pub(super) fn wait<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
+    if has_come(fd) { None } else { home::counted(fd, call) }
+}
+
+/// The same of epoll_ctl(2), which is no cancellation point.
+pub(super) fn change<T>(fd: c_int, call: impl FnOnce() -> Result<T, Errno>) -> Option<Verdict<T>> {
+    if has_come(fd) { None } else { home::counted_whole(fd, call) }
+}
+
+fn has_come(fd: c_int) -> bool {
+    away::is_due(fd) && home::come([fd], |_| comes(fd).into())
 }
 
 /// Makes a set of it. The caller holds the migrations lock.
