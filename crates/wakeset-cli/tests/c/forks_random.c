@@ -2,21 +2,22 @@
  * Random forks, vforks, spawns, execs and duplicates beside traffic: every count and every byte is
  * exact, every wait ends, and no descriptor, thread, child and memory is left over.
  *
- *     forks_random [OPERATIONS [SEED]]
+ *     forks_random [OPERATIONS [SEED [NAME]]]
  *
  * Producers and consumers signal each other through channels of all kinds: eventfds, timerfds,
  * pipes, pairs and messages, for which they wait by read(2), poll(2), select(2) and sets of all
  * kinds. Operators make children of all kinds, which produce and consume in their stead, and they
  * duplicate, renumber, make and close objects. After some operations all channels end, are checked,
  * and others begin, as what has migrated for good would stay in the kernel. In half of these rounds
- * a handler of SIGCHLD tells a thread of each, through a pair.
+ * a handler of SIGCHLD tells a thread of each, through a pair. With a name, operators make only
+ * what is called so.
  */
-#include "forks_random/numbers.h"
+#include "forks_random/returns.h"
 #include <dirent.h>
 #include <sys/prctl.h>
 
 /* What an operator does, and how often. */
-static const struct operation {
+static struct operation {
 	const char *name;
 	void (*act)(void);
 	unsigned weight;
@@ -38,10 +39,19 @@ static const struct operation {
 	{"duplicates of private objects", duplicate_private, 8},
 	{"objects opened and closed", open_and_close, 4},
 	{"private objects that are shared", share_private, 8},
+	{"private pairs that come back", return_private_ends, 6},
+	{"private timers that come back", return_private_timer, 3},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
 static atomic_llong how_often[OPERATIONS], left_in_round;
+
+static void make_only(const char *name)
+{
+	for (int i = 0; i < OPERATIONS; i++)
+		if (strcmp(operations[i].name, name) != 0)
+			operations[i].weight = 0;
+}
 
 static void operate_once(void)
 {
@@ -232,6 +242,8 @@ int main(int count, char **arguments)
 	pthread_t watcher;
 	make_world();
 	seed_dice(seed);
+	if (count > 3)
+		make_only(arguments[3]);
 	signal(SIGPIPE, SIG_IGN);
 	must(prctl(PR_SET_CHILD_SUBREAPER, 1));
 	for (int i = 0; i < CHANNELS; i++)

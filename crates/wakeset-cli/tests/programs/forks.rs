@@ -181,6 +181,15 @@ fn forks_random_have_objects_leave_and_come_home() {
     }
 }
 
+/// Children use nothing else but what may come home there.
+#[test]
+fn forks_random_have_pairs_and_timers_come_home() {
+    for what in ["private pairs that come back", "private timers that come back"] {
+        let Some(totals) = counts("forks_random", &["300", "7", what]) else { return };
+        assert!(count(&totals, "/came_home") > 30, "{what}: {totals:#}");
+    }
+}
+
 /// An edge of a timer that expired while it migrated was taken for one that had been reported.
 #[test]
 fn expiring() {

@@ -35,7 +35,7 @@ impl<W: World> Interpreter<W> {
             S::read | S::write | S::readv | S::writev | S::timerfd_settime => {
                 self.model.migrate(number_at(0))
             }
-            S::dup => self.model.migrate(number_at(0)),
+            S::dup | S::timerfd_gettime => self.model.migrate(number_at(0)),
             S::fcntl if number_at(1) != libc::F_SETFL => self.model.migrate(number_at(0)),
             S::epoll_wait | S::epoll_pwait | S::epoll_pwait2 => self.model.migrate(number_at(0)),
             S::epoll_ctl => {

@@ -269,6 +269,7 @@ impl<W: World> Interpreter<W> {
             Op::Counter { slot, initial, flags } => self.make_counter(slot, initial, flags)?.into(),
             Op::Timer { slot, flags } => self.make_timer(slot, flags)?.into(),
             Op::SetTimer { slot, time, at } => self.set_timer(slot, time, at)?,
+            Op::TimeLeft { slot } => self.time_left(slot)?,
             Op::Set { slot, flags } => self.make_set(slot, flags)?.into(),
             Op::Directory { slot } => self.open_directory(slot)?.into(),
             Op::File { slot } => self.open_file(slot).map(|fd| self.shown(fd))?.into(),

@@ -158,12 +158,40 @@ impl<W: World> Interpreter<W> {
         let beside = seconds << 2 | (nanos & 1) << 1 | u64::from(left != [0; 2]);
         Some(Outcome { result, beside })
     }
+
+    /// timerfd_gettime(2). The outcome has the interval, and whether no time is left, or about as
+    /// much as timers are set to, or something else. One that is to expire soon is not asked.
+    pub(super) fn time_left(&mut self, slot: u8) -> Option<Outcome> {
+        let number = self.number(slot);
+        self.no_doorbell(number)?;
+        if self.model.is_near_timer(number) {
+            return None;
+        }
+        let place = self.memory.put(ARGUMENT, [u64::MAX; 4]);
+        let result = self.call(Sysno::timerfd_gettime, &[number as usize, place]);
+        if result != 0 {
+            return Some(result.into());
+        }
+        let [seconds, nanos, left @ ..] = self.memory.get::<[u64; 4]>(place);
+        let left = match left {
+            [0, 0] => 0,
+            [whole, part] if (CENTURY - YEAR..=CENTURY).contains(&whole) && part < 1 << 30 => 1,
+            _ => 2,
+        };
+        Some(Outcome { result, beside: seconds << 3 | (nanos & 1) << 2 | left })
+    }
 }
+
+/// In seconds.
+const CENTURY: u64 = 100 * YEAR;
+
+/// How much later or earlier than another side one may ask.
+const YEAR: u64 = 365 * 24 * 3600;
 
 /// Flags and setting; `None` if the timer might expire while the program runs, so that a later call
 /// may or may not meet that.
 fn timer_setting(time: Time) -> Option<(c_int, libc::itimerspec)> {
-    const CENTURY: i64 = 100 * 365 * 24 * 3600;
+    const CENTURY: i64 = self::CENTURY as i64;
     let (flags, seconds, nanos, interval) = match time {
         Time::Past => (libc::TFD_TIMER_ABSTIME, 0, 1, 0),
         Time::PastAndAgain => (libc::TFD_TIMER_ABSTIME, 0, 1, CENTURY),

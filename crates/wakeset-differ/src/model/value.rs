@@ -98,6 +98,11 @@ impl Model {
         self.near.is_some()
     }
 
+    /// Whether this is that timer.
+    pub fn is_near_timer(&self, number: i32) -> bool {
+        self.near.is_some_and(|near| self.at(number) == Some(usize::from(near)))
+    }
+
     /// The timer that was to expire soon has expired; a number of it, if it has one.
     pub fn near_timer_expired(&mut self) -> Option<i32> {
         let timer = usize::from(self.near.take()?);

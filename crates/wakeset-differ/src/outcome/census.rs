@@ -7,7 +7,7 @@ use crate::model::Order;
 use crate::program::Op;
 
 /// The calls that are counted apart, by the place that [`kind`] gives them.
-const CALLS: [&str; 34] = [
+const CALLS: [&str; 35] = [
     "eventfd",
     "epoll_create1",
     "pipe2",
@@ -42,6 +42,7 @@ const CALLS: [&str; 34] = [
     "readv into several",
     "recvmsg",
     "writes that wait",
+    "timerfd_gettime",
 ];
 
 /// The place of a call in [`CALLS`].
@@ -81,6 +82,7 @@ fn kind(op: &Op) -> usize {
         Op::WritePieces { message, .. } => 29 + usize::from(*message),
         Op::ReadPieces { message, .. } => 31 + usize::from(*message),
         Op::WriteWaiting { .. } => 33,
+        Op::TimeLeft { .. } => 34,
     }
 }
 

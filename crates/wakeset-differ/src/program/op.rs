@@ -29,6 +29,8 @@ pub enum Op {
     Timer { slot: u8, flags: i32 },
     /// timerfd_settime(2).
     SetTimer { slot: u8, time: Time, at: At },
+    /// timerfd_gettime(2).
+    TimeLeft { slot: u8 },
     /// epoll_create1(2).
     Set { slot: u8, flags: i32 },
     /// pipe2(2), non-blocking: read end, write end. From an even slot the pipe has `O_DIRECT`.
@@ -131,6 +133,7 @@ impl Op {
             | Op::ReadPieces { slot, .. }
             | Op::WriteWaiting { slot, .. }
             | Op::ReadAt { slot }
+            | Op::TimeLeft { slot }
             | Op::Nonblocking { slot, .. }
             | Op::Select { slot }
             | Op::Shutdown { slot, .. } => vec![slot],

@@ -63,6 +63,24 @@ unsafe fn poll_or_select(number: Sysno, [a, b, c, d, ..]: [usize; 6]) -> isize {
     }
 }
 
+/// timerfd_create(2), timerfd_settime(2) and timerfd_gettime(2).
+///
+/// # Safety
+/// As [`World::call`].
+unsafe fn of_timer(number: Sysno, [a, b, c, d, ..]: [usize; 6]) -> isize {
+    let fd = a as c_int;
+    // SAFETY: the caller's contract.
+    unsafe {
+        match number {
+            Sysno::timerfd_create => of(wakeset_fd::timerfd_create(fd, b as c_int)),
+            Sysno::timerfd_settime => {
+                unit(wakeset_fd::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _))
+            }
+            _ => unit(wakeset_fd::timerfd_gettime(fd, b as *mut _)),
+        }
+    }
+}
+
 /// Calls of several buffers on an end of a pipe or pair.
 ///
 /// # Safety
@@ -101,9 +119,8 @@ unsafe fn offered(number: Sysno, arguments: [usize; 6]) -> Option<isize> {
     Some(unsafe {
         match number {
             Sysno::eventfd2 => of(wakeset_fd::eventfd(a as u32, b as c_int)),
-            Sysno::timerfd_create => of(wakeset_fd::timerfd_create(fd, b as c_int)),
-            Sysno::timerfd_settime => {
-                unit(wakeset_fd::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _))
+            Sysno::timerfd_create | Sysno::timerfd_settime | Sysno::timerfd_gettime => {
+                of_timer(number, arguments)
             }
             Sysno::epoll_create1 => of(wakeset_fd::epoll_create1(fd)),
             Sysno::epoll_ctl => {

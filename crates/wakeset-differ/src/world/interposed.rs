@@ -47,6 +47,7 @@ impl World for Interposed {
                 Sysno::timerfd_settime => {
                     int(libc::timerfd_settime(fd, b as c_int, c as *const _, d as *mut _))
                 }
+                Sysno::timerfd_gettime => int(libc::timerfd_gettime(fd, b as *mut _)),
                 Sysno::epoll_create1 => int(libc::epoll_create1(fd)),
                 Sysno::epoll_ctl => int(libc::epoll_ctl(fd, b as c_int, c as c_int, d as *mut _)),
                 Sysno::epoll_wait => int(libc::epoll_wait(fd, events, room, d as c_int)),

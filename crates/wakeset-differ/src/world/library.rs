@@ -57,6 +57,7 @@ impl World for Library {
                 Sysno::timerfd_settime => {
                     int(timer::ws_timerfd_settime(fd, b as c_int, c as *const _, d as *mut _))
                 }
+                Sysno::timerfd_gettime => int(timer::ws_timerfd_gettime(fd, b as *mut _)),
                 Sysno::epoll_create1 => int(epoll::ws_epoll_create1(fd)),
                 Sysno::epoll_ctl => {
                     int(epoll::ws_epoll_ctl(fd, b as c_int, c as c_int, d as *mut _))

@@ -1,6 +1,7 @@
 //! A call that may not sleep, and has no mask: one look.
 
 use super::Outcome;
+use super::counted::Counted;
 use super::entries::{Asked, Looked, look};
 use super::room::{Room, is_left_to_kernel, is_too_long};
 use crate::stats::Stat;
@@ -20,9 +21,11 @@ pub(super) fn at_once<A: Asked>(asked: &A) -> Outcome {
         // EFAULT, which the kernel will say.
         return Outcome::Unchanged;
     }
+    // Until the call is over.
+    let counted = Counted::new();
     let _guard = SignalGuard::enter();
     let kernel = loop {
-        match look(entries) {
+        match look(entries, &counted) {
             Ok(Looked::At { kernel }) => break kernel,
             Ok(Looked::NothingHere) => return Outcome::Unchanged,
             Ok(Looked::Failed(errno)) if is_left_to_kernel(errno) => return Outcome::Unchanged,

@@ -3,12 +3,14 @@
 //! An entry whose number stands for an object here has that number inverted while the kernel has
 //! the array, because the kernel passes over what is negative.
 
+use super::counted::Counted;
 use crate::migrate;
 use crate::set::FdSet;
 use crate::stats::Stat;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno, user};
-use crate::table::{self, Entry, Held, SlotHead};
+use crate::table::away::Begun;
+use crate::table::{self, Bytes, Entry, Held, SlotHead};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -113,7 +115,7 @@ const REVENTS: usize = core::mem::offset_of!(pollfd, revents);
 pub(super) enum Looked {
     /// The kernel has to be asked as well before a sleep, or the objects here alone.
     At { kernel: bool },
-    /// Nothing that is named is in process.
+    /// Nothing that is named is in process, or may come home.
     NothingHere,
     /// The kernel says that the call fails.
     Failed(Errno),
@@ -137,9 +139,10 @@ impl Unready {
     }
 }
 
-/// Looks at all entries, and says in each what holds now. The caller has a signal guard.
+/// Looks at all entries, and says in each what holds now. The call is `counted` in what it names
+/// that may come home. The caller has a signal guard.
 #[inline(always)]
-pub(super) fn look(entries: &[Cell<pollfd>]) -> Result<Looked, Unready> {
+pub(super) fn look(entries: &[Cell<pollfd>], counted: &Counted) -> Result<Looked, Unready> {
     let (mut here, mut kernel) = (false, false);
     let (mut before, mut has_sets) = (0, false);
     for entry in entries {
@@ -164,6 +167,15 @@ pub(super) fn look(entries: &[Cell<pollfd>]) -> Result<Looked, Unready> {
             }
             Found::SetWithBoth => return Err(Unready::Set(fd)),
             Found::Hidden => now.revents = POLLNVAL,
+            Found::Away => match counted.begin(fd) {
+                Begun::Again => return Err(Unready::Migrating),
+                begun => {
+                    // What is counted does not come home before the call is over.
+                    here |= begun == Begun::Counted;
+                    kernel = true;
+                    now.fd = fd;
+                }
+            },
             Found::Kernel => {
                 kernel = true;
                 now.fd = fd;
@@ -203,7 +215,7 @@ pub(super) fn look_here(entries: &[Cell<pollfd>]) -> bool {
             Found::Object(head) => events_of(head, now),
             Found::Hidden => POLLNVAL,
             // It has just left: the next look asks the kernel.
-            Found::Kernel | Found::SetWithBoth => {
+            Found::Kernel | Found::Away | Found::SetWithBoth => {
                 are_here = false;
                 0
             }
@@ -221,7 +233,7 @@ pub(super) fn may_have_news(entries: &[Cell<pollfd>]) -> bool {
         let (found, _held) = find(fd);
         match found {
             Found::Object(head) => events_of(head, entry) != 0,
-            Found::Hidden | Found::Kernel | Found::SetWithBoth => true,
+            Found::Hidden | Found::Kernel | Found::Away | Found::SetWithBoth => true,
         }
     })
 }
@@ -246,6 +258,8 @@ pub(super) enum Found {
     /// A set with watches in both halves.
     SetWithBoth,
     Hidden,
+    /// What may come home.
+    Away,
     Kernel,
 }
 
@@ -253,12 +267,14 @@ pub(super) enum Found {
 /// several numbers, this one may be closed meanwhile.
 #[inline]
 pub(super) fn find(fd: c_int) -> (Found, Held) {
-    let (entry, held) = table::get_held(fd);
-    let found = match entry {
-        Entry::Object(head) if head.kind() == table::SET => find_set(head),
-        Entry::Object(head) => Found::Object(head),
-        Entry::Doorbell => Found::Hidden,
-        Entry::Kernel => Found::Kernel,
+    // A poll shows nobody the object, as a read does not.
+    let (found, held) = table::get_held_for_poll(fd);
+    let found = match found {
+        Bytes::Entry(Entry::Object(head)) if head.kind() == table::SET => find_set(head),
+        Bytes::Entry(Entry::Object(head)) => Found::Object(head),
+        Bytes::Entry(Entry::Doorbell) => Found::Hidden,
+        Bytes::Entry(Entry::Kernel) => Found::Kernel,
+        Bytes::Away => Found::Away,
     };
     (found, held)
 }
@@ -284,7 +300,7 @@ fn unsettled<'a>(entries: impl Iterator<Item = &'a Cell<pollfd>>) -> u32 {
 
 /// The number's part in that; `None` if it is not a set's.
 fn unsettled_at(fd: c_int) -> Option<u32> {
-    match table::get(fd) {
+    match table::peek(fd) {
         Entry::Object(head) if head.kind() == table::SET => {
             Some(head.downcast::<FdSet>().map_or(0, |set| set.unsettled.load(Ordering::SeqCst)))
         }

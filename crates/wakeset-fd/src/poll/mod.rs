@@ -5,6 +5,7 @@
 //! |---|---|
 //! | this one | how a call ends, what it names, and the functions that preload library and C library call |
 //! | `entries` | what a call asks for, as an array of pollfd, and one look at all of it |
+//! | `counted` | what a call names that may come home, in which it is counted while it lasts |
 //! | `kernels` | whether a call is the kernel's alone |
 //! | `select` | select(2)'s sets as such an array |
 //! | `room` | where the array is, and how long it may be |
@@ -22,6 +23,7 @@
 //! numbers stood for when the sleep began.
 
 mod at_once;
+mod counted;
 mod entries;
 mod host;
 mod kernels;
@@ -41,7 +43,7 @@ use self::entries::Polled;
 use self::select::Selected;
 use crate::sys::process::is_foreign;
 use crate::sys::{Errno, user};
-use crate::table;
+use crate::table::{self, Bytes, away};
 use core::ffi::c_int;
 use core::time::Duration;
 use libc::{fd_set, nfds_t, pollfd, sigset_t};
@@ -60,8 +62,8 @@ pub enum Outcome {
     Rest(Option<Duration>),
 }
 
-/// Whether an array of pollfd names an object that lives here. What the kernel will say EFAULT to
-/// names none.
+/// Whether an array of pollfd names an object that lives here, or may come home. What the kernel
+/// will say EFAULT to names none.
 ///
 /// # Safety
 /// `fds` is valid for `n` entries, or the kernel will say EFAULT.
@@ -73,14 +75,14 @@ pub unsafe fn names_object(fds: *const pollfd, n: nfds_t) -> bool {
     for i in 0..n as usize {
         // SAFETY: any bits are a pollfd.
         let Some(entry) = (unsafe { user::load(fds.wrapping_add(i)) }) else { return false };
-        if table::get(entry.fd).is_object() {
+        if is_answered_here(entry.fd) {
             return true;
         }
     }
     false
 }
 
-/// Whether up to three fd_sets name an object that lives here.
+/// Whether up to three fd_sets name an object that lives here, or may come home.
 ///
 /// # Safety
 /// Each set is null or valid for `n` bits, or the kernel will say EFAULT.
@@ -89,7 +91,15 @@ pub unsafe fn sets_name_object(n: c_int, sets: [*const fd_set; 3]) -> bool {
     // Beyond there is none, and there may be no memory either.
     let n = n.min(table::numbers().end);
     // SAFETY: the caller's contract.
-    sets.into_iter().any(|set| unsafe { set_has(n, set, |fd| table::get(fd).is_object()) })
+    sets.into_iter().any(|set| unsafe { set_has(n, set, is_answered_here) })
+}
+
+/// Whether a number stands for an object that lives here, or that may come home.
+fn is_answered_here(fd: c_int) -> bool {
+    match table::get_for_poll(fd) {
+        Bytes::Entry(entry) => entry.is_object(),
+        Bytes::Away => !away::has_left(fd),
+    }
 }
 
 /// Whether `f` says so of a number in a set.

@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use super::at_once::at_once;
+use super::counted::Counted;
 use super::entries::{
     Asked, Found, Looked, find, look, look_here, look_in_kernel, mask_of, may_have_news, number,
     source_of,
@@ -106,6 +107,8 @@ unsafe fn attempt<A: Asked>(
     tells_nothing: bool,
 ) -> Result<Outcome, Ended> {
     let frame = Frame::new(mask.blocked);
+    // Until the attempt is over.
+    let counted = Counted::new();
     let mut room = Room::new();
     let Some(all) = room.get(asked.len()) else { return Ok(Outcome::Unchanged) };
     let Some((bell, entries)) = all.split_last() else { return Ok(Outcome::Unchanged) };
@@ -116,6 +119,7 @@ unsafe fn attempt<A: Asked>(
     let mut wait = Wait {
         asked,
         frame: &frame,
+        counted: &counted,
         all,
         entries,
         bell,
@@ -149,6 +153,7 @@ unsafe fn attempt<A: Asked>(
 struct Wait<'a, A: Asked> {
     asked: &'a A,
     frame: &'a Frame,
+    counted: &'a Counted,
     /// The entries, and the doorbell's after them.
     all: &'a [Cell<pollfd>],
     entries: &'a [Cell<pollfd>],
@@ -175,7 +180,7 @@ impl<A: Asked> Wait<'_, A> {
     fn look(&mut self, poller: Option<&Taken<'_>>) -> Option<Outcome> {
         let _guard = SignalGuard::enter();
         loop {
-            match look(self.entries) {
+            match look(self.entries, self.counted) {
                 Ok(Looked::At { kernel: false }) if is_too_long(self.entries.len()) => {
                     return Some(self.rest());
                 }

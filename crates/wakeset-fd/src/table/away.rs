@@ -211,19 +211,29 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
+/// Whether what has been found away is in the kernel for good, and has not come home meanwhile.
+pub(crate) fn has_left(fd: c_int) -> bool {
+    word(fd).is_none_or(Word::has_left)
+}
+
 /// Before a call on the kernel object of such a number.
 pub(crate) fn begin_call(fd: c_int) -> Begun {
-    if is_foreign() {
-        let _ = doubt(fd);
-        return Begun::Left;
-    }
-    match word(fd).map_or(Begun::Left, Word::begin_call) {
+    match try_begin_call(fd) {
         Begun::Again => {
             wait_for_migrations();
             Begun::Again
         }
         begun => begun,
     }
+}
+
+/// [`begin_call`] without waiting for what is on its way home.
+pub(crate) fn try_begin_call(fd: c_int) -> Begun {
+    if is_foreign() {
+        let _ = doubt(fd);
+        return Begun::Left;
+    }
+    word(fd).map_or(Begun::Left, Word::begin_call)
 }
 
 /// After a counted one, which began after so many [`forks`].
@@ -255,6 +265,20 @@ pub(crate) fn is_due(fd: c_int) -> bool {
 pub(crate) fn may_return(fd: c_int) -> bool {
     (children(fd) == 0 || mutated!("comes_home_beside_a_child"))
         && word(fd).is_some_and(Word::is_idle)
+}
+
+/// Whether only calls in `other`, the other end of a pair, keep the two from coming home by the
+/// next of these, and whoever waits for that has not done so in vain too often.
+pub(crate) fn waits_for(fd: c_int, other: c_int) -> bool {
+    may_return(fd)
+        && children(other) == 0
+        && word(other).is_some_and(Word::is_used)
+        && tries::may_wait(other)
+}
+
+/// A wait for the calls in such an end was in vain.
+pub(crate) fn note_wait(other: c_int) {
+    tries::note_wait(other);
 }
 
 /// What has become of a try to bring an object home.

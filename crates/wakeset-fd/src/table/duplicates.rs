@@ -373,6 +373,18 @@ pub(crate) fn get_held_for_bytes(fd: c_int) -> (Bytes, Held) {
     }
 }
 
+/// [`get_held`] for a poll, which does so too. A forked child's is taken for more than that.
+#[inline]
+pub(crate) fn get_held_for_poll(fd: c_int) -> (Bytes, Held) {
+    match table::load(fd) {
+        word if word & table::TAG == table::AWAY => (Bytes::Away, Held(None)),
+        word => {
+            let (entry, held) = get_held_by(fd, word);
+            (Bytes::Entry(entry), held)
+        }
+    }
+}
+
 #[cold]
 fn get_alias(fd: c_int) -> (Entry, Held) {
     loop {

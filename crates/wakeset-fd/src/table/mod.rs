@@ -40,7 +40,9 @@ pub(crate) mod slot;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
 use crate::sys::vforked::{self, Wish};
-pub(crate) use crate::table::duplicates::{Held, get_held, get_held_for_bytes, get_held_of};
+pub(crate) use crate::table::duplicates::{
+    Held, get_held, get_held_for_bytes, get_held_for_poll, get_held_of,
+};
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -155,6 +157,16 @@ pub(crate) fn get_for_bytes(fd: c_int) -> Bytes {
         word if word & TAG < ALIAS => Bytes::Entry(for_caller(fd, entry_of(word))),
         word if word & TAG == ALIAS => Bytes::Entry(get(fd)),
         word => get_marked_for_bytes(fd, word),
+    }
+}
+
+/// [`get`] for a poll, as [`get_held_for_poll`].
+#[inline]
+pub(crate) fn get_for_poll(fd: c_int) -> Bytes {
+    match load(fd) {
+        word if word & TAG == AWAY => Bytes::Away,
+        word if word & TAG < ALIAS => Bytes::Entry(for_caller(fd, entry_of(word))),
+        word => Bytes::Entry(get_marked(fd, word)),
     }
 }
 

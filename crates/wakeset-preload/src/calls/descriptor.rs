@@ -236,8 +236,8 @@ fn ioctl_leaves_bytes_alone(request: u32) -> bool {
 /// # Safety
 /// As ioctl(2).
 unsafe fn ioctl_of_pair(fd: c_int, request: u32, argument: usize) -> Option<c_int> {
-    // In this order: to be asked keeps a pair in the kernel that may come home.
-    if ioctl_leaves_bytes_alone(request) || !pipe::is_end(fd) {
+    // In this order: to be asked anything else keeps a pair in the kernel that may come home.
+    if ioctl_leaves_bytes_alone(request) {
         return None;
     }
     if c_ulong::from(request) == libc::FIONREAD
@@ -248,7 +248,9 @@ unsafe fn ioctl_of_pair(fd: c_int, request: u32, argument: usize) -> Option<c_in
         let stored = unsafe { user::store_int(place, bytes) };
         return Some(if stored { 0 } else { fail(libc::EFAULT) as c_int });
     }
-    migrate::fd_for(fd, Stat::MigratedUnmodelled, c"ioctl");
+    if pipe::is_end(fd) {
+        migrate::fd_for(fd, Stat::MigratedUnmodelled, c"ioctl");
+    }
     None
 }
 

@@ -125,7 +125,7 @@ pub(super) unsafe fn readv(
     n: c_int,
     call: impl FnOnce(c_int, *const iovec, c_int) -> ssize_t,
 ) -> ssize_t {
-    if n > 1 && pipe::is_end(fd) {
+    if n > 1 && pipe::is_end_for_buffers(fd) {
         // SAFETY: the caller's contract.
         return answered(unsafe { pipe::readv(fd, vectors, n) }, || call(fd, vectors, n));
     }
@@ -153,7 +153,7 @@ pub(super) unsafe fn writev(
         pipe::count_kernel_send(fd);
         call(fd, vectors, n)
     };
-    if n > 1 && pipe::is_end(fd) {
+    if n > 1 && pipe::is_end_for_buffers(fd) {
         // SAFETY: the caller's contract.
         return answered(unsafe { pipe::writev(fd, vectors, n) }, in_kernel);
     }

@@ -3,7 +3,7 @@
 use super::{instruction, table};
 use crate::listeners;
 use core::ffi::{c_int, c_uint, c_void};
-use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use libc::{MSG_CMSG_CLOEXEC, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use wakeset_fd::interpose::{answered, answered_unit};
 use wakeset_fd::stats::Stat;
 use wakeset_fd::{descriptor, migrate, pipe};
@@ -129,7 +129,7 @@ pub(super) unsafe fn sendmsg(
         pipe::count_kernel_send(fd);
         call(fd, message, flags)
     };
-    if !pipe::is_end(fd) {
+    if !pipe::is_end_for_bytes(fd, flags) {
         return in_kernel();
     }
     // SAFETY: as above.
@@ -158,7 +158,7 @@ pub(super) unsafe fn recvmsg(
     flags: c_int,
     call: impl FnOnce(c_int, *mut msghdr, c_int) -> ssize_t,
 ) -> ssize_t {
-    let result = if pipe::is_end(fd) {
+    let result = if pipe::is_end_for_bytes(fd, flags & !MSG_CMSG_CLOEXEC) {
         // SAFETY: the caller's contract.
         answered(unsafe { pipe::recvmsg(fd, message, flags) }, || call(fd, message, flags))
     } else {

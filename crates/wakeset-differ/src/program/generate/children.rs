@@ -33,6 +33,10 @@ impl<C: Choices> Generator<'_, C> {
             18..24 => ops.push(Op::Turn { child: 0 }),
             25 if self.style.kernel && self.choices.once_in(2) => self.lend_pair(ops),
             26 if self.choices.once_in(4) => self.lend_timer(ops),
+            27 => {
+                let slot = self.of_kind(&[Slot::Timer]);
+                ops.push(Op::TimeLeft { slot });
+            }
             24 if self.choices.once_in(32) => {
                 let millis = if self.choices.once_in(64) { LONG } else { 3 };
                 ops.push(Op::Pause { millis });
@@ -80,13 +84,14 @@ impl<C: Choices> Generator<'_, C> {
             match self.choices.below(4) {
                 0 => self.wait(ops),
                 1 if self.choices.once_in(4) => self.next(ops),
+                1 => ops.push(self.ask_of_pair([slot, other])),
                 _ => self.use_pair([slot, other], ops),
             }
         }
     }
 
     /// A child reads a timer while no other one lives, and ends. The timer may come home when its
-    /// parent reads it or sets it.
+    /// parent reads it, sets it or asks how much time is left.
     fn lend_timer(&mut self, ops: &mut Vec<Op>) {
         (1..=CHILDREN).for_each(|child| ops.push(Op::End { child, how: Ending::Exit }));
         let slot = self.choices.below(u32::from(SLOTS)) as u8;
@@ -109,7 +114,8 @@ impl<C: Choices> Generator<'_, C> {
         }
         ops.extend([Op::End { child, how: self.ending() }, Op::Pause { millis: 1 }]);
         for _ in 0..4 + self.choices.below(12) {
-            match self.choices.below(6) {
+            match self.choices.below(7) {
+                6 => ops.push(Op::TimeLeft { slot }),
                 0 | 1 => self.wait(ops),
                 2 if self.choices.once_in(4) => self.next(ops),
                 2 | 3 => ops.push(self.lent_timer_is_set(slot)),
@@ -121,6 +127,20 @@ impl<C: Choices> Generator<'_, C> {
     fn lent_timer_is_set(&mut self, slot: u8) -> Op {
         let times = [Time::Past, Time::PastAndAgain, Time::PastAndAgain, Time::Far, Time::Never];
         Op::SetTimer { slot, time: self.choices.one_of(&times), at: At::Good }
+    }
+
+    /// What leaves a pair its way home.
+    fn ask_of_pair(&mut self, slots: [u8; 2]) -> Op {
+        let lens = [1, 2, 0, 5];
+        match self.choices.below(4) {
+            0 => Op::Poll { slots, events: libc::POLLIN | libc::POLLOUT },
+            1 => Op::Select { slot: self.choices.one_of(&slots) },
+            2 => Op::ReadPieces { slot: slots[0], lens, message: self.choices.once_in(2) },
+            _ => {
+                let (value, message) = (self.value(), self.choices.once_in(2));
+                Op::WritePieces { slot: slots[1], value, lens, message }
+            }
+        }
     }
 
     /// A read or write of a pair, mostly by the ends that a pipe has for it.

@@ -11,7 +11,7 @@ use crate::sys::signal_guard::FastSignalGuard;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
-use crate::table::{self, Bytes, Entry, left};
+use crate::table::{self, Bytes, Entry, away, left};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL};
@@ -239,17 +239,24 @@ pub unsafe fn send(fd: c_int, buffer: *const u8, len: usize, flags: c_int) -> Ve
     let call = |end| unsafe { write(fd, end, buffer, len, flags) };
     let verdict = on_socket_or(fd, modelled, call, || {
         let nowhere = ptr::null::<c_void>();
-        let sent = home::write(fd, || sys::raw!(sendto, fd, buffer, len, flags, nowhere, 0));
-        sent.inspect(|verdict| {
-            if matches!(verdict, Done(_)) {
-                left::count_write(fd);
-            }
-        })
+        write_away(fd, || sys::raw!(sendto, fd, buffer, len, flags, nowhere, 0))
     });
     if matches!(verdict, Kernel) {
         left::count_write(fd);
     }
     verdict
+}
+
+/// A call that writes to an end that may come home. `None`: look the number up again.
+pub(super) fn write_away(
+    fd: c_int,
+    call: impl FnOnce() -> Result<usize, Errno>,
+) -> Option<Verdict<usize>> {
+    home::write(fd, call).inspect(|verdict| {
+        if matches!(verdict, Done(_)) {
+            left::count_write(fd);
+        }
+    })
 }
 
 /// recv(2) as far as it concerns in-process objects.
@@ -262,7 +269,8 @@ pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Verd
     let call = |end| unsafe { read(fd, end, buffer, len, flags & MSG_DONTWAIT == 0) };
     on_socket_or(fd, modelled, call, || {
         let nowhere = ptr::null::<c_void>();
-        home::read(fd, || sys::raw!(recvfrom, fd, buffer, len, flags, nowhere, nowhere))
+        let receive = || sys::raw!(recvfrom, fd, buffer, len, flags, nowhere, nowhere);
+        home::read(fd, flags & MSG_DONTWAIT == 0, receive)
     })
 }
 
@@ -279,7 +287,7 @@ pub(super) fn on_socket(
 
 /// [`on_socket`] for a call that only sends or receives bytes, if it is `modelled`, which shows
 /// nobody the socket. `away` makes it on one that may come home.
-fn on_socket_or(
+pub(super) fn on_socket_or(
     fd: c_int,
     modelled: bool,
     call: impl Fn(&'static FdPipe) -> Option<Verdict<usize>>,
@@ -325,7 +333,13 @@ fn on_socket_found(
 /// ioctl(`FIONREAD`) on an end: how many bytes are in it. `None`: the kernel knows.
 pub fn bytes_in(fd: c_int) -> Option<c_int> {
     loop {
-        let end = table::find::<FdPipe>(fd)?;
+        let end = match table::get_for_bytes(fd) {
+            Bytes::Entry(entry) => entry.downcast::<FdPipe>()?,
+            Bytes::Away => match bytes_away(fd) {
+                Some(answer) => return answer,
+                None => continue,
+            },
+        };
         let bound = end.bound()?;
         // A pipe says it at both ends.
         let inward =
@@ -341,6 +355,23 @@ pub fn bytes_in(fd: c_int) -> Option<c_int> {
     }
 }
 
+/// [`bytes_in`] of what may come home. `None`: look the number up again.
+fn bytes_away(fd: c_int) -> Option<Option<c_int>> {
+    let is_asked = away::kind(fd) == Some(table::PIPE);
+    let asked = is_asked.then(|| home::counted_whole(fd, || bytes_in_kernel(fd)));
+    match asked {
+        Some(None) => None,
+        Some(Some(Done(Ok(bytes)))) => Some(Some(bytes)),
+        // The kernel's answer, which is another one, is the caller's to get.
+        _ => away::doubt(fd).then_some(None),
+    }
+}
+
+fn bytes_in_kernel(fd: c_int) -> Result<c_int, Errno> {
+    let mut bytes = 0;
+    sys::raw!(ioctl, fd, libc::FIONREAD, &raw mut bytes).map(|_| bytes)
+}
+
 /// Whether a send(2) or recv(2) with these flags may be one on a pair that lives here, or that may
 /// come home.
 #[inline]
@@ -351,6 +382,15 @@ pub fn is_end_for_bytes(fd: c_int, flags: c_int) -> bool {
     match table::get_for_bytes(fd) {
         Bytes::Entry(entry) => entry.downcast::<FdPipe>().is_some(),
         Bytes::Away => true,
+    }
+}
+
+/// Whether a readv(2) or writev(2) may be one on a pair that lives here, or that may come home.
+#[inline]
+pub fn is_end_for_buffers(fd: c_int) -> bool {
+    match table::get_for_bytes(fd) {
+        Bytes::Entry(entry) => entry.downcast::<FdPipe>().is_some(),
+        Bytes::Away => away::kind(fd) == Some(table::PIPE) || is_end(fd),
     }
 }
 

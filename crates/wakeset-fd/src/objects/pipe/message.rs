@@ -3,13 +3,14 @@
 
 use super::FdPipe;
 use super::buffers::{self, Buffers};
-use super::io::{MODELLED, on_socket, read_into, write_from};
+use super::io::{MODELLED, on_socket, on_socket_or, read_into, write_away, write_from};
 use crate::migrate;
+use crate::objects::home;
 use crate::stats::Stat;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno};
-use crate::table::{self, Entry};
+use crate::table::{self, Bytes, Entry, away};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::mem::offset_of;
@@ -33,14 +34,24 @@ fn with_buffers(
     Some(Kernel)
 }
 
-/// As `on_socket`, of pipes as well.
-fn on_end(fd: c_int, call: impl Fn(&'static FdPipe) -> Option<Verdict<usize>>) -> Verdict<usize> {
+/// As `on_socket_or`, of pipes as well.
+fn on_end(
+    fd: c_int,
+    call: impl Fn(&'static FdPipe) -> Option<Verdict<usize>>,
+    away: impl Fn() -> Option<Verdict<usize>>,
+) -> Verdict<usize> {
     loop {
-        let (entry, _held) = table::get_held(fd);
-        if matches!(entry, Entry::Doorbell) {
-            return Done(Err(Errno::EBADF));
-        }
-        let Some(end) = entry.downcast::<FdPipe>() else { return Kernel };
+        let (found, _held) = table::get_held_for_bytes(fd);
+        let end = match found {
+            Bytes::Entry(Entry::Doorbell) => return Done(Err(Errno::EBADF)),
+            Bytes::Entry(entry) => entry.downcast::<FdPipe>(),
+            Bytes::Away if away::kind(fd) == Some(table::PIPE) => match away() {
+                Some(verdict) => return verdict,
+                None => continue,
+            },
+            Bytes::Away => table::get(fd).downcast::<FdPipe>(),
+        };
+        let Some(end) = end else { return Kernel };
         if let Some(verdict) = call(end) {
             return verdict;
         }
@@ -52,12 +63,13 @@ fn on_end(fd: c_int, call: impl Fn(&'static FdPipe) -> Option<Verdict<usize>>) -
 /// # Safety
 /// As readv(2): the buffers are the caller's to give, if they are there.
 pub unsafe fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> Verdict<usize> {
-    on_end(fd, |end| {
+    let call = |end| {
         with_buffers(fd, vectors, n as usize, |buffers| {
             // SAFETY: the caller's contract.
             unsafe { read_into(fd, end, buffers, true, |number| buffers.read(number)) }
         })
-    })
+    };
+    on_end(fd, call, || home::read(fd, true, || sys::raw!(readv, fd, vectors, n)))
 }
 
 /// writev(2) as far as it concerns pipes and pairs.
@@ -65,12 +77,13 @@ pub unsafe fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> Verdict<usize
 /// # Safety
 /// As [`readv`].
 pub unsafe fn writev(fd: c_int, vectors: *const iovec, n: c_int) -> Verdict<usize> {
-    on_end(fd, |end| {
+    let call = |end| {
         with_buffers(fd, vectors, n as usize, |buffers| {
             // SAFETY: the caller's contract.
             unsafe { write_from(fd, end, Some(buffers), buffers.len(), 0) }
         })
-    })
+    };
+    on_end(fd, call, || write_away(fd, || sys::raw!(writev, fd, vectors, n)))
 }
 
 /// sendmsg(2) as far as it concerns pairs.
@@ -84,12 +97,13 @@ pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> Verdic
     let Some(head) = head.filter(|_| flags & !MODELLED == 0) else {
         return on_socket(fd, false, |_| Some(Kernel));
     };
-    on_socket(fd, true, |end| {
+    let call = |end| {
         with_buffers(fd, head.msg_iov, head.msg_iovlen, |buffers| {
             // SAFETY: the caller's contract.
             unsafe { write_from(fd, end, Some(buffers), buffers.len(), flags) }
         })
-    })
+    };
+    on_socket_or(fd, true, call, || write_away(fd, || sys::raw!(sendmsg, fd, message, flags)))
 }
 
 /// recvmsg(2) as far as it concerns pairs. Nothing comes with the bytes of a pair that is here,
@@ -109,12 +123,15 @@ pub unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> Verdict<
         is_kernels.set(true);
         sys::raw!(recvmsg, number, message, flags)
     };
-    let verdict = on_socket(fd, true, |end| {
+    let waits = flags & MSG_DONTWAIT == 0;
+    let call = |end| {
         with_buffers(fd, head.msg_iov, head.msg_iovlen, |buffers| {
             // SAFETY: the caller's contract.
-            unsafe { read_into(fd, end, buffers, flags & MSG_DONTWAIT == 0, kept) }
+            unsafe { read_into(fd, end, buffers, waits, kept) }
         })
-    });
+    };
+    // The kernel says what came with the bytes.
+    let verdict = on_socket_or(fd, true, call, || home::read(fd, waits, || kept(fd)));
     let Done(Ok(_)) = verdict else { return verdict };
     // SAFETY: the caller's contract.
     if is_kernels.get() || unsafe { tell(message, flags & MSG_CMSG_CLOEXEC) } {

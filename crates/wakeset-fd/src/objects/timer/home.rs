@@ -51,7 +51,9 @@ static DISARMED: itimerspec = {
 /// # Safety
 /// As read(2).
 pub(crate) unsafe fn read(fd: c_int, buffer: *mut u8, len: usize) -> Option<Verdict<usize>> {
-    if known(fd).is_some() && away::is_due(fd) && is_readable(fd) {
+    let carried = known(fd).filter(|_| away::is_due(fd));
+    // Before it expires there is nothing to read, and the kernel need not be asked.
+    if carried.is_some_and(|carried| carried.has_expired(now())) && is_readable(fd) {
         let mut taken = None;
         let _ = come(fd, Errand::Read(&mut taken));
         if let Some(expirations) = taken {
@@ -92,7 +94,9 @@ pub(super) unsafe fn settime(
     }
     home::counted_whole(fd, || {
         let result = sys::timerfd_settime(fd, flags, new, old);
-        if !mutated!("timer_set_away_is_not_noted") {
+        // That changes nothing. EFAULT may say that the old setting cannot be stored.
+        let is_refused = result == Err(Errno::EINVAL) && !mutated!("refused_setting_is_noted");
+        if !is_refused && !mutated!("timer_set_away_is_not_noted") {
             note_set(fd);
         }
         result

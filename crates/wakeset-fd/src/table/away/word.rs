@@ -88,6 +88,17 @@ impl Word {
         matches!(Self::state(self.0.load(Ordering::SeqCst)), AWAY | LEFT)
     }
 
+    /// Whether it is in the kernel for good.
+    pub(crate) fn has_left(&self) -> bool {
+        Self::state(self.0.load(Ordering::SeqCst)) == LEFT
+    }
+
+    /// Whether it may as soon as the calls end that are in it.
+    pub(crate) fn is_used(&self) -> bool {
+        let word = self.0.load(Ordering::SeqCst);
+        Self::state(word) == AWAY && word & CALLS > 0
+    }
+
     /// Whether it may now.
     pub(crate) fn is_idle(&self) -> bool {
         self.0.load(Ordering::SeqCst) == AWAY

@@ -1,6 +1,6 @@
 //! Pairs that go away and come home, for children that are not there.
 
-use super::FdPipe;
+use super::{FdPipe, NONBLOCK, SOCKET, create};
 use crate::migrate;
 use crate::stats::Stat;
 use crate::sys::{self, Errno};
@@ -8,6 +8,7 @@ use crate::table::alone::alone;
 use crate::table::away::tests::{give_back, lend};
 use crate::table::{self, away};
 use core::ffi::c_int;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use libc::{
     AF_UNIX, EPOLL_CTL_ADD, EPOLLET, EPOLLIN, EPOLLOUT, MSG_DONTWAIT, O_CLOEXEC, O_NONBLOCK,
@@ -124,6 +125,42 @@ fn a_late_call_looks_its_number_up_again() {
     }
 }
 
+/// A watch could not be taken back after the pair had begun here: it ends again, what comes late
+/// with it goes to the kernel, and the pair that comes home after that is another one.
+#[test]
+fn a_pair_that_is_given_up_ends() {
+    let _alone = alone();
+    for ends in [pipe(), sockets()] {
+        let [reader, writer] = ends;
+        go_and_be_free(reader);
+        let is_socket = super::end_away(reader).unwrap().mode.load(Ordering::Relaxed) & SOCKET;
+        let begun = {
+            let _guard = crate::sys::signal_guard::SignalGuard::enter();
+            let _migrating = table::gate::hold_migrations();
+            let begun = create::slots(ends).unwrap();
+            create::begin_here(begun, [is_socket | NONBLOCK; 2]);
+            super::end_at_once(begun);
+            begun
+        };
+        assert!(begun.iter().all(|end| !end.head.is_used()), "the slots are free");
+        let mut byte = 0_u8;
+        // SAFETY: one byte.
+        let late = unsafe {
+            let written = super::super::write(writer, begun[1], b"x".as_ptr(), 1, 0);
+            (written, super::super::read(reader, begun[0], &raw mut byte, 1, false))
+        };
+        assert!(late.0.is_none() && late.1.is_none(), "both are to look again");
+        assert!(are_away(ends) && turn(ends), "it comes home as before");
+        assert!(
+            ends.into_iter()
+                .zip(begun)
+                .all(|(end, slot)| { ptr::eq(table::find::<FdPipe>(end).unwrap(), slot) })
+        );
+        assert_eq!((write(writer, b"y"), read(reader)), (Ok(1), Ok(1)));
+        close(ends);
+    }
+}
+
 /// Each end has a word of its own, and what is sent to either one is in the way.
 #[test]
 fn what_is_in_the_other_direction_keeps_a_pair_away() {
@@ -177,7 +214,7 @@ fn a_pair_comes_home_by_messages() {
 fn a_doubt_about_one_end_keeps_both() {
     let _alone = alone();
     let doubts: [fn(c_int); 3] = [
-        |end| _ = crate::bytes_in(end),
+        |end| _ = crate::shutdown(end, libc::SHUT_WR + 100),
         |end| crate::close(crate::dup(end).unwrap()).unwrap(),
         // As before an open of `/proc/self/fd/N`.
         |_| migrate::pipes(Stat::MigratedUnmodelled),
@@ -411,3 +448,5 @@ fn nothing_is_lost_of_a_pair_that_comes_and_goes() {
         close(ends);
     }
 }
+
+mod calls;

@@ -115,6 +115,24 @@ fn is_about(left: u64, whole: u64) -> bool {
     left <= whole && left + HOUR / 100 > whole
 }
 
+/// It was taken for one that had been set, of which a look does not tell.
+#[test]
+fn a_setting_that_is_refused_leaves_no_trace() {
+    let _alone = alone();
+    let fd = timer();
+    set(fd, 0, HOUR, 0);
+    go_and_be_free(fd);
+    let mut odd = spec(1, 0);
+    odd.it_value.tv_nsec = -1;
+    for (flags, new) in [(0, odd), (1 << 20, spec(1, 0))] {
+        // SAFETY: it is there.
+        let refused = unsafe { crate::timerfd_settime(fd, flags, &raw const new, ptr::null_mut()) };
+        assert_eq!(refused, Err(Errno::EINVAL));
+    }
+    assert!(is_away(fd) && is_about(get(fd)[0], HOUR) && is_here(fd));
+    close(&[fd]);
+}
+
 #[test]
 fn a_timer_comes_home_when_it_is_set() {
     let _alone = alone();

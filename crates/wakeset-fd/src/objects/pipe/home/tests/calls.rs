@@ -1,0 +1,218 @@
+//! Calls that show nobody a pair, and leave its way home to it.
+
+use super::{
+    CHILD, are_away, are_here, close, give_back, go_and_be_free, pipe, read, sockets, turn, write,
+};
+use crate::objects::pipe::{readv, recvmsg, sendmsg, writev};
+use crate::sys;
+use crate::sys::verdict::Verdict::Done;
+use crate::table::alone::alone;
+use crate::table::away;
+use crate::table::away::tests::{eventfd, lend};
+use core::ffi::c_int;
+use core::mem::zeroed;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use libc::{
+    FD_SET, FD_ZERO, MSG_CMSG_CLOEXEC, POLLIN, POLLOUT, fd_set, iovec, msghdr, pollfd, timespec,
+};
+extern crate std;
+use std::thread;
+use std::time::{Duration, Instant};
+
+static NO_TIME: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// What poll(2) says of a number at once.
+fn poll(fd: c_int) -> i16 {
+    let mut entry = pollfd { fd, events: POLLIN | POLLOUT, revents: 0 };
+    // SAFETY: one entry.
+    unsafe { crate::ppoll(&raw mut entry, 1, &raw const NO_TIME, ptr::null()) }.unwrap();
+    entry.revents
+}
+
+/// Whether select(2) says of a number at once that it is readable.
+fn select(fd: c_int) -> bool {
+    // SAFETY: a set of numbers below its size.
+    let (n, mut set) = unsafe {
+        let mut set: fd_set = zeroed();
+        FD_ZERO(&raw mut set);
+        FD_SET(fd, &raw mut set);
+        (fd + 1, set)
+    };
+    let sets = [&raw mut set, ptr::null_mut(), ptr::null_mut()];
+    // SAFETY: the same.
+    let found = unsafe { crate::pselect(n, sets, &raw const NO_TIME, ptr::null()) };
+    found == Ok(1)
+}
+
+fn vectors(bytes: &mut [u8; 2]) -> [iovec; 2] {
+    bytes.each_mut().map(|byte| iovec { iov_base: ptr::from_mut(byte).cast(), iov_len: 1 })
+}
+
+fn message(vectors: &mut [iovec; 2]) -> msghdr {
+    // SAFETY: a message without an address and control data.
+    let mut message: msghdr = unsafe { zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (vectors.as_mut_ptr(), 2);
+    message
+}
+
+/// Two bytes through the pair by several buffers, and by messages as well if it has them.
+fn transfer([reader, writer]: [c_int; 2], by_message: bool) {
+    let (mut sent, mut got) = (*b"ab", [0; 2]);
+    let (mut from, mut to) = (vectors(&mut sent), vectors(&mut got));
+    // SAFETY: the buffers are there.
+    let (written, read) = unsafe {
+        if by_message {
+            let (sending, mut received) = (message(&mut from), message(&mut to));
+            let written = sendmsg(writer, &raw const sending, 0);
+            (written, recvmsg(reader, &raw mut received, MSG_CMSG_CLOEXEC))
+        } else {
+            (writev(writer, from.as_ptr(), 2), readv(reader, to.as_ptr(), 2))
+        }
+    };
+    assert!(matches!((written, read), (Done(Ok(2)), Done(Ok(2)))));
+    assert_eq!(&got, b"ab");
+}
+
+#[test]
+fn a_pair_comes_home_by_several_buffers() {
+    let _alone = alone();
+    for (make, by_message) in
+        [(pipe as fn() -> [c_int; 2], false), (sockets, false), (sockets, true)]
+    {
+        let ends = make();
+        for _ in 0..3 {
+            lend(ends[0], CHILD);
+            transfer(ends, by_message);
+            assert!(are_away(ends), "a child has it");
+            give_back(CHILD);
+            assert!((0..1000).any(|_| {
+                transfer(ends, by_message);
+                are_here(ends)
+            }));
+        }
+        close(ends);
+    }
+}
+
+/// Each was a doubt.
+#[test]
+fn a_pair_comes_home_after_it_was_asked() {
+    let _alone = alone();
+    for make in [pipe, sockets] {
+        let ends = make();
+        let [reader, writer] = ends;
+        go_and_be_free(reader);
+        assert_eq!((crate::bytes_in(reader), poll(reader) & POLLIN), (Ok(0), 0));
+        assert!(!select(reader) && poll(writer) == POLLOUT && are_away(ends));
+        assert_eq!(write(writer, b"xy"), Ok(2));
+        assert_eq!((crate::bytes_in(reader), poll(reader) & POLLIN), (Ok(2), POLLIN));
+        assert!(select(reader) && are_away(ends));
+        assert_eq!(read(reader), Ok(2));
+        assert!(are_here(ends), "by the first read that leaves it empty");
+        close(ends);
+    }
+}
+
+/// Beside an object that is here, and one that may not be counted.
+#[test]
+fn one_poll_asks_of_what_is_here_and_away() {
+    let _alone = alone();
+    let (here, [reader, writer]) = (eventfd(1, 0), sockets());
+    let (counter, set) = (eventfd(0, 0), crate::epoll_create1(libc::EPOLL_CLOEXEC).unwrap());
+    [reader, counter, set].into_iter().for_each(|fd| lend(fd, CHILD));
+    give_back(CHILD);
+    assert_eq!(write(writer, b"x"), Ok(1));
+    let mut entries =
+        [here, reader, counter, set].map(|fd| pollfd { fd, events: POLLIN, revents: 0 });
+    // SAFETY: so many entries.
+    let found = unsafe { crate::ppoll(entries.as_mut_ptr(), 4, &raw const NO_TIME, ptr::null()) };
+    assert_eq!((found, entries.map(|it| it.revents)), (Ok(2), [POLLIN, POLLIN, 0, 0]));
+    assert!(away::is(counter) && !away::is(set), "a set stays");
+    assert_eq!(read(reader), Ok(1));
+    assert!(are_here([reader, writer]));
+    close([reader, writer]);
+    [here, counter, set].into_iter().for_each(|fd| crate::close(fd).unwrap());
+}
+
+/// The kernel wakes a poll that sleeps there, and would not hear of what is written here.
+#[test]
+fn a_pair_does_not_come_home_beside_a_poll() {
+    let _alone = alone();
+    for make in [pipe, sockets] {
+        let ends = make();
+        let [reader, writer] = ends;
+        go_and_be_free(reader);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Nothing but an error or a hang-up ends it before its time.
+                let mut entry = pollfd { fd: writer, events: 0, revents: 0 };
+                let limit = timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+                // SAFETY: one entry.
+                let found =
+                    unsafe { crate::ppoll(&raw mut entry, 1, &raw const limit, ptr::null()) };
+                is_over.store(true, Ordering::SeqCst);
+                assert_eq!(found, Ok(0));
+            });
+            let began = Instant::now();
+            while away::may_return(writer) && began.elapsed() < Duration::from_millis(200) {
+                thread::yield_now();
+            }
+            let came = (0..20).any(|_| turn(ends));
+            assert!(!came || is_over.load(Ordering::SeqCst), "beside a poll");
+        });
+        assert!((0..100).any(|_| turn(ends)), "after it");
+        close(ends);
+    }
+}
+
+/// From here on the thread runs on one processor, and nobody whom it wakes takes that from it.
+fn run_by_turns() {
+    // SAFETY: a set of one processor, and a priority that is none.
+    unsafe {
+        let mut set: libc::cpu_set_t = zeroed();
+        libc::CPU_SET(0, &mut set);
+        let idle = libc::sched_param { sched_priority: 0 };
+        let _ = libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+        let _ = libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const idle);
+    }
+}
+
+/// Whether the pair of two threads has come home before twenty questions are asked and answered.
+fn comes_home_by_questions() -> bool {
+    let ends = sockets();
+    ends.into_iter().for_each(|end| crate::set_nonblocking(end, false).unwrap());
+    let [asker, answerer] = ends;
+    go_and_be_free(asker);
+    let has_come = thread::scope(|scope| {
+        scope.spawn(|| {
+            run_by_turns();
+            while read(answerer) == Ok(1) {
+                assert_eq!(write(answerer, b"a"), Ok(1));
+            }
+        });
+        let asking = scope.spawn(|| {
+            run_by_turns();
+            (0..20).any(|_| {
+                assert_eq!((write(asker, b"q"), read(asker)), (Ok(1), Ok(1)));
+                are_here(ends)
+            })
+        });
+        let has_come = asking.join().unwrap();
+        // The end.
+        assert_eq!(write(asker, b"qq"), Ok(2));
+        has_come
+    });
+    assert_eq!(sys::poll_now(asker, POLLIN), 0, "the kernel's has nothing");
+    close(ends);
+    has_come
+}
+
+/// One of them always sleeps in its end: on one processor it does so when the other one returns.
+/// Beside other programs there the short wait may be in vain.
+#[test]
+fn the_pair_of_two_threads_that_ask_and_answer_comes_home() {
+    let _alone = alone();
+    assert!((0..5).any(|_| comes_home_by_questions()), "it is still away each time");
+}

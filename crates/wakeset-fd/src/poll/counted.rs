@@ -1,0 +1,76 @@
+//! What a call names that has migrated for forked children and may come home: the call is counted
+//! in it, as a read is, so that it does not come home while the kernel is asked about it.
+
+use crate::table;
+use crate::table::away::{self, Begun};
+use core::cell::Cell;
+use core::ffi::c_int;
+use wakeset::mutated;
+
+/// A call can be counted in so many objects. Further ones stay in the kernel, and so do sets.
+const MOST: usize = 8;
+
+/// The numbers in which a call is counted until this goes.
+pub(super) struct Counted {
+    /// How many forks there had been: a handler may fork within the call, which then counts in the
+    /// parent alone.
+    forks: Cell<u32>,
+    numbers: [Cell<c_int>; MOST],
+    n: Cell<usize>,
+}
+
+impl Counted {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        let numbers = [const { Cell::new(0) }; MOST];
+        Self { forks: Cell::new(away::forks()), numbers, n: Cell::new(0) }
+    }
+
+    fn all(&self) -> &[Cell<c_int>] {
+        self.numbers.get(..self.n.get()).unwrap_or_default()
+    }
+
+    /// Counts the call in what has been found away under a number, once, without waiting for what
+    /// is on its way home. The caller has a signal guard.
+    #[cold]
+    pub(super) fn begin(&self, fd: c_int) -> Begun {
+        let forks = away::forks();
+        if self.forks.replace(forks) != forks {
+            self.n.set(0);
+        }
+        if self.all().iter().any(|counted| counted.get() == fd) {
+            return Begun::Counted;
+        }
+        let is_countable =
+            matches!(away::kind(fd), Some(table::COUNTER | table::TIMER | table::PIPE));
+        let Some(place) = self.numbers.get(self.n.get()).filter(|_| is_countable) else {
+            return if away::doubt(fd) { Begun::Left } else { Begun::Again };
+        };
+        let begun = if mutated!("poll_away_is_not_counted") {
+            Begun::Counted
+        } else {
+            away::try_begin_call(fd)
+        };
+        if begun == Begun::Counted {
+            place.set(fd);
+            self.n.set(self.n.get() + 1);
+        }
+        begun
+    }
+
+    #[cold]
+    fn end(&self) {
+        for fd in self.all() {
+            away::end_call(fd.get(), self.forks.get());
+        }
+    }
+}
+
+impl Drop for Counted {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.n.get() != 0 {
+            self.end();
+        }
+    }
+}
