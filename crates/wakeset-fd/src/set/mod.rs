@@ -34,5 +34,5 @@ pub use crate::set::epoll_wait::{epoll_wait, in_kernel};
 pub use crate::set::export::export;
 pub(crate) use crate::set::fd_set::FdSet;
 pub use crate::set::look::look_before_sleep;
-pub use crate::set::quiet::epoll_wait_quietly;
+pub use crate::set::quiet::{epoll_wait_after_connection, epoll_wait_quietly};
 pub use crate::set::wait::{Limit, Mask, STARVATION_BOUND};

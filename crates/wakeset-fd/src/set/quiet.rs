@@ -5,6 +5,9 @@
 //! Such a wait is the program's own call, between two looks at the set. It does what the general
 //! one does (`wait::mixed`), and runs through a tenth of its code: after a sleep each line of that
 //! comes from memory. What does not fit is left to the general one, before the sleep or after it.
+//! For a connection that is new there are two more steps. A sleep that a listener ends notes that,
+//! and is over, unless the connection may be another worker's. The next wait of its thread, which
+//! has accepted it, minds the listeners first, so that the set is calm again.
 //!
 //! | this thread | a thread for which it has to wake up |
 //! |---|---|
@@ -45,7 +48,7 @@ impl Quiet {
     /// `None`: the set is not quiet.
     #[inline(always)]
     pub(crate) fn of(set: &FdSet, limit: c_int) -> Option<Self> {
-        if !set.state.is_plainly_mixed() || count::is_on() || wakeset::spin_limit().is_some() {
+        if !Self::may_be(set) {
             return None;
         }
         let has_listeners = set.rotation.any();
@@ -71,6 +74,12 @@ impl Quiet {
         }
         let handled = has_listeners.then(handled::any);
         Some(Self { has_listeners, is_empty, limit, within, began, handled })
+    }
+
+    /// Whether waits on this set may be quiet, as far as that does not change from one to the next.
+    #[inline(always)]
+    fn may_be(set: &FdSet) -> bool {
+        set.state.is_plainly_mixed() && !count::is_on() && wakeset::spin_limit().is_none()
     }
 
     /// Whether the set is still as it was.
@@ -109,15 +118,22 @@ impl Quiet {
         }
         let found = call(self.within);
         set.set.leave_remote();
+        let lasts = self.lasts(set) || mutant!("quiet_sleeps_without_second_look");
         // SAFETY: the caller's contract.
-        let is_over = (self.lasts(set) || mutant!("quiet_sleeps_without_second_look"))
-            && unsafe { self.is_plain(set, events, found) }
-            && (found != 0 || self.within == self.limit && settled.still(set));
-        if is_over {
-            if self.has_listeners {
-                set.rotation.wake_calmly();
+        let reported = unsafe { self.reported(set, events, found) };
+        let is_over = found != 0 || self.within == self.limit && settled.still(set);
+        match reported {
+            Reported::Others if lasts && is_over => {
+                if self.has_listeners {
+                    set.rotation.wake_calmly();
+                }
+                return Some(found);
             }
-            return Some(found);
+            Reported::Listeners if lasts && set.rotation.takes() => {
+                set.rotation.note_reports(events, found, true);
+                return Some(found);
+            }
+            _ => {}
         }
         let slept = Slept { events, maxevents, found, migrated };
         Some(slept.finish(set, self))
@@ -142,25 +158,42 @@ impl Quiet {
         }
     }
 
-    /// Whether all of these events are the program's, and none is a listener's.
+    /// What these events are about.
     ///
     /// # Safety
     /// There are `found` events.
     #[inline(always)]
-    unsafe fn is_plain(self, set: &FdSet, events: *const epoll_event, found: c_int) -> bool {
+    unsafe fn reported(self, set: &FdSet, events: *const epoll_event, found: c_int) -> Reported {
         // Asked now: a doorbell may have come, and gone, during the sleep.
         if !doorbell::has_ever_been_in(set) || mutated!("quiet_reports_all") {
-            return true;
+            return Reported::Others;
         }
         let (bell, baton) = (doorbell::cookie(set), doorbell::baton_cookie(set));
-        (0..found.max(0) as usize).all(|i| {
+        let mut reported = Reported::Others;
+        for i in 0..found.max(0) as usize {
             // SAFETY: the caller's contract.
             let event = unsafe { events.add(i).read_unaligned() };
             let data = event.u64;
-            let is_listeners = self.has_listeners && set.rotation.is_listeners(event);
-            data != bell && data != baton && !is_listeners
-        })
+            if data == bell || data == baton {
+                return Reported::Ours;
+            }
+            if self.has_listeners && set.rotation.is_listeners(event) {
+                reported = Reported::Listeners;
+            }
+        }
+        reported
     }
+}
+
+/// What the events of a sleep are about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reported {
+    /// The program's own descriptors, and no listener.
+    Others,
+    /// The program's own, and a listener among them.
+    Listeners,
+    /// The doorbell or the baton is among them.
+    Ours,
 }
 
 /// epoll_wait(2) without a mask, in a thread that has nothing to pass on, if the set is quiet.
@@ -179,6 +212,28 @@ pub unsafe fn epoll_wait_quietly(
     let set = table::find_plain::<FdSet>(epfd)?;
     let quiet = Quiet::of(set, limit)?;
     let set = Using::begin(epfd, set)?;
+    // SAFETY: the caller's contract.
+    unsafe { quiet.wait(&set, events, maxevents, call) }
+}
+
+/// [`epoll_wait_quietly`] in a thread that was told of a connection by its last wait, and has
+/// nothing to pass on: minds the listeners before, as the general wait does.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn epoll_wait_after_connection(
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    limit: c_int,
+    call: impl FnOnce(c_int) -> c_int,
+) -> Option<c_int> {
+    let set = Using::begin(epfd, table::find_plain::<FdSet>(epfd)?)?;
+    if limit != 0 && Quiet::may_be(&set) {
+        set.rotation.mind(&*set);
+    }
+    let quiet = Quiet::of(&set, limit)?;
     // SAFETY: the caller's contract.
     unsafe { quiet.wait(&set, events, maxevents, call) }
 }

@@ -88,6 +88,12 @@ pub(crate) mod rotation {
 
         pub(crate) fn wake_calmly(&self) {}
 
+        pub(crate) fn mind(&self, _: &FdSet) {}
+
+        pub(crate) fn takes(&self) -> bool {
+            false
+        }
+
         pub(crate) fn calm_left(&self, _: Deadline) -> Option<Duration> {
             self.any().then_some(RESCUE)
         }

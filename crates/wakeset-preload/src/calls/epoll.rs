@@ -86,6 +86,30 @@ fn uncounted_in(mask: Mask) -> Option<signals::Uncounted> {
     unsafe { user::load(mask.set.cast()) }.map(signals::Uncounted::begin)
 }
 
+/// A wait without a mask, if it is a quiet one. `call` is the program's, with another limit.
+///
+/// # Safety
+/// As [`set::epoll_wait_quietly`].
+#[inline(always)]
+unsafe fn wait_quietly(
+    epfd: c_int,
+    events: *mut epoll_event,
+    capacity: c_int,
+    timeout: c_int,
+    call: impl Fn(c_int) -> c_int,
+) -> Option<c_int> {
+    if !listeners::has_told() {
+        // SAFETY: the caller's contract.
+        return unsafe { set::epoll_wait_quietly(epfd, events, capacity, timeout, call) };
+    }
+    listeners::before_wait();
+    if listeners::has_told() {
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { set::epoll_wait_after_connection(epfd, events, capacity, timeout, call) }
+}
+
 /// epoll_wait(2).
 ///
 /// # Safety
@@ -97,13 +121,10 @@ pub(super) unsafe fn epoll_wait(
     timeout: c_int,
     call: impl Fn(c_int, *mut epoll_event, c_int, c_int) -> c_int,
 ) -> c_int {
-    if !listeners::has_told() {
-        let call = |timeout| call(epfd, events, capacity, timeout);
-        // SAFETY: the kernel returns how many it has written.
-        let quiet = unsafe { set::epoll_wait_quietly(epfd, events, capacity, timeout, call) };
-        if let Some(found) = quiet {
-            return found;
-        }
+    let quietly = |timeout| call(epfd, events, capacity, timeout);
+    // SAFETY: the kernel returns how many it has written.
+    if let Some(found) = unsafe { wait_quietly(epfd, events, capacity, timeout, quietly) } {
+        return found;
     }
     let (limit, call) = (Limit::Milliseconds(timeout), || call(epfd, events, capacity, timeout));
     // SAFETY: the caller's contract.
@@ -122,11 +143,10 @@ pub(super) unsafe fn epoll_pwait(
     mask: *const sigset_t,
     call: impl Fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int,
 ) -> c_int {
-    if mask.is_null() && !listeners::has_told() {
-        let call = |timeout| call(epfd, events, capacity, timeout, mask);
+    if mask.is_null() {
+        let quietly = |timeout| call(epfd, events, capacity, timeout, mask);
         // SAFETY: the kernel returns how many it has written.
-        let quiet = unsafe { set::epoll_wait_quietly(epfd, events, capacity, timeout, call) };
-        if let Some(found) = quiet {
+        if let Some(found) = unsafe { wait_quietly(epfd, events, capacity, timeout, quietly) } {
             return found;
         }
     }

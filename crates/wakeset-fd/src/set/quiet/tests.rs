@@ -39,6 +39,15 @@ impl Watched {
 
     /// The data of what a quiet wait reports; `None`: it is none.
     fn wait_quietly(&self, capacity: usize, limit: c_int) -> Option<Vec<u64>> {
+        self.wait_in_one_way(false, capacity, limit)
+    }
+
+    /// The same of a thread that was told of a connection.
+    fn wait_after_connection(&self, limit: c_int) -> Option<Vec<u64>> {
+        self.wait_in_one_way(true, 8, limit)
+    }
+
+    fn wait_in_one_way(&self, minds: bool, capacity: usize, limit: c_int) -> Option<Vec<u64>> {
         let mut events = [NOTHING; 8];
         let place = events.as_mut_ptr();
         let call = |within| {
@@ -47,9 +56,14 @@ impl Watched {
             sys::epoll_pwait(self.epfd, place, capacity as c_int, within, ptr::null(), 0)
                 .unwrap_or(-1)
         };
-        // SAFETY: it writes what it returns.
-        let found =
-            unsafe { epoll_wait_quietly(self.epfd, place, capacity as c_int, limit, call) }?;
+        let (epfd, capacity) = (self.epfd, capacity as c_int);
+        let found = if minds {
+            // SAFETY: it writes what it returns.
+            unsafe { epoll_wait_after_connection(epfd, place, capacity, limit, call) }
+        } else {
+            // SAFETY: as above.
+            unsafe { epoll_wait_quietly(epfd, place, capacity, limit, call) }
+        }?;
         let mut data: Vec<_> =
             events.iter().take(found.max(0) as usize).map(|event| event.u64).collect();
         data.sort_unstable();
@@ -237,6 +251,47 @@ fn a_quiet_wait_says_when_it_sleeps() {
     assert_eq!(watched.wait_quietly(8, -1), Some(std::vec![2]));
     assert_eq!(watched.calls.get(), 1);
     assert!(!leaves(listener), "it is busy again");
+    listeners::held::note_close(connection.as_raw_fd());
+}
+
+/// Each wait of a worker that gets a connection for each request was a general one.
+#[test]
+fn a_wait_after_a_connection_is_quiet() {
+    let _alone = alone();
+    let (watched, listener, mut client, connection) = with_listener();
+    listeners::Share::new().note_sleep(0);
+    assert_eq!(watched.wait(1) + watched.wait(1), 0);
+    let rotation = &watched.set().rotation;
+    for round in 1..40 {
+        let new = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        assert_eq!(watched.wait_quietly(8, -1), Some(std::vec![1]));
+        assert!(!rotation.is_calm(), "the listener is to be minded");
+        drop((listener.accept().expect("a connection"), new));
+        assert_eq!(watched.wait_after_connection(0), None, "it only looks");
+        client.write_all(b"x").expect("written");
+        assert_eq!(watched.wait_after_connection(-1), Some(std::vec![2]));
+        assert!(rotation.is_calm());
+        (&connection).read_exact(&mut [0]).expect("read");
+        assert_eq!(watched.calls.get(), 2 * round);
+    }
+}
+
+/// A worker whose quiet wait a listener ended took what was another's.
+#[test]
+fn a_quiet_wait_leaves_a_connection_to_another() {
+    static ANOTHER: listeners::Share = listeners::Share::new();
+    let _alone = alone();
+    let (watched, listener, _client, connection) = with_listener();
+    listeners::begin_in_silence(listeners::Choice::Least, None);
+    ANOTHER.note_sleep(listeners::baton::note_of(listeners::inode(listener.as_raw_fd())));
+    assert_eq!(watched.wait(1) + watched.wait(1), 0);
+    let rotation = &watched.set().rotation;
+    assert!(rotation.is_calm() && rotation.takes(), "it holds nothing");
+    listeners::held::note_accepted(connection.as_raw_fd(), rotation.share().holder());
+    let _new = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+    let begun = std::time::Instant::now();
+    assert_eq!(watched.wait_quietly(8, -1), Some(std::vec![1]));
+    assert!(begun.elapsed().as_millis() >= 15, "for as long as a step back lasts");
     listeners::held::note_close(connection.as_raw_fd());
 }
 

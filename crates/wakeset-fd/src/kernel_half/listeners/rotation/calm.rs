@@ -24,6 +24,7 @@ use super::super::baton::{Look, Notes};
 use super::super::told::telling;
 use super::member::Member;
 use super::{Rotation, steps};
+use crate::kernel_half::KernelEpoll;
 use crate::stats::count;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -75,6 +76,23 @@ impl Rotation {
         if self.calm.told_notes() != 0 && !mutated!("calm_wakes_in_silence") {
             self.share.note_awake(false);
         }
+    }
+
+    /// Before a sleep of a thread that was told of a connection and has nothing to pass on: minds
+    /// the listeners as each sleep does that is not calm, so that this one may be. It leaves to the
+    /// general wait what takes more: a look that is due, and listeners without a watch.
+    pub(crate) fn mind(&self, set: &impl KernelEpoll) {
+        let is_watched = || self.watches_all() && !self.rescue_clock.until_next().is_zero();
+        if self.any() && !self.calm.is() && is_watched() {
+            let _ = self.rotate(set);
+        }
+    }
+
+    /// Whether this waiter takes a connection that has ended its sleep in a calm set, and leaves it
+    /// to no other.
+    pub(crate) fn takes(&self) -> bool {
+        let is_anothers = || self.share.leaves(self.calm.told_notes());
+        self.share.is_free() || !is_anothers() || mutated!("quiet_takes_anothers")
     }
 
     /// How long a calm set stays so at most.

@@ -68,6 +68,11 @@ unsafe fn take_out(events: *mut epoll_event, found: c_int, data: u64) -> c_int {
 }
 
 impl Rotation {
+    #[cfg(test)]
+    pub(crate) fn share(&self) -> &super::super::Share {
+        &self.share
+    }
+
     /// A watch that is not in the rotation has this data, and is added past
     /// [`epoll_ctl`](Self::epoll_ctl).
     pub(crate) fn note_other(&self, data: u64) {
@@ -189,7 +194,7 @@ impl Rotation {
 
     /// Whether none of the listeners is without a watch, by intent or for lack of memory: its
     /// connections would wait for the end of a spin.
-    fn watches_all(&self) -> bool {
+    pub(super) fn watches_all(&self) -> bool {
         let has_stepped = self.has_stepped.load(Ordering::Relaxed);
         (!has_stepped || mutated!("spins_while_it_leaves"))
             && !self.lacks_any.load(Ordering::Relaxed)
