@@ -295,6 +295,22 @@ fn a_quiet_wait_leaves_a_connection_to_another() {
     listeners::held::note_close(connection.as_raw_fd());
 }
 
+/// A set that was calm because no other worker was there knows of none that has come since.
+#[test]
+fn a_worker_that_was_alone_and_holds_some_leaves_it_to_the_general_wait() {
+    let _alone = alone();
+    let (watched, listener, _client, connection) = with_listener();
+    listeners::begin_in_silence(listeners::Choice::Least, None);
+    assert_eq!(watched.wait(1) + watched.wait(1), 0);
+    let rotation = &watched.set().rotation;
+    assert!(rotation.is_calm_alone() && rotation.takes(), "it holds nothing");
+    listeners::held::note_accepted(connection.as_raw_fd(), rotation.share().holder());
+    assert!(rotation.is_calm_alone() && !rotation.takes());
+    let _new = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+    assert_eq!(watched.wait_quietly(8, -1), Some(std::vec![1]), "by the general wait");
+    listeners::held::note_close(connection.as_raw_fd());
+}
+
 /// The kernel says what is wrong with a call.
 #[test]
 fn errors_are_the_kernels() {

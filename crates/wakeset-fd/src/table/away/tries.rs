@@ -5,9 +5,6 @@
 //! many calls are made in the kernel before the next one, and after [`MOST`] tries the object stays
 //! there.
 //!
-//! So is it counted how often a read has waited in vain for the call that was in the other end of
-//! its pair: after [`MOST_WAITS`] times none waits any more until the pair comes home.
-//!
 //! An object that children use again and again goes each time, for a hundred microseconds, and
 //! would come home at once. So one that goes within [`SOON`] of its return comes home after twice
 //! as many calls as the last time.
@@ -23,17 +20,13 @@ const MOST: u64 = 16;
 /// As many calls between two tries at most, as a power of two.
 const MOST_CALLS: u64 = 10;
 
-/// So many waits.
-const MOST_WAITS: u64 = 8;
-
 /// In milliseconds.
 const SOON: u64 = 1000;
 
-/// By number: how many calls are to be made before the next try, above it how many tries were in
-/// vain, and above that how many waits were.
+/// By number: how many calls are to be made before the next try, and above it how many tries were
+/// in vain.
 static TRIES: Reserved<AtomicU64, NUMBERS> = Reserved::new();
 const IN_VAIN: u32 = 32;
-const WAITS: u32 = 48;
 /// By number: when an object last came home, and above it how often in a row one went soon after.
 static RETURNS: Reserved<AtomicU64, NUMBERS> = Reserved::new();
 const IN_A_ROW: u32 = 56;
@@ -90,34 +83,17 @@ pub(super) fn is_due(fd: c_int) -> bool {
     false
 }
 
-/// Whether the next call is to try, and what waits for it has not done so in vain too often.
-pub(super) fn may_wait(fd: c_int) -> bool {
-    tries(fd).is_some_and(|tries| {
-        let word = tries.load(Ordering::Relaxed);
-        word as u32 == 0 && word >> WAITS < MOST_WAITS
-    })
-}
-
-/// A wait was in vain.
-pub(super) fn note_wait(fd: c_int) {
-    if let Some(tries) = tries(fd) {
-        let more = |word: u64| (word >> WAITS < MOST_WAITS).then(|| word + (1 << WAITS));
-        let _ = tries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-    }
-}
-
 /// A try was in vain; whether it was the last. The caller holds the migrations lock.
 pub(super) fn note(fd: c_int) -> bool {
     let Some(tries) = tries(fd) else { return true };
-    let word = tries.load(Ordering::Relaxed);
-    let in_vain = (word >> IN_VAIN & 0xFFFF) + 1;
+    let in_vain = (tries.load(Ordering::Relaxed) >> IN_VAIN) + 1;
     let calls = 1 << in_vain.min(MOST_CALLS);
-    tries.store(word >> WAITS << WAITS | in_vain << IN_VAIN | calls, Ordering::Relaxed);
+    tries.store(in_vain << IN_VAIN | calls, Ordering::Relaxed);
     in_vain >= MOST
 }
 
 /// How many were.
 #[cfg(test)]
 pub(super) fn in_vain(fd: c_int) -> u64 {
-    tries(fd).map_or(0, |tries| tries.load(Ordering::Relaxed) >> IN_VAIN & 0xFFFF)
+    tries(fd).map_or(0, |tries| tries.load(Ordering::Relaxed) >> IN_VAIN)
 }

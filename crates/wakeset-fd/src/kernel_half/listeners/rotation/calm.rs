@@ -80,18 +80,22 @@ impl Rotation {
 
     /// Before a sleep of a thread that was told of a connection and has nothing to pass on: minds
     /// the listeners as each sleep does that is not calm, so that this one may be. It leaves to the
-    /// general wait what takes more: a look that is due, and listeners without a watch.
+    /// general wait what takes more: a look that is due, and listeners without a watch; and sets
+    /// with more listeners than can be calm, whose listeners that minds in any case.
     pub(crate) fn mind(&self, set: &impl KernelEpoll) {
         let is_watched = || self.watches_all() && !self.rescue_clock.until_next().is_zero();
-        if self.any() && !self.calm.is() && is_watched() {
+        let may_be_calm = || self.end.load(Ordering::Relaxed) <= state::MOST;
+        if self.any() && !self.calm.is() && may_be_calm() && is_watched() {
             let _ = self.rotate(set);
         }
     }
 
     /// Whether this waiter takes a connection that has ended its sleep in a calm set, and leaves it
-    /// to no other.
+    /// to no other. A set that is calm because no other was there does not know of those that have
+    /// come since.
     pub(crate) fn takes(&self) -> bool {
-        let is_anothers = || self.share.leaves(self.calm.told_notes());
+        let notes = self.calm.told_notes();
+        let is_anothers = || notes == 0 || self.share.leaves(notes);
         self.share.is_free() || !is_anothers() || mutated!("quiet_takes_anothers")
     }
 

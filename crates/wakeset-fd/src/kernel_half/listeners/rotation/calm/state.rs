@@ -13,7 +13,7 @@ use libc::epoll_event;
 use wakeset::{Deadline, mutated};
 
 /// Listeners in a set that can be calm: most servers have one, or one for each family of addresses.
-const MOST: usize = 2;
+pub(super) const MOST: usize = 2;
 
 /// Whether a set is calm, and what ends that.
 #[derive(Debug)]
