@@ -149,7 +149,7 @@ unsafe fn read_away(fd: c_int, buffer: *mut u8, len: usize) -> Option<Verdict<us
         // SAFETY: the same contract.
         return unsafe { timer::home::read(fd, buffer, len) };
     }
-    home::read(fd, true, || sys::read(fd, buffer, len))
+    home::read(fd, || sys::read(fd, buffer, len))
 }
 
 /// Takes note of a change of `O_NONBLOCK` that the kernel object has made: fcntl(`F_SETFL`),

@@ -29,17 +29,13 @@ pub(crate) fn write(
     counted(fd, call)
 }
 
-/// A read of one, as [`write`], which `waits` for something to read or does not.
+/// A read of one, as [`write`].
 pub(crate) fn read(
     fd: c_int,
-    waits: bool,
     call: impl FnOnce() -> Result<usize, Errno>,
 ) -> Option<Verdict<usize>> {
     if !comes_empty(fd) {
         return if comes(fd) { None } else { counted(fd, call) };
-    }
-    if waits {
-        pipe::wait_for_other_end(fd);
     }
     let verdict = counted(fd, call)?;
     // Now it is empty, unless somebody has just written.

@@ -22,7 +22,7 @@ pub(super) fn at_once<A: Asked>(asked: &A) -> Outcome {
         return Outcome::Unchanged;
     }
     // Until the call is over.
-    let counted = Counted::new();
+    let counted = Counted::new(false);
     let _guard = SignalGuard::enter();
     let kernel = loop {
         match look(entries, &counted) {

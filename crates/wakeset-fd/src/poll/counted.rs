@@ -1,5 +1,6 @@
-//! What a call names that has migrated for forked children and may come home: the call is counted
-//! in it, as a read is, so that it does not come home while the kernel is asked about it.
+//! What a call names that has migrated for forked children and may come home. One that may not
+//! sleep is counted in it, as a read is, so that it does not come home while the kernel is asked
+//! about it. One that may sleep keeps it in the kernel: nothing here would wake it.
 
 use crate::table;
 use crate::table::away::{self, Begun};
@@ -17,21 +18,22 @@ pub(super) struct Counted {
     forks: Cell<u32>,
     numbers: [Cell<c_int>; MOST],
     n: Cell<usize>,
+    may_sleep: bool,
 }
 
 impl Counted {
     #[inline(always)]
-    pub(super) fn new() -> Self {
+    pub(super) fn new(may_sleep: bool) -> Self {
         let numbers = [const { Cell::new(0) }; MOST];
-        Self { forks: Cell::new(away::forks()), numbers, n: Cell::new(0) }
+        Self { forks: Cell::new(away::forks()), numbers, n: Cell::new(0), may_sleep }
     }
 
     fn all(&self) -> &[Cell<c_int>] {
         self.numbers.get(..self.n.get()).unwrap_or_default()
     }
 
-    /// Counts the call in what has been found away under a number, once, without waiting for what
-    /// is on its way home. The caller has a signal guard.
+    /// Counts the call in what has been found away under a number, once, or keeps that in the
+    /// kernel. The caller has a signal guard.
     #[cold]
     pub(super) fn begin(&self, fd: c_int) -> Begun {
         let forks = away::forks();
@@ -41,16 +43,12 @@ impl Counted {
         if self.all().iter().any(|counted| counted.get() == fd) {
             return Begun::Counted;
         }
-        let is_countable =
-            matches!(away::kind(fd), Some(table::COUNTER | table::TIMER | table::PIPE));
+        let is_countable = (!self.may_sleep || mutated!("sleeping_poll_is_counted"))
+            && matches!(away::kind(fd), Some(table::COUNTER | table::TIMER | table::PIPE));
         let Some(place) = self.numbers.get(self.n.get()).filter(|_| is_countable) else {
             return if away::doubt(fd) { Begun::Left } else { Begun::Again };
         };
-        let begun = if mutated!("poll_away_is_not_counted") {
-            Begun::Counted
-        } else {
-            away::try_begin_call(fd)
-        };
+        let begun = away::try_begin_call(fd);
         if begun == Begun::Counted {
             place.set(fd);
             self.n.set(self.n.get() + 1);

@@ -107,8 +107,7 @@ unsafe fn attempt<A: Asked>(
     tells_nothing: bool,
 ) -> Result<Outcome, Ended> {
     let frame = Frame::new(mask.blocked);
-    // Until the attempt is over.
-    let counted = Counted::new();
+    let counted = Counted::new(true);
     let mut room = Room::new();
     let Some(all) = room.get(asked.len()) else { return Ok(Outcome::Unchanged) };
     let Some((bell, entries)) = all.split_last() else { return Ok(Outcome::Unchanged) };

@@ -267,20 +267,6 @@ pub(crate) fn may_return(fd: c_int) -> bool {
         && word(fd).is_some_and(Word::is_idle)
 }
 
-/// Whether only calls in `other`, the other end of a pair, keep the two from coming home by the
-/// next of these, and whoever waits for that has not done so in vain too often.
-pub(crate) fn waits_for(fd: c_int, other: c_int) -> bool {
-    may_return(fd)
-        && children(other) == 0
-        && word(other).is_some_and(Word::is_used)
-        && tries::may_wait(other)
-}
-
-/// A wait for the calls in such an end was in vain.
-pub(crate) fn note_wait(other: c_int) {
-    tries::note_wait(other);
-}
-
 /// What has become of a try to bring an object home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Return {

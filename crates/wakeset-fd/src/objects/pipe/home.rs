@@ -16,13 +16,8 @@ use crate::table::{self, away, left};
 use core::ffi::{c_int, c_short};
 use core::ptr;
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use libc::{POLLIN, POLLOUT, POLLPRI, POLLRDHUP, pollfd};
-use wakeset::{Deadline, mutated};
-
-/// So long a read waits for the call in the other end of its pair, which has something to read and
-/// is about to return.
-const PATIENCE: Duration = Duration::from_micros(500);
+use wakeset::mutated;
 
 /// The end that was under a number, if it may come home or is just coming.
 fn end_away(fd: c_int) -> Option<&'static FdPipe> {
@@ -43,36 +38,6 @@ pub(crate) fn numbers_away(fd: c_int) -> Option<[c_int; 2]> {
         return None;
     }
     Some(if bound.index() == 0 { [fd, number] } else { [number, fd] })
-}
-
-/// Before a read that waits, of an end that may be away. Two threads that ask and answer over a
-/// pair of sockets read from its two ends, one or the other at any time. So the one that has just
-/// sent something, and would sleep until it is answered, first waits until the other one has read
-/// that, a short time at most: no call is in the pair then, and it comes home.
-pub(crate) fn wait_for_other_end(fd: c_int) {
-    let Some(end) = end_away(fd).filter(|end| end.mode.load(Ordering::Relaxed) & SOCKET != 0)
-    else {
-        return;
-    };
-    let other = numbers_away(fd).map(|[first, second]| if first == fd { second } else { first });
-    let Some(other) = other.filter(|other| away::waits_for(fd, *other)) else { return };
-    let has_sent = || capacity::unread(fd).is_some_and(|unread| unread > 0);
-    let is_empty = || sys::poll_now(fd, POLLIN) == 0;
-    let is_pointless = mutated!("answer_is_slept_for") || home::is_nonblocking(fd) != Some(false);
-    if is_pointless || !has_sent() || !is_empty() {
-        return;
-    }
-    let over = Deadline::now().since_boot() + PATIENCE;
-    // Its number may be that of the next pair's end by now, for which it is as well to wait.
-    while end_away(fd).is_some_and(|now| ptr::eq(now, end)) && is_empty() {
-        if Deadline::now().since_boot() >= over {
-            break;
-        }
-        sys::sched_yield();
-    }
-    if away::is(fd) {
-        away::note_wait(other);
-    }
 }
 
 /// Makes a pair of the kernel's one of ours, with the watches of its ends. It has these numbers,

@@ -269,8 +269,7 @@ pub unsafe fn recv(fd: c_int, buffer: *mut u8, len: usize, flags: c_int) -> Verd
     let call = |end| unsafe { read(fd, end, buffer, len, flags & MSG_DONTWAIT == 0) };
     on_socket_or(fd, modelled, call, || {
         let nowhere = ptr::null::<c_void>();
-        let receive = || sys::raw!(recvfrom, fd, buffer, len, flags, nowhere, nowhere);
-        home::read(fd, flags & MSG_DONTWAIT == 0, receive)
+        home::read(fd, || sys::raw!(recvfrom, fd, buffer, len, flags, nowhere, nowhere))
     })
 }
 

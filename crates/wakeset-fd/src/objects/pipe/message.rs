@@ -69,7 +69,7 @@ pub unsafe fn readv(fd: c_int, vectors: *const iovec, n: c_int) -> Verdict<usize
             unsafe { read_into(fd, end, buffers, true, |number| buffers.read(number)) }
         })
     };
-    on_end(fd, call, || home::read(fd, true, || sys::raw!(readv, fd, vectors, n)))
+    on_end(fd, call, || home::read(fd, || sys::raw!(readv, fd, vectors, n)))
 }
 
 /// writev(2) as far as it concerns pipes and pairs.
@@ -123,15 +123,14 @@ pub unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> Verdict<
         is_kernels.set(true);
         sys::raw!(recvmsg, number, message, flags)
     };
-    let waits = flags & MSG_DONTWAIT == 0;
     let call = |end| {
         with_buffers(fd, head.msg_iov, head.msg_iovlen, |buffers| {
             // SAFETY: the caller's contract.
-            unsafe { read_into(fd, end, buffers, waits, kept) }
+            unsafe { read_into(fd, end, buffers, flags & MSG_DONTWAIT == 0, kept) }
         })
     };
     // The kernel says what came with the bytes.
-    let verdict = on_socket_or(fd, true, call, || home::read(fd, waits, || kept(fd)));
+    let verdict = on_socket_or(fd, true, call, || home::read(fd, || kept(fd)));
     let Done(Ok(_)) = verdict else { return verdict };
     // SAFETY: the caller's contract.
     if is_kernels.get() || unsafe { tell(message, flags & MSG_CMSG_CLOEXEC) } {

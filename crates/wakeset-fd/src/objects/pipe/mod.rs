@@ -22,7 +22,7 @@ mod shutdown;
 
 pub(crate) use self::close::{give_up_all_kept, give_up_kept, were_kept};
 pub use self::create::{pipe2, socketpair};
-pub(crate) use self::home::{come_home, numbers_away, wait_for_other_end};
+pub(crate) use self::home::{come_home, numbers_away};
 pub use self::io::{
     bytes_in, count_kernel_send, is_end, is_end_for_buffers, is_end_for_bytes, read_fast, recv,
     send, write_fast,

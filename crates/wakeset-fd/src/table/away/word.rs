@@ -93,12 +93,6 @@ impl Word {
         Self::state(self.0.load(Ordering::SeqCst)) == LEFT
     }
 
-    /// Whether it may as soon as the calls end that are in it.
-    pub(crate) fn is_used(&self) -> bool {
-        let word = self.0.load(Ordering::SeqCst);
-        Self::state(word) == AWAY && word & CALLS > 0
-    }
-
     /// Whether it may now.
     pub(crate) fn is_idle(&self) -> bool {
         self.0.load(Ordering::SeqCst) == AWAY
