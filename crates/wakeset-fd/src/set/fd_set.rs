@@ -98,6 +98,7 @@ impl Object for FdSet {
             self.set.between_scans(|| {});
         }
         polls::forget(self);
+        self.rotation.end_alarm(self);
         doorbell::remove(self);
     }
 
@@ -185,6 +186,11 @@ impl KernelEpoll for FdSet {
     fn admit_baton(&self) -> u64 {
         doorbell::admit(self);
         doorbell::baton_cookie(self)
+    }
+
+    fn admit_alarm(&self) -> u64 {
+        doorbell::admit(self);
+        doorbell::alarm_cookie(self)
     }
 }
 

@@ -152,13 +152,11 @@ impl Quiet {
         if !doorbell::has_ever_been_in(set) || mutated!("quiet_reports_all") {
             return true;
         }
-        let (bell, baton) = (doorbell::cookie(set), doorbell::baton_cookie(set));
         (0..found.max(0) as usize).all(|i| {
             // SAFETY: the caller's contract.
             let event = unsafe { events.add(i).read_unaligned() };
-            let data = event.u64;
             let is_listeners = self.has_listeners && set.rotation.is_listeners(event);
-            data != bell && data != baton && !is_listeners
+            !doorbell::is_ours(set, event.u64) && !is_listeners
         })
     }
 }

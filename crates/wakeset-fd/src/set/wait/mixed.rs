@@ -79,7 +79,7 @@ impl Wait<'_> {
     ) -> Result<c_int, Errno> {
         if !knew_listeners && self.set.rotation.any() {
             // Others have slept since before the first listener as well.
-            first_listener::tell_sleeper(self.set);
+            first_listener::tell_next(self.set);
         }
         let result = result.map(|found| self.step_back(found));
         let woken = result.is_ok_and(|found| found > 0);

@@ -111,9 +111,12 @@ impl Rotation {
         });
     }
 
-    /// After a change of interest: a set without listeners needs no baton. It may just have woken a
-    /// thread there, which does not find it any more.
+    /// After a change of interest: a set without listeners needs no alarm and no baton. The baton
+    /// may just have woken a thread there, which does not find it any more.
     pub(super) fn leave_baton_alone(&self, set: &impl KernelEpoll) {
+        if !self.any() {
+            self.end_alarm(set);
+        }
         if !self.any() && self.baton.load(Ordering::Relaxed) >= 0 {
             let left = self.with(|_| self.drop_baton(set));
             if left && baton::has_notes() {

@@ -230,6 +230,10 @@ mod tests {
         fn admit_baton(&self) -> u64 {
             0
         }
+
+        fn admit_alarm(&self) -> u64 {
+            0
+        }
     }
 
     fn change(
