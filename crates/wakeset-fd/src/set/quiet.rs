@@ -34,8 +34,7 @@ pub(crate) struct Quiet {
     /// The limit of the wait, and that of its sleep.
     limit: c_int,
     within: c_int,
-    /// Where another limit than the program's, or a doorbell, may end the sleep; beside listeners
-    /// alone by the last tick.
+    /// For a wait with a limit, and beside listeners; by the last tick where nothing is in process.
     began: Option<Deadline>,
     /// How many signals the thread had handled, where a sleep is not the whole wait.
     handled: Option<u32>,
@@ -66,8 +65,9 @@ impl Quiet {
             if limit < 0 || limit > left {
                 within = left;
             }
-        } else if !is_empty && limit > 0 {
-            began = Some(Deadline::now());
+        } else if limit > 0 {
+            // A doorbell or an alarm may come during the sleep, and end it.
+            began = Some(if is_empty { Deadline::at_last_tick() } else { Deadline::now() });
         }
         let handled = has_listeners.then(handled::any);
         Some(Self { has_listeners, is_empty, limit, within, began, handled })
@@ -128,15 +128,15 @@ impl Quiet {
         /// The longest time between two ticks.
         const TICK: c_int = 10;
         match self.began {
-            _ if self.limit <= 0 => self.limit,
-            _ if found == 0 => self.limit - self.within,
-            // As a wait that needs no clock where nothing is in process.
+            _ if found == 0 && self.limit > 0 => self.limit - self.within,
+            // It has no limit, or does not sleep.
             None => self.limit,
+            Some(_) if self.limit <= 0 => self.limit,
             Some(began) => {
                 let passed = Deadline::now().since_boot().saturating_sub(began.since_boot());
                 let passed = c_int::try_from(passed.as_millis()).unwrap_or(c_int::MAX);
                 // Not too short: the tick may have been that old.
-                let most = if self.has_listeners && self.is_empty { TICK } else { 0 };
+                let most = if self.is_empty { TICK } else { 0 };
                 self.limit - passed.saturating_sub(most).clamp(0, self.limit)
             }
         }
