@@ -6,9 +6,10 @@
 //! threads once in a while, whatever that one knows, until none sleeps that may have slept then.
 //!
 //! One of these threads is also woken at once, and sleeps again with the limit. Each that is woken
-//! wakes the next, before it sleeps again. This is to be rid of the alarm soon, and reaches not all
-//! of them: one that sleeps again already may be woken in place of the next, and a wait that only
-//! looks may take what it was to be woken by.
+//! wakes the next, before it sleeps again. So most of those that wait for long come to know of the
+//! listener, but not all of them: one that sleeps again already may be woken in place of the next,
+//! and a wait that only looks may take what it was to be woken by. The alarm is not over by that:
+//! it lasts while any sleep beside the thread that takes it.
 //!
 //! | the thread that adds | a thread that goes to sleep |
 //! |---|---|

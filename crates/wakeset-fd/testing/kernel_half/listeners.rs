@@ -128,7 +128,7 @@ pub(crate) mod rotation {
             true
         }
 
-        pub(crate) fn take_alarm(&self, _: &FdSet, _: bool) {}
+        pub(crate) fn take_alarm(&self, _: &FdSet, _: impl FnOnce() -> bool) {}
 
         pub(crate) fn step_back(
             &self,

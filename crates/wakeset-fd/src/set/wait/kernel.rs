@@ -199,7 +199,7 @@ impl Wait<'_> {
             self.rung.set(true);
         }
         if alarmed.get() {
-            self.set.rotation.take_alarm(self.set, self.set.set.has_remote_waiter());
+            self.set.rotation.take_alarm(self.set, || self.set.set.has_remote_waiter());
         }
         if passed.get() && self.set.rotation.take_baton(self.set, filled + kept) {
             self.passes_on.set(true);

@@ -14,8 +14,9 @@
 //! | the listener joins, then the count of remote waiters: sets the alarm if there are any | counts itself in, then checks for listeners: sleeps with a limit if there are any |
 //!
 //! A thread that takes the alarm and finds no remote waiter counted ends it: all that come later
-//! know of the listeners. It also ends with the last listener, with the set, and where the watches
-//! become plain, which need no rescue.
+//! know of the listeners. Those that know are counted as well, and so is a wait that a handler has
+//! jumped out of: the alarm goes on until none is. It also ends with the last listener, with the
+//! set, and where the watches become plain, which need no rescue.
 //!
 //! The timer is a hidden descriptor, which stays with the set's slot for the next time. Its number
 //! may only be closed under the migrations lock, which a thread that closes the set may hold or
@@ -81,13 +82,17 @@ impl Alarm {
     fn set(&self, set: &impl KernelEpoll) -> bool {
         let Some(timer) = self.timer() else { return false };
         let data = set.admit_alarm();
-        // Before the look at the set: the thread that closes it looks here after it has said so.
+        // Before the look at the set: the thread that closes it looks here after it has said so,
+        // and waits for the lock before the number goes.
         self.is_set.store(true, Ordering::SeqCst);
+        if set.is_closed() {
+            self.is_set.store(false, Ordering::SeqCst);
+            return true;
+        }
         // It may still go off for the last set.
-        let watched = stop(timer).and_then(|()| watch(set.number(), timer, data));
-        if watched.is_err() || set.is_closed() {
+        if stop(timer).and_then(|()| watch(set.number(), timer, data)).is_err() {
             self.unset(set);
-            return watched.is_ok();
+            return false;
         }
         if mutated!("alarm_never_goes_off") {
             return true;
@@ -100,7 +105,7 @@ impl Alarm {
     }
 
     /// The kernel half watches it no longer.
-    fn unset(&self, set: &impl KernelEpoll) {
+    pub(super) fn unset(&self, set: &impl KernelEpoll) {
         if self.is_set.swap(false, Ordering::SeqCst) {
             let timer = self.number();
             let _ = sys::epoll_ctl(set.number(), EPOLL_CTL_DEL, timer, ptr::null());
@@ -167,15 +172,21 @@ impl Rotation {
     }
 
     /// The alarm has woken a wait, which looks at the listeners for all that sleep. `is_needed`:
-    /// others sleep, and may have done so since before the first listener.
-    pub(crate) fn take_alarm(&self, set: &impl KernelEpoll, is_needed: bool) {
+    /// others sleep, and may have done so since before the first listener. It is asked with the
+    /// lock held, because a thread that adds a listener for one that sleeps may have found the
+    /// alarm set.
+    pub(crate) fn take_alarm(&self, set: &impl KernelEpoll, is_needed: impl FnOnce() -> bool) {
         self.with(|members| {
             self.alarm.silence();
-            if !is_needed || !members.iter().any(Member::is_some) {
+            if !members.iter().any(Member::is_some) || !is_needed() {
                 self.alarm.unset(set);
             }
         });
-        self.rescue(set);
+        // It may have woken several, or one just after a look: an edge is told again by every
+        // second look.
+        if self.rescue_clock.until_next() <= RESCUE / 2 {
+            self.rescue(set);
+        }
     }
 
     /// The set needs no alarm any more, if it has one.

@@ -162,12 +162,65 @@ fn an_alarm_gives_its_number_to_the_program() {
     assert!(fixture.timer() >= 0 && fixture.timer() != number);
     assert!(fixture.set.rotation.alarm.is_set());
     until(|| sys::poll_now(fixture.timer(), libc::POLLIN) == 0 && !sleeper.is_finished());
-    thread::sleep(RESCUE + Duration::from_millis(200));
+    until(|| !fixture.set.rotation.alarm.is_set());
     let mut count = 0_u64;
     assert_eq!(sys::read(number, (&raw mut count).cast(), 8), Ok(8));
     assert_eq!(count, 1, "the program's own");
-    assert!(!fixture.set.rotation.alarm.is_set(), "it has gone off under the new number");
     fixture.wake_sleeper(sleeper);
     [own, number].into_iter().for_each(|fd| sys::close(fd).expect("closed"));
+    crate::close(fixture.epfd).expect("closed");
+}
+
+/// The thread that removed the last listener ended the alarm that another relied on, which had
+/// added the next one meanwhile and found it set.
+#[test]
+fn an_alarm_stays_for_a_listener_that_another_thread_has_added() {
+    let _alone = alone();
+    let fixture = Fixture::new();
+    let sleeper = fixture.sleep();
+    fixture.add_listener();
+    let rotation = &fixture.set.rotation;
+    // As the thread that has just removed the last one sees it.
+    rotation.any.store(false, Ordering::Relaxed);
+    rotation.leave_baton_alone(fixture.set);
+    assert!(rotation.alarm.is_set(), "there is a listener");
+    fixture.wake_sleeper(sleeper);
+    crate::close(fixture.epfd).expect("closed");
+}
+
+/// A thread that took the alarm ended it by a count from before it had the lock.
+#[test]
+fn who_sleeps_is_asked_when_no_listener_can_come() {
+    let _alone = alone();
+    let fixture = Fixture::new();
+    let sleeper = fixture.sleep();
+    fixture.add_listener();
+    let rotation = &fixture.set.rotation;
+    let is_whole = || (0..64).any(|fd| rotation.outline.leaves_out(1000 + fd, None).is_some());
+    assert!(is_whole());
+    rotation.take_alarm(fixture.set, || {
+        assert!(!is_whole(), "it is asked with the lock held");
+        true
+    });
+    assert!(rotation.alarm.is_set());
+    fixture.wake_sleeper(sleeper);
+    crate::close(fixture.epfd).expect("closed");
+}
+
+/// The alarm woke two threads, and both looked: an edge was told again at once.
+#[test]
+fn an_alarm_that_wakes_two_is_one_look() {
+    let _alone = alone();
+    let fixture = Fixture::new();
+    let sleeper = fixture.sleep();
+    fixture.add_listener();
+    let rotation = &fixture.set.rotation;
+    rotation.rescue_clock.forget();
+    rotation.take_alarm(fixture.set, || true);
+    let next = rotation.rescue_clock.next();
+    assert!(next > wakeset::Deadline::now(), "the first looks");
+    rotation.take_alarm(fixture.set, || true);
+    assert_eq!(rotation.rescue_clock.next(), next, "the second has nothing to look for");
+    fixture.wake_sleeper(sleeper);
     crate::close(fixture.epfd).expect("closed");
 }
