@@ -21,6 +21,7 @@ use crate::stats::count;
 use crate::sys::Errno;
 use crate::sys::handled;
 use crate::table::{self, Using};
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::epoll_event;
@@ -226,7 +227,7 @@ impl Slept {
         let wait = Wait::new(set, self.events, self.maxevents, limit, timeout);
         let migrated =
             if mutant!("quiet_counts_moves_late") { wait.migrated } else { self.migrated };
-        let wait = Wait { handled, migrated, ..wait };
+        let wait = Wait { handled: Cell::new(handled), migrated, ..wait };
         match wait.run_slept(quiet.has_listeners, result) {
             Ok(found) => found,
             Err(error) => {

@@ -60,7 +60,7 @@ pub(crate) struct Wait<'a> {
     pub(crate) timeout: Timeout,
     pub(crate) mask: Mask,
     /// How many signals the thread had handled, where that is asked.
-    pub(crate) handled: Option<u32>,
+    pub(crate) handled: Cell<Option<u32>>,
     /// An event found no memory: the wait ends with what it has.
     pub(crate) faulted: Cell<bool>,
     /// The wait has taken a ring of the doorbell, which may have been meant for another.
@@ -93,7 +93,7 @@ impl<'a> Wait<'a> {
             limit,
             timeout,
             mask: Mask::NONE,
-            handled: None,
+            handled: Cell::new(None),
             faulted: Cell::new(false),
             rung: Cell::new(false),
             passes_on: Cell::new(false),
@@ -143,6 +143,7 @@ impl Wait<'_> {
             let again = Wait {
                 limit: Limit::Milliseconds(0),
                 timeout: Timeout::Now,
+                handled: self.handled.clone(),
                 faulted: Cell::new(false),
                 rung: Cell::new(false),
                 passes_on: Cell::new(false),
