@@ -22,6 +22,9 @@ pub(crate) trait KernelEpoll {
     /// from now on.
     fn admit_baton(&self) -> u64;
 
+    /// The same of the alarm's.
+    fn admit_alarm(&self) -> u64;
+
     /// Returns whether watches may be changed here.
     fn is_usable(&self) -> bool {
         !self.is_in_kernel() && !self.is_closed()

@@ -22,8 +22,8 @@ mod lent;
 mod renumber;
 
 pub(crate) use self::install::{
-    admit, baton_cookie, begin_without, cookie, has_ever_been_in, install, install_held, remove,
-    ring, ring_of, take_out,
+    admit, alarm_cookie, baton_cookie, begin_without, cookie, has_ever_been_in, install,
+    install_held, is_ours, remove, ring, ring_of, take_out,
 };
 pub(crate) use self::lent::set_poller_recall;
 pub use self::lent::{Lent, Unlent, lend, set_recall};
@@ -44,8 +44,9 @@ use libc::epoll_event;
 /// # Safety
 /// There are `found` events.
 pub(crate) unsafe fn strike(epfd: c_int, events: *mut epoll_event, found: c_int) -> c_int {
-    let is_ours =
-        |data: u64| data & 1 == 1 && table::has_slot(epfd, (data & !(1 | install::BATON)) as usize);
+    let is_ours = |data: u64| {
+        data & 1 == 1 && table::has_slot(epfd, (install::slot_cookie(data) & !1) as usize)
+    };
     // SAFETY: the caller's contract.
     unsafe { take_out(events, found, is_ours) }
 }

@@ -10,6 +10,7 @@ use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno, SIGSET_BYTES};
 use crate::table::{self, Entry, Using};
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::time::Duration;
 use libc::{epoll_event, timespec};
@@ -80,7 +81,7 @@ pub(crate) unsafe fn epoll_wait_into(
         let wait = Wait {
             lease,
             mask,
-            handled: set.rotation.any().then(handled::any),
+            handled: Cell::new(set.rotation.any().then(handled::any)),
             ..Wait::new(&set, events, maxevents, limit, timeout)
         };
         let result = match wait.run() {

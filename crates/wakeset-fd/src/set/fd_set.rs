@@ -54,24 +54,42 @@ unsafe impl Slot for FdSet {
 
     fn allocate(head: SlotHead) -> Option<&'static Self> {
         let set = EventPoll::new(engine::get()?).ok()?;
-        let slot = memory::leak(Self {
-            head,
-            set,
-            state: SetState::new(),
-            migrated_watches: AtomicU32::new(0),
-            unsettled: AtomicU32::new(0),
-            lists: Lists::new(),
-            doorbell: AtomicI32::new(-1),
-            rings: AtomicU32::new(0),
-            rotation: Rotation::new(),
-            polls: Polls::new(),
-            round_robin: AtomicU32::new(0),
-            general_waits: AtomicU32::new(0),
-            busy_poll: AtomicU32::new(0),
-            counted: SetPlace::none(),
-        })?;
+        // SAFETY: all fields are written.
+        let slot = unsafe { memory::leak_in_place(|place| write_new(place, head, set)) }?;
         slot.set.set_owner(ptr::from_ref(slot).addr());
         Some(slot)
+    }
+}
+
+/// Writes a set without watches. Each field goes to its place by way of no stack: a signal handler
+/// may make a set where there is little.
+///
+/// # Safety
+/// There is memory for a set.
+unsafe fn write_new(place: *mut FdSet, head: SlotHead, set: EventPoll) {
+    macro_rules! write {
+        ($($field:ident: $value:expr,)*) => {
+            // A field that is not written is missing here.
+            let _ = |FdSet { $($field: _),* }: &FdSet| ();
+            // SAFETY: the caller's contract.
+            unsafe { $((&raw mut (*place).$field).write($value);)* }
+        };
+    }
+    write! {
+        head: head,
+        set: set,
+        state: SetState::new(),
+        migrated_watches: AtomicU32::new(0),
+        unsettled: AtomicU32::new(0),
+        lists: const { Lists::new() },
+        doorbell: AtomicI32::new(-1),
+        rings: AtomicU32::new(0),
+        rotation: const { Rotation::new() },
+        polls: Polls::new(),
+        round_robin: AtomicU32::new(0),
+        general_waits: AtomicU32::new(0),
+        busy_poll: AtomicU32::new(0),
+        counted: SetPlace::none(),
     }
 }
 
@@ -98,6 +116,7 @@ impl Object for FdSet {
             self.set.between_scans(|| {});
         }
         polls::forget(self);
+        self.rotation.end_alarm(self);
         doorbell::remove(self);
     }
 
@@ -185,6 +204,11 @@ impl KernelEpoll for FdSet {
     fn admit_baton(&self) -> u64 {
         doorbell::admit(self);
         doorbell::baton_cookie(self)
+    }
+
+    fn admit_alarm(&self) -> u64 {
+        doorbell::admit(self);
+        doorbell::alarm_cookie(self)
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! A set with listeners looks at them once in a while, because a connection may have woken a worker
 //! that died ([`rotation`](crate::kernel_half::listeners::rotation)). A thread that went to sleep
-//! before there was any sleeps without that limit, so it is woken once, and sleeps again with it.
-//! Each thread that is woken wakes the next, before it sleeps again.
+//! before there was any sleeps without that limit. So the set gets an alarm, which wakes one of its
+//! threads once in a while, whatever that one knows, until none sleeps that may have slept then.
 //!
-//! With three such threads or more, one that sleeps again already may be woken in place of the
-//! last, which then sleeps without the limit until something else ends its sleep. That matters only
-//! to a connection whose worker has died, while no other thread waits in the set: one that comes
-//! for this set ends the sleep as ever.
+//! One of these threads is also woken at once, and sleeps again with the limit. Each that is woken
+//! wakes the next, before it sleeps again. So most of those that wait for long come to know of the
+//! listener, but not all of them: one that sleeps again already may be woken in place of the next,
+//! and a wait that only looks may take what it was to be woken by. The alarm is not over by that:
+//! it lasts while any sleep beside the thread that takes it.
 //!
 //! | the thread that adds | a thread that goes to sleep |
 //! |---|---|
@@ -32,22 +33,27 @@ pub(super) fn before_add(fd: c_int, events: Events) {
     }
 }
 
-/// Wakes one of the threads that sleep in the kernel half: the set has its first listener, or one
-/// of them was woken for it.
-pub(super) fn tell_sleeper(set: &FdSet) {
+/// The set has its first listener: sets its alarm if threads sleep in the kernel half, and wakes
+/// one of them. Without an alarm the listeners are watched plainly, which needs no rescue.
+pub(super) fn tell_sleepers(set: &FdSet) {
     if !mutant!("listener_without_fence") {
         fence(Ordering::SeqCst);
     }
     if !set.set.has_remote_waiter() {
         return;
     }
-    match doorbell::install(set) {
-        Ok(true) => doorbell::ring_of(set),
-        // They cannot be reached: the listeners are watched plainly, which needs no rescue.
-        Ok(false) | Err(_) => {
-            let _guard = SignalGuard::enter();
-            let _migrating = gate::hold_migrations();
-            set.rotation.make_plain(set);
-        }
+    let _guard = SignalGuard::enter();
+    let _migrating = gate::hold_migrations();
+    if doorbell::install_held(set) == Ok(true) && set.rotation.set_alarm(set) {
+        doorbell::ring_of(set);
+    } else {
+        set.rotation.make_plain(set);
+    }
+}
+
+/// One of these threads has been woken: wakes another.
+pub(super) fn tell_next(set: &FdSet) {
+    if set.set.has_remote_waiter() {
+        doorbell::ring_of(set);
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn change_kernel_watch(
     if let Ok(is_first_listener) = result {
         note_known_watch(set);
         if is_first_listener {
-            first_listener::tell_sleeper(set);
+            first_listener::tell_sleepers(set);
         }
         if set.polls.are_active() && !polls::are_for_me(set) {
             // The set has got polls while we were at it, and takes them for all it watches.
@@ -100,7 +100,7 @@ fn add_first(
     }
     drop(migrating);
     if result == Ok(true) {
-        first_listener::tell_sleeper(set);
+        first_listener::tell_sleepers(set);
     }
     if result == Err(Errno::EEXIST) {
         note_known_watch(set);

@@ -24,6 +24,7 @@ use crate::stats::count;
 use crate::sys::Errno;
 use crate::sys::handled;
 use crate::table::{self, Using};
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::epoll_event;
@@ -37,8 +38,7 @@ pub(crate) struct Quiet {
     /// The limit of the wait, and that of its sleep.
     limit: c_int,
     within: c_int,
-    /// Where another limit than the program's, or a doorbell, may end the sleep; beside listeners
-    /// alone by the last tick.
+    /// For a wait with a limit, and beside listeners; by the last tick where nothing is in process.
     began: Option<Deadline>,
     /// How many signals the thread had handled, where a sleep is not the whole wait.
     handled: Option<u32>,
@@ -69,8 +69,9 @@ impl Quiet {
             if limit < 0 || limit > left {
                 within = left;
             }
-        } else if !is_empty && limit > 0 {
-            began = Some(Deadline::now());
+        } else if limit > 0 {
+            // A doorbell or an alarm may come during the sleep, and end it.
+            began = Some(if is_empty { Deadline::at_last_tick() } else { Deadline::now() });
         }
         let handled = has_listeners.then(handled::any);
         Some(Self { has_listeners, is_empty, limit, within, began, handled })
@@ -144,15 +145,15 @@ impl Quiet {
         /// The longest time between two ticks.
         const TICK: c_int = 10;
         match self.began {
-            _ if self.limit <= 0 => self.limit,
-            _ if found == 0 => self.limit - self.within,
-            // As a wait that needs no clock where nothing is in process.
+            _ if found == 0 && self.limit > 0 => self.limit - self.within,
+            // It has no limit, or does not sleep.
             None => self.limit,
+            Some(_) if self.limit <= 0 => self.limit,
             Some(began) => {
                 let passed = Deadline::now().since_boot().saturating_sub(began.since_boot());
                 let passed = c_int::try_from(passed.as_millis()).unwrap_or(c_int::MAX);
                 // Not too short: the tick may have been that old.
-                let most = if self.has_listeners && self.is_empty { TICK } else { 0 };
+                let most = if self.is_empty { TICK } else { 0 };
                 self.limit - passed.saturating_sub(most).clamp(0, self.limit)
             }
         }
@@ -168,13 +169,11 @@ impl Quiet {
         if !doorbell::has_ever_been_in(set) || mutated!("quiet_reports_all") {
             return Reported::Others;
         }
-        let (bell, baton) = (doorbell::cookie(set), doorbell::baton_cookie(set));
         let mut reported = Reported::Others;
         for i in 0..found.max(0) as usize {
             // SAFETY: the caller's contract.
             let event = unsafe { events.add(i).read_unaligned() };
-            let data = event.u64;
-            if data == bell || data == baton {
+            if doorbell::is_ours(set, event.u64) {
                 return Reported::Ours;
             }
             if self.has_listeners && set.rotation.is_listeners(event) {
@@ -192,7 +191,7 @@ enum Reported {
     Others,
     /// The program's own, and a listener among them.
     Listeners,
-    /// The doorbell or the baton is among them.
+    /// The doorbell, the baton or the alarm is among them.
     Ours,
 }
 
@@ -283,7 +282,7 @@ impl Slept {
         let wait = Wait::new(set, self.events, self.maxevents, limit, timeout);
         let migrated =
             if mutant!("quiet_counts_moves_late") { wait.migrated } else { self.migrated };
-        let wait = Wait { handled, migrated, ..wait };
+        let wait = Wait { handled: Cell::new(handled), migrated, ..wait };
         match wait.run_slept(quiet.has_listeners, result) {
             Ok(found) => found,
             Err(error) => {

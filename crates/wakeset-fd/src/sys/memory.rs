@@ -29,6 +29,23 @@ pub(crate) fn leak_with<T: 'static>(make: impl FnOnce() -> Option<T>) -> Option<
     }
 }
 
+/// Memory that lives as long as the process, in which `fill` has written a value: one that is too
+/// large for a small stack. `None` when there is none.
+///
+/// # Safety
+/// `fill` writes a whole value to its argument.
+pub(crate) unsafe fn leak_in_place<T: 'static>(fill: impl FnOnce(*mut T)) -> Option<&'static T> {
+    const { assert!(size_of::<T>() != 0) };
+    // SAFETY: the layout is not empty.
+    let pointer = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();
+    if pointer.is_null() {
+        return None;
+    }
+    fill(pointer);
+    // SAFETY: fresh memory of that layout, which nobody frees, and by the contract a value.
+    Some(unsafe { &*pointer })
+}
+
 /// A bytewise copy of `from`, by way of no stack, in memory that lives as long as the process;
 /// `None` when there is none.
 ///

@@ -41,7 +41,8 @@ pub(crate) const EPIOCSPARAMS: u32 = 0x4008_8a01;
 pub(crate) const EPIOCGPARAMS: u32 = 0x8008_8a02;
 
 /// Those that a process makes which first binds or waits for a listener, and listens, to find
-/// others that share it. One that has installed a filter makes none of them.
+/// others that share it, and for a listener that comes to a set in which threads sleep. One that
+/// has installed a filter makes none of them.
 pub const CALLS_TO_FIND_OTHERS: &[OwnCall] = &[
     useful(Sysno::memfd_create),
     useful(Sysno::ftruncate),
@@ -53,6 +54,7 @@ pub const CALLS_TO_FIND_OTHERS: &[OwnCall] = &[
     useful(Sysno::readlinkat),
     #[cfg(target_arch = "x86_64")]
     useful(Sysno::newfstatat),
+    useful(Sysno::timerfd_create),
 ];
 
 /// All others. A row of the table of docs/system-calls.md may stand for several.

@@ -130,6 +130,12 @@ pub(crate) mod rotation {
             false
         }
 
+        pub(crate) fn set_alarm(&self, _: &FdSet) -> bool {
+            true
+        }
+
+        pub(crate) fn take_alarm(&self, _: &FdSet, _: impl FnOnce() -> bool) {}
+
         pub(crate) fn step_back(
             &self,
             _: &FdSet,

@@ -5,5 +5,6 @@
 mod install;
 
 pub(crate) use install::{
-    baton_cookie, cookie, has_ever_been_in, install, install_held, ring, ring_of, take_out,
+    alarm_cookie, baton_cookie, cookie, has_ever_been_in, install, install_held, is_ours, ring,
+    ring_of, take_out,
 };

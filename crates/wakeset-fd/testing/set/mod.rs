@@ -137,7 +137,7 @@ impl FdSet {
     pub(crate) fn add_listener(&self, fd: c_int, events: u32, data: u64) {
         self.ctl(EPOLL_CTL_ADD, fd, events, data).unwrap();
         self.rotation.join();
-        first_listener::tell_sleeper(self);
+        first_listener::tell_sleepers(self);
     }
 
     /// epoll_wait(2) without a limit, as the interposer has it: a quiet wait, if the set is quiet.

@@ -36,8 +36,26 @@ pub(crate) fn baton_cookie(set: &FdSet) -> u64 {
     cookie(set) | BATON
 }
 
-/// The bit that tells the baton's event from the doorbell's.
-pub(super) const BATON: u64 = 2;
+/// The same for the alarm's.
+pub(crate) fn alarm_cookie(set: &FdSet) -> u64 {
+    cookie(set) | ALARM
+}
+
+/// Whether an event is the doorbell's, the baton's or the alarm's.
+#[inline(always)]
+pub(crate) fn is_ours(set: &FdSet, data: u64) -> bool {
+    slot_cookie(data) == cookie(set)
+}
+
+/// The cookie of the set whose doorbell, baton or alarm has this data.
+pub(super) fn slot_cookie(data: u64) -> u64 {
+    data & !(BATON | ALARM)
+}
+
+/// The bits that tell the baton's event, and the alarm's, from the doorbell's.
+const BATON: u64 = 2;
+const ALARM: u64 = 4;
+const _: () = assert!(align_of::<FdSet>() > (ALARM | BATON | 1) as usize);
 
 /// The kernel half may report something of ours from now on.
 pub(crate) fn admit(set: &FdSet) {

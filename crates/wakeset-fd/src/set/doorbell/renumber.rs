@@ -41,6 +41,7 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
         table::renumber_doorbell(fd, new);
         lifecycle::renumber(fd, new);
         renumber_baton(fd, new);
+        renumber_alarm(fd, new);
         sets_with(fd).for_each(|(number, set)| renumber_watch(number, set, fd, new));
     } else {
         if is_fixed_sets(fd) && !mutated!("fixed_set_loses_bell") {
@@ -58,6 +59,7 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
         pipe::give_up_kept(Some(fd));
         lifecycle::renumber(fd, -1);
         renumber_baton(fd, -1);
+        renumber_alarm(fd, -1);
         table::forget_doorbell(fd);
     }
     wait_for_wakers();
@@ -137,8 +139,8 @@ pub fn make_room() -> bool {
     give_up_held() || GIVEN_UP.load(Ordering::SeqCst) != before
 }
 
-/// Closes the doorbells of all sets that can migrate, and those that no set has; whether there were
-/// any. The caller holds the migrations lock.
+/// Closes the doorbells of all sets that can migrate, and the doorbells and timers that no set has;
+/// whether there were any. The caller holds the migrations lock.
 fn give_up_held() -> bool {
     let mut has_made = give_up_spares() | pipe::give_up_kept(None);
     for number in table::numbers() {
@@ -156,6 +158,7 @@ fn give_up_held() -> bool {
         // Calls that are still in it keep the handle.
         has_made |= !matches!(table::get(handle), table::Entry::Doorbell);
     }
+    each_set(|set| has_made |= set.rotation.give_up_timer());
     if has_made {
         GIVEN_UP.fetch_add(1, Ordering::SeqCst);
     }
@@ -192,6 +195,22 @@ fn renumber_baton(old: c_int, new: c_int) {
     }
 }
 
+/// In the set whose alarm has the old number, and in slots that keep one.
+fn renumber_alarm(old: c_int, new: c_int) {
+    each_set(|set| set.rotation.renumber_alarm(set, old, new));
+}
+
+/// Calls `f` with each set there is, and each slot there was one in.
+fn each_set(mut f: impl FnMut(&'static FdSet)) {
+    for number in table::numbers() {
+        table::each_slot(number, |slot| {
+            if let Some(set) = slot.downcast::<FdSet>() {
+                f(set);
+            }
+        });
+    }
+}
+
 /// Puts the program's file under a number of ours. Were the number closed first, another thread
 /// could hide something under it.
 fn replace(fd: c_int, file: c_int) {
@@ -202,14 +221,11 @@ fn replace(fd: c_int, file: c_int) {
 
 /// Waits for the wakers that may know a number which no set has any more, of whatever set they are.
 fn wait_for_wakers() {
-    for number in table::numbers() {
-        table::each_slot(number, |slot| {
-            let Some(set) = slot.downcast::<FdSet>() else { return };
-            while set.rings.load(Ordering::SeqCst) != 0 && !mutated!("wakers_ring_late") {
-                step_lock!(Waiting, &set.rings);
-                sys::sched_yield();
-            }
-            step_waited!();
-        });
-    }
+    each_set(|set| {
+        while set.rings.load(Ordering::SeqCst) != 0 && !mutated!("wakers_ring_late") {
+            step_lock!(Waiting, &set.rings);
+            sys::sched_yield();
+        }
+        step_waited!();
+    });
 }

@@ -4,6 +4,7 @@ use crate::sys;
 use crate::table::alone::alone;
 use core::cell::Cell;
 use core::ptr;
+use core::time::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLLIN};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -196,6 +197,35 @@ fn a_first_listener_ends_no_wait() {
     assert_eq!(watched.wait_quietly(8, 200), Some(Vec::new()));
     assert!(begun.elapsed().as_millis() >= 200, "{:?}", begun.elapsed());
     assert_eq!(watched.calls.get(), 1);
+}
+
+/// What woke a wait with a limit on the way began the limit anew.
+#[test]
+fn a_first_listener_lengthens_no_wait() {
+    let _alone = alone();
+    for quietly in [true, false] {
+        listeners::choose(listeners::Choice::Automatic, None);
+        let (watched, (_client, connection)) = (Watched::new(), pair());
+        watched.add(connection.as_raw_fd(), 2);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (epfd, fd) = (watched.epfd, listener.as_raw_fd());
+        listeners::forget(fd);
+        let begun = std::time::Instant::now();
+        let adds = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(500));
+            let event = epoll_event { events: EPOLLIN as u32, u64: 1 };
+            // SAFETY: an event.
+            unsafe { crate::epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &raw const event) }
+        });
+        if quietly {
+            assert_eq!(watched.wait_quietly(8, 800), Some(Vec::new()));
+        } else {
+            assert_eq!(watched.wait(800), 0);
+        }
+        let passed = begun.elapsed().as_millis();
+        assert!((800..1_150).contains(&passed), "{passed}, quietly: {quietly}");
+        assert_eq!(adds.join().expect("it ends"), Ok(()));
+    }
 }
 
 /// A listener's event ends the calm, and the program has it.

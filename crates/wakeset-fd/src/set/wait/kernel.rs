@@ -124,7 +124,7 @@ impl Wait<'_> {
                 count(Stat::EventsFromKernel, kept as usize);
                 return Ok(kept);
             }
-            // Nothing but the doorbell or the baton, in the place of an event.
+            // Nothing but the doorbell, the baton or the alarm, in the place of an event.
         }
     }
 
@@ -176,24 +176,30 @@ impl Wait<'_> {
         }
     }
 
-    /// Takes the doorbell's event and the baton's out of the `found` events after the first
-    /// `filled`; how many are left.
+    /// Takes the events of the doorbell, the baton and the alarm out of the `found` events after
+    /// the first `filled`; how many are left.
     pub(super) fn filter(&self, filled: c_int, found: c_int) -> c_int {
         if found <= 0 || !doorbell::has_ever_been_in(self.set) {
             return found;
         }
-        let (cookie, baton) = (doorbell::cookie(self.set), doorbell::baton_cookie(self.set));
-        let (rung, passed) = (Cell::new(false), Cell::new(false));
+        let (rung, passed, alarmed) = (Cell::new(false), Cell::new(false), Cell::new(false));
+        let marks = [
+            (doorbell::cookie(self.set), &rung),
+            (doorbell::baton_cookie(self.set), &passed),
+            (doorbell::alarm_cookie(self.set), &alarmed),
+        ];
         let is_ours = |data| {
-            rung.set(rung.get() || data == cookie);
-            passed.set(passed.get() || data == baton);
-            data == cookie || data == baton
+            let mark = marks.iter().find(|(cookie, _)| data == *cookie);
+            mark.inspect(|(_, seen)| seen.set(true)).is_some()
         };
         let events = self.events.wrapping_add(filled as usize);
         // SAFETY: the kernel has just written `found` events there.
         let kept = unsafe { doorbell::take_out(events, found, is_ours) };
         if rung.get() {
             self.rung.set(true);
+        }
+        if alarmed.get() {
+            self.set.rotation.take_alarm(self.set, || self.set.set.has_remote_waiter());
         }
         if passed.get() && self.set.rotation.take_baton(self.set, filled + kept) {
             self.passes_on.set(true);

@@ -78,8 +78,12 @@ impl Wait<'_> {
         result: Result<c_int, Errno>,
     ) -> Result<c_int, Errno> {
         if !knew_listeners && self.set.rotation.any() {
+            // There was one sleep for the whole wait until here.
+            if self.handled.get().is_none() {
+                self.handled.set(Some(handled::any()));
+            }
             // Others have slept since before the first listener as well.
-            first_listener::tell_sleeper(self.set);
+            first_listener::tell_next(self.set);
         }
         let result = result.map(|found| self.step_back(found));
         let woken = result.is_ok_and(|found| found > 0);
@@ -171,7 +175,7 @@ impl Wait<'_> {
         };
         // A handler between two pieces of a sleep; one that comes in the next few instructions is
         // missed.
-        if self.handled.is_some_and(|before| handled::any() != before) {
+        if self.handled.get().is_some_and(|before| handled::any() != before) {
             return ControlFlow::Break(Some(self.interrupted()));
         }
         ControlFlow::Continue(bounds)

@@ -42,6 +42,13 @@ use wakeset::{Deadline, Event, Timeout, Woken, mutant};
 /// many waits.
 pub const STARVATION_BOUND: u32 = 2;
 
+/// What is left of a time that began then; `None`: that begins now.
+fn rest_of(timeout: Timeout, begun: Option<Deadline>) -> Timeout {
+    let (Timeout::After(limit), Some(begun)) = (timeout, begun) else { return timeout };
+    let passed = Deadline::now().since_boot().saturating_sub(begun.since_boot());
+    Timeout::After(limit.saturating_sub(passed))
+}
+
 /// One wait on one set.
 pub(crate) struct Wait<'a> {
     pub(crate) set: &'a FdSet,
@@ -53,7 +60,7 @@ pub(crate) struct Wait<'a> {
     pub(crate) timeout: Timeout,
     pub(crate) mask: Mask,
     /// How many signals the thread had handled, where that is asked.
-    pub(crate) handled: Option<u32>,
+    pub(crate) handled: Cell<Option<u32>>,
     /// An event found no memory: the wait ends with what it has.
     pub(crate) faulted: Cell<bool>,
     /// The wait has taken a ring of the doorbell, which may have been meant for another.
@@ -86,7 +93,7 @@ impl<'a> Wait<'a> {
             limit,
             timeout,
             mask: Mask::NONE,
-            handled: None,
+            handled: Cell::new(None),
             faulted: Cell::new(false),
             rung: Cell::new(false),
             passes_on: Cell::new(false),
@@ -136,6 +143,7 @@ impl Wait<'_> {
             let again = Wait {
                 limit: Limit::Milliseconds(0),
                 timeout: Timeout::Now,
+                handled: self.handled.clone(),
                 faulted: Cell::new(false),
                 rung: Cell::new(false),
                 passes_on: Cell::new(false),
@@ -178,17 +186,20 @@ impl Wait<'_> {
         }
         self.count_once();
         let mut deadline = None;
+        let mut begun = None;
         let mut first = true;
         loop {
-            // A set without in-process watches goes to the kernel with what it was given, and reads
-            // no clock.
+            // A set without in-process watches goes to the kernel with what it was given. If
+            // something of ours ends that sleep, another round is for the rest.
             let needs_clock = !first
                 || set.doorbell.load(Ordering::SeqCst) >= 0
                 || !set.set.is_empty()
                 || set.rotation.any()
                 || wakeset::spin_limit().is_some();
             if deadline.is_none() && needs_clock && self.timeout != Timeout::Now {
-                deadline = Some(Deadline::of(self.timeout));
+                deadline = Some(Deadline::of(rest_of(self.timeout, begun)));
+            } else if first && matches!(self.timeout, Timeout::After(_)) {
+                begun = Some(Deadline::now());
             }
             if let Some(result) = self.step(&mut deadline) {
                 return result;

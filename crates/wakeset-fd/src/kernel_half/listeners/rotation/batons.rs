@@ -111,14 +111,22 @@ impl Rotation {
         });
     }
 
-    /// After a change of interest: a set without listeners needs no baton. It may just have woken a
-    /// thread there, which does not find it any more.
+    /// After a change of interest: a set without listeners needs no alarm and no baton. The baton
+    /// may just have woken a thread there, which does not find it any more.
     pub(super) fn leave_baton_alone(&self, set: &impl KernelEpoll) {
-        if !self.any() && self.baton.load(Ordering::Relaxed) >= 0 {
-            let left = self.with(|_| self.drop_baton(set));
-            if left && baton::has_notes() {
-                baton::pass_unlocked();
+        if self.any() || !self.alarm.is_set() && self.baton.load(Ordering::Relaxed) < 0 {
+            return;
+        }
+        let left = self.with(|members| {
+            // Another thread may have added one since, and has found the alarm set.
+            let has_none = !members.iter().any(Member::is_some);
+            has_none && {
+                self.alarm.unset(set);
+                self.drop_baton(set)
             }
+        });
+        if left && baton::has_notes() {
+            baton::pass_unlocked();
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::sys::{self, Errno};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, epoll_event};
-use wakeset::{Event, Events};
+use wakeset::{Event, Events, mutated};
 
 /// Returns whether a watch for these events can be made exclusive without a difference to what it
 /// reports.
@@ -40,14 +40,14 @@ impl Rotation {
     ) -> Result<bool, Errno> {
         let ctl = Ctl { rotation: self, set, op, fd, event, asked };
         let unchanged = |result: Result<(), Errno>| result.map(|()| false);
-        if !(self.any() || self.others.remember_any() || op == EPOLL_CTL_ADD && ctl.may_join()) {
-            // The first listener may join in this moment.
-            let data = Some(asked.data);
-            if op == EPOLL_CTL_DEL || self.others.are_apart(&self.outline, fd, data) {
-                return unchanged(ctl.call());
+        if self.is_apart(&ctl) {
+            let result = ctl.call();
+            let is_exclusive = op == EPOLL_CTL_MOD && result == Err(Errno::EINVAL);
+            if !is_exclusive || mutated!("new_listener_cannot_change") {
+                return unchanged(result);
             }
-        } else if self.is_anothers(&ctl) {
-            return unchanged(ctl.call());
+            // The program has asked for nothing that the kernel refuses to change, or it will hear
+            // of it again: another thread has just added this listener.
         }
         let result = self.with(|members| {
             if set.is_in_kernel() {
@@ -70,8 +70,24 @@ impl Rotation {
         result
     }
 
-    /// Whether a change is of no member's watch, and of one that no member is taken for. Its data
-    /// is noted then.
+    /// Whether a change is of no member's watch, and of one that no member is taken for, as far as
+    /// is known without the lock. Its data is noted then.
+    ///
+    /// A removal may be of a listener that another thread is just adding. Its member then has no
+    /// watch, as if the listener had been closed: it is forgotten when it is next added, changed,
+    /// removed or put at the end of its queue. Until then it costs a look in each rescue period.
+    #[inline(always)]
+    fn is_apart<S: KernelEpoll>(&self, ctl: &Ctl<'_, S>) -> bool {
+        let may_join = || ctl.op == EPOLL_CTL_ADD && ctl.may_join();
+        if self.any() || self.others.remember_any() || may_join() {
+            return self.is_anothers(ctl);
+        }
+        // The first listener may join in this moment.
+        let data = Some(ctl.asked.data);
+        ctl.op == EPOLL_CTL_DEL || self.others.are_apart(&self.outline, ctl.fd, data)
+    }
+
+    /// The same, where a listener is, or was, a member.
     #[inline(always)]
     fn is_anothers<S: KernelEpoll>(&self, ctl: &Ctl<'_, S>) -> bool {
         let data = match ctl.op {
@@ -205,6 +221,7 @@ mod tests {
     use super::*;
     use crate::kernel_half::listeners::{self as listeners, Choice};
     use crate::table::alone::alone;
+    use core::cell::Cell;
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
     use std::sync::mpsc;
@@ -213,6 +230,34 @@ mod tests {
     extern crate std;
 
     struct Epoll(c_int);
+
+    /// A set to which another thread adds a listener when its number is first asked for.
+    struct Overtaken<'a>(Epoll, Cell<Option<&'a dyn Fn()>>);
+
+    impl KernelEpoll for Overtaken<'_> {
+        fn number(&self) -> c_int {
+            if let Some(adds) = self.1.take() {
+                adds();
+            }
+            self.0.number()
+        }
+
+        fn is_in_kernel(&self) -> bool {
+            false
+        }
+
+        fn is_closed(&self) -> bool {
+            false
+        }
+
+        fn admit_baton(&self) -> u64 {
+            0
+        }
+
+        fn admit_alarm(&self) -> u64 {
+            0
+        }
+    }
 
     impl KernelEpoll for Epoll {
         fn number(&self) -> c_int {
@@ -230,11 +275,15 @@ mod tests {
         fn admit_baton(&self) -> u64 {
             0
         }
+
+        fn admit_alarm(&self) -> u64 {
+            0
+        }
     }
 
     fn change(
         rotation: &Rotation,
-        set: &Epoll,
+        set: &impl KernelEpoll,
         op: c_int,
         listener: &TcpListener,
     ) -> Result<bool, Errno> {
@@ -273,5 +322,31 @@ mod tests {
             assert_eq!(added.join().expect("it ends"), Ok(true));
         });
         let _ = sys::close(set.0);
+    }
+
+    /// The kernel changes no exclusive watch, and its EINVAL was the program's.
+    #[test]
+    fn a_listener_that_another_thread_has_just_added_can_be_changed() {
+        let _alone = alone();
+        listeners::choose(Choice::Automatic, None);
+        let number = sys::epoll_create1(libc::EPOLL_CLOEXEC).expect("a set");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        for (op, says) in [(EPOLL_CTL_MOD, Ok(false)), (EPOLL_CTL_DEL, Ok(false))] {
+            let rotation = Rotation::new();
+            let add = || {
+                let added = change(&rotation, &Epoll(number), EPOLL_CTL_ADD, &listener);
+                assert_eq!(added, Ok(true));
+            };
+            let set = Overtaken(Epoll(number), Cell::new(Some(&add)));
+            assert_eq!(change(&rotation, &set, op, &listener), says);
+            assert!(set.1.take().is_none() && rotation.any());
+            // Of a watch that is gone the member goes with the next change.
+            let after = change(&rotation, &set, EPOLL_CTL_MOD, &listener);
+            let is_gone = op == EPOLL_CTL_DEL;
+            assert_eq!(after, if is_gone { Err(Errno::ENOENT) } else { Ok(false) });
+            assert_eq!(rotation.any(), !is_gone);
+            let _ = change(&rotation, &set, EPOLL_CTL_DEL, &listener);
+        }
+        let _ = sys::close(number);
     }
 }

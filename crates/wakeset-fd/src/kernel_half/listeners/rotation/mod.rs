@@ -24,8 +24,10 @@
 //! accepted may be new, and is the set's to report when another declines it.
 //!
 //! `batons` has the set's part in passing on what a worker was woken for and does not accept,
-//! `steps` in leaving it to a worker that holds less.
+//! `steps` in leaving it to a worker that holds less; `alarm` is for threads that sleep there since
+//! before the first listener.
 
+mod alarm;
 mod batons;
 mod calm;
 mod ctl;
@@ -41,6 +43,7 @@ use super::{ListenerStat, Order, RescueClock};
 use crate::kernel_half::KernelEpoll;
 use crate::sys::signal_guard::SignalSafeLock;
 use crate::sys::{self, user};
+use alarm::Alarm;
 use calm::Calm;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -86,6 +89,7 @@ pub(crate) struct Rotation {
     has_stepped: AtomicBool,
     outline: Outline,
     calm: Calm,
+    alarm: Alarm,
 }
 
 // SAFETY: the members are only touched with the lock held, in `with`.
@@ -108,6 +112,7 @@ impl Rotation {
             has_stepped: AtomicBool::new(false),
             outline: Outline::none(),
             calm: Calm::none(),
+            alarm: Alarm::none(),
         }
     }
 
@@ -159,6 +164,7 @@ impl Rotation {
         self.others.clear();
         self.has_stepped.store(false, Ordering::Relaxed);
         self.calm.begin_anew();
+        self.alarm.begin_anew();
         if self.any() {
             self.with(|members| *members = [Member::NONE; MOST]);
         }
@@ -296,6 +302,12 @@ impl Rotation {
         if calm.is_some() || !self.rescue_clock.until_next().is_zero() {
             return calm;
         }
+        self.rescue(set);
+        None
+    }
+
+    /// Looks at the listeners, and reports to the set what they have.
+    fn rescue(&self, set: &impl KernelEpoll) {
         self.calm.begin_anew();
         self.rescue_clock.note();
         Look::begin_rescue();
@@ -315,13 +327,13 @@ impl Rotation {
                 }
             }
         });
-        None
     }
 
     /// Makes the watches of a set that migrates what the program asked for. The baton may just have
     /// woken a thread there, which does not find it any more: it is passed on, whatever is noted.
     /// The caller holds the migrations lock.
     pub(crate) fn make_plain(&self, set: &impl KernelEpoll) {
+        self.end_alarm(set);
         if !self.any() && self.baton.load(Ordering::Relaxed) < 0 {
             return;
         }

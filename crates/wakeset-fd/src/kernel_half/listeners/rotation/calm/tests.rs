@@ -24,6 +24,10 @@ impl KernelEpoll for Bare {
     fn admit_baton(&self) -> u64 {
         0
     }
+
+    fn admit_alarm(&self) -> u64 {
+        0
+    }
 }
 
 const LISTENER: Member = Member { fd: 3, data: 7, ..Member::NONE };
