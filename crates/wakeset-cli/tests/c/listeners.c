@@ -50,8 +50,9 @@ int main(int count, char **arguments)
 	show_last_number(0);
 	show_last_number(1);
 	show_left();
-	show_late_listener(1);
-	show_late_listener(MOST_LATE);
+	show_late_listener(1, 1);
+	show_late_listener(MOST_LATE, 1);
+	show_late_listener(MOST_LATE, 3);
 	show_accepts();
 	show_successors();
 	for (int family = 0; family < 3; family++)
