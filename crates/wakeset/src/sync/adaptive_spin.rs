@@ -29,7 +29,7 @@
 //! how many times each wait looks before it sleeps (`set_model_spin`), and without that none does.
 
 mod cost;
-mod joint;
+pub(crate) mod joint;
 mod latency;
 mod waker;
 
@@ -419,10 +419,14 @@ impl Spin<'_> {
             self.end = due;
             self.cut_short = true;
         }
-        self.preempted = now.saturating_sub(self.last) > GAP;
+        let gap = now.saturating_sub(self.last);
+        self.preempted = gap > GAP;
         self.last = now;
         if self.is_joint && !self.preempted && self.spinner.is_one_too_many(now) {
             return self.yields(now);
+        }
+        if self.is_joint && self.preempted {
+            joint::lost(gap);
         }
         self.crowded =
             now.saturating_sub(self.start) > CROWDED && self.spinner.is_one_too_many(now);
@@ -435,7 +439,9 @@ impl Spin<'_> {
     fn yields(&mut self, before: u64) -> bool {
         spin::yield_now();
         self.last = Deadline::now().as_nanos();
-        self.preempted = self.last.saturating_sub(before) > LONG_YIELD;
+        let gap = self.last.saturating_sub(before);
+        self.preempted = gap > LONG_YIELD;
+        joint::lost(gap);
         self.last < self.end && !self.preempted
     }
 
