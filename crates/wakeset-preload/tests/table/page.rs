@@ -18,8 +18,8 @@ An eventfd, a timerfd, an end of a pipe or socket pair, or an epoll set is *in p
 while its state lives in user space. It owns a real kernel object under the same number, so
 fstat(2), `F_GETFD` and `/proc/self/fd` need no hook. When something is about to reach the object by
 another road, its state *migrates* into that kernel object, and from then on it is an ordinary
-descriptor: exact as ever, at the kernel's speed. Some eventfds,
-sets, pipes and pairs come back after a fork ([home.md](design/home.md)), nothing else does.
+descriptor: exact as ever, at the kernel's speed. What has migrated for forked children alone may
+come back ([home.md](design/home.md)); nothing else does.
 
 For a descriptor that is not in process, a call that is answered in user space, or before which the
 named objects migrate, costs one look-up of the number. A call that is not on this page is not
