@@ -1,6 +1,7 @@
-//! What a call names that has migrated for forked children and may come home. One that may not
-//! sleep is counted in it, as a read is, so that it does not come home while the kernel is asked
-//! about it. One that may sleep keeps it in the kernel: nothing here would wake it.
+//! What a call names that has migrated for forked children and may come home. A call that may not
+//! sleep, and has no mask, is counted in the object, as a read is, so that the object does not come
+//! home while the kernel is asked about it. Any other call keeps the object in the kernel: nothing
+//! would wake one that sleeps there when the object came home.
 
 use crate::table;
 use crate::table::away::{self, Begun};
@@ -18,6 +19,7 @@ pub(super) struct Counted {
     forks: Cell<u32>,
     numbers: [Cell<c_int>; MOST],
     n: Cell<usize>,
+    /// Or the call has a mask.
     may_sleep: bool,
 }
 

@@ -35,8 +35,8 @@ use crate::table;
 use core::ffi::c_int;
 use libc::epoll_event;
 
-/// Takes the events of doorbells out of what the kernel reported of a number that stands for no
-/// object of ours; how many are left.
+/// Takes the events of doorbells, batons and alarms out of what the kernel reported of a number
+/// that stands for no object of ours; how many are left.
 ///
 /// The kernel half of a set has its doorbell for a moment before its number stands for it, and for
 /// a moment after.

@@ -61,8 +61,8 @@ unsafe impl Slot for FdSet {
     }
 }
 
-/// Writes a set without watches. Each field goes to its place by way of no stack: a signal handler
-/// may make a set where there is little.
+/// Writes a set without watches. Each field is written to its place and not by way of the stack: a
+/// signal handler may make a set where little stack is left.
 ///
 /// # Safety
 /// There is memory for a set.

@@ -38,7 +38,8 @@ pub(crate) struct Quiet {
     /// The limit of the wait, and that of its sleep.
     limit: c_int,
     within: c_int,
-    /// For a wait with a limit, and beside listeners; by the last tick where nothing is in process.
+    /// When the wait began, if it has a limit or there are listeners; by the last tick where the
+    /// set watches nothing in process.
     began: Option<Deadline>,
     /// How many signals the thread had handled, where a sleep is not the whole wait.
     handled: Option<u32>,

@@ -40,9 +40,9 @@ const OUTPUT_QUEUE: Option<u32> = Some(0x5411);
 pub(crate) const EPIOCSPARAMS: u32 = 0x4008_8a01;
 pub(crate) const EPIOCGPARAMS: u32 = 0x8008_8a02;
 
-/// Those that a process makes which first binds or waits for a listener, and listens, to find
-/// others that share it, and for a listener that comes to a set in which threads sleep. One that
-/// has installed a filter makes none of them.
+/// Those that a process makes when it first binds, listens or waits for a listener, to find others
+/// that share it; and timerfd_create(2), for a set that gets its first listener while threads sleep
+/// in it. A process that has installed a filter makes none of them.
 pub const CALLS_TO_FIND_OTHERS: &[OwnCall] = &[
     useful(Sysno::memfd_create),
     useful(Sysno::ftruncate),

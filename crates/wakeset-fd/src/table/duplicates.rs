@@ -373,7 +373,8 @@ pub(crate) fn get_held_for_bytes(fd: c_int) -> (Bytes, Held) {
     }
 }
 
-/// [`get_held`] for a poll, which does so too. A forked child's is taken for more than that.
+/// [`get_held`] for a poll, which shows nobody the object either. A poll by a forked child counts
+/// as a look-up by which the object may be passed on.
 #[inline]
 pub(crate) fn get_held_for_poll(fd: c_int) -> (Bytes, Held) {
     match table::load(fd) {

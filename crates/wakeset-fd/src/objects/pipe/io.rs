@@ -361,7 +361,7 @@ fn bytes_away(fd: c_int) -> Option<Option<c_int>> {
     match asked {
         Some(None) => None,
         Some(Some(Done(Ok(bytes)))) => Some(Some(bytes)),
-        // The kernel's answer, which is another one, is the caller's to get.
+        // No pair, one that has left, or an error: the caller asks the kernel.
         _ => away::doubt(fd).then_some(None),
     }
 }

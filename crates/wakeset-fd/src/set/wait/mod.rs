@@ -42,7 +42,7 @@ use wakeset::{Deadline, Event, Timeout, Woken, mutant};
 /// many waits.
 pub const STARVATION_BOUND: u32 = 2;
 
-/// What is left of a time that began then; `None`: that begins now.
+/// What is left of a time limit that began to run at `begun`; `None`: it begins now.
 fn rest_of(timeout: Timeout, begun: Option<Deadline>) -> Timeout {
     let (Timeout::After(limit), Some(begun)) = (timeout, begun) else { return timeout };
     let passed = Deadline::now().since_boot().saturating_sub(begun.since_boot());
@@ -190,7 +190,7 @@ impl Wait<'_> {
         let mut first = true;
         loop {
             // A set without in-process watches goes to the kernel with what it was given. If
-            // something of ours ends that sleep, another round is for the rest.
+            // something of ours ends that sleep, the next round sleeps for the rest.
             let needs_clock = !first
                 || set.doorbell.load(Ordering::SeqCst) >= 0
                 || !set.set.is_empty()

@@ -79,9 +79,10 @@ impl Rotation {
     }
 
     /// Before a sleep of a thread that was told of a connection and has nothing to pass on: minds
-    /// the listeners as each sleep does that is not calm, so that this one may be. It leaves to the
-    /// general wait what takes more: a look that is due, and listeners without a watch; and sets
-    /// with more listeners than can be calm, whose listeners that minds in any case.
+    /// the listeners as each sleep does that is not calm, so that this one may be. Left to the
+    /// general wait are a look that is due and listeners without a watch, which take more; and sets
+    /// with more listeners than can be calm, because the general wait will follow in any case, and
+    /// would mind them a second time.
     pub(crate) fn mind(&self, set: &impl KernelEpoll) {
         let is_watched = || self.watches_all() && !self.rescue_clock.until_next().is_zero();
         let may_be_calm = || self.end.load(Ordering::Relaxed) <= state::MOST;

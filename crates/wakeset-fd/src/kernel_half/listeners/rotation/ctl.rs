@@ -46,8 +46,8 @@ impl Rotation {
             if !is_exclusive || mutated!("new_listener_cannot_change") {
                 return unchanged(result);
             }
-            // The program has asked for nothing that the kernel refuses to change, or it will hear
-            // of it again: another thread has just added this listener.
+            // The kernel changes no exclusive watch, and another thread may have just added this
+            // listener. If it is the program's mistake, the kernel will say so again.
         }
         let result = self.with(|members| {
             if set.is_in_kernel() {
