@@ -143,8 +143,8 @@ impl Quiet {
 
     /// What is left of the wait's limit after a sleep that has reported so much.
     fn rest(self, found: c_int) -> c_int {
-        /// The longest time between two ticks.
-        const TICK: c_int = 10;
+        /// Twice the longest time between two ticks, because one may be late.
+        const TICKS: c_int = 20;
         match self.began {
             _ if found == 0 && self.limit > 0 => self.limit - self.within,
             // It has no limit, or does not sleep.
@@ -153,8 +153,8 @@ impl Quiet {
             Some(began) => {
                 let passed = Deadline::now().since_boot().saturating_sub(began.since_boot());
                 let passed = c_int::try_from(passed.as_millis()).unwrap_or(c_int::MAX);
-                // Not too short: the tick may have been that old.
-                let most = if self.is_empty { TICK } else { 0 };
+                // Not too short: the last tick may have been that long ago.
+                let most = if self.is_empty { TICKS } else { 0 };
                 self.limit - passed.saturating_sub(most).clamp(0, self.limit)
             }
         }
