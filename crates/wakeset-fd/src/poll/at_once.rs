@@ -22,10 +22,10 @@ pub(super) fn at_once<A: Asked>(asked: &A) -> Outcome {
         return Outcome::Unchanged;
     }
     // Until the call is over.
-    let counted = Counted::new(false);
+    let counted = Counted::new();
     let _guard = SignalGuard::enter();
     let kernel = loop {
-        match look(entries, &counted) {
+        match look(entries, |fd| counted.begin(fd)) {
             Ok(Looked::At { kernel }) => break kernel,
             Ok(Looked::NothingHere) => return Outcome::Unchanged,
             Ok(Looked::Failed(errno)) if is_left_to_kernel(errno) => return Outcome::Unchanged,

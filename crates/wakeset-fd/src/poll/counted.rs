@@ -9,6 +9,13 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use wakeset::mutated;
 
+/// Keeps in the kernel what has been found away under a number, if it has not come home.
+#[cold]
+pub(super) fn keep_in_kernel(fd: c_int) -> Begun {
+    let is_kept = mutated!("sleeping_poll_keeps_nothing") || away::doubt(fd);
+    if is_kept { Begun::Left } else { Begun::Again }
+}
+
 /// A call can be counted in so many objects. Further ones stay in the kernel, and so do sets.
 const MOST: usize = 8;
 
@@ -19,15 +26,13 @@ pub(super) struct Counted {
     forks: Cell<u32>,
     numbers: [Cell<c_int>; MOST],
     n: Cell<usize>,
-    /// Or the call has a mask.
-    may_sleep: bool,
 }
 
 impl Counted {
     #[inline(always)]
-    pub(super) fn new(may_sleep: bool) -> Self {
+    pub(super) fn new() -> Self {
         let numbers = [const { Cell::new(0) }; MOST];
-        Self { forks: Cell::new(away::forks()), numbers, n: Cell::new(0), may_sleep }
+        Self { forks: Cell::new(away::forks()), numbers, n: Cell::new(0) }
     }
 
     fn all(&self) -> &[Cell<c_int>] {
@@ -45,10 +50,10 @@ impl Counted {
         if self.all().iter().any(|counted| counted.get() == fd) {
             return Begun::Counted;
         }
-        let is_countable = (!self.may_sleep || mutated!("sleeping_poll_is_counted"))
-            && matches!(away::kind(fd), Some(table::COUNTER | table::TIMER | table::PIPE));
+        let is_countable =
+            matches!(away::kind(fd), Some(table::COUNTER | table::TIMER | table::PIPE));
         let Some(place) = self.numbers.get(self.n.get()).filter(|_| is_countable) else {
-            return if away::doubt(fd) { Begun::Left } else { Begun::Again };
+            return keep_in_kernel(fd);
         };
         let begun = away::try_begin_call(fd);
         if begun == Begun::Counted {

@@ -3,7 +3,6 @@
 //! An entry whose number stands for an object here has that number inverted while the kernel has
 //! the array, because the kernel passes over what is negative.
 
-use super::counted::Counted;
 use crate::migrate;
 use crate::set::FdSet;
 use crate::stats::Stat;
@@ -139,10 +138,14 @@ impl Unready {
     }
 }
 
-/// Looks at all entries, and says in each what holds now. The call is `counted` in what it names
-/// that may come home. The caller has a signal guard.
+/// Looks at all entries, and says in each what holds now. What may come home it gives to `away`,
+/// which keeps it in the kernel, or counts the call in it, so that it does not come home before the
+/// call is over. The caller has a signal guard.
 #[inline(always)]
-pub(super) fn look(entries: &[Cell<pollfd>], counted: &Counted) -> Result<Looked, Unready> {
+pub(super) fn look(
+    entries: &[Cell<pollfd>],
+    away: impl Fn(c_int) -> Begun,
+) -> Result<Looked, Unready> {
     let (mut here, mut kernel) = (false, false);
     let (mut before, mut has_sets) = (0, false);
     for entry in entries {
@@ -167,10 +170,9 @@ pub(super) fn look(entries: &[Cell<pollfd>], counted: &Counted) -> Result<Looked
             }
             Found::SetWithBoth => return Err(Unready::Set(fd)),
             Found::Hidden => now.revents = POLLNVAL,
-            Found::Away => match counted.begin(fd) {
+            Found::Away => match away(fd) {
                 Begun::Again => return Err(Unready::Migrating),
                 begun => {
-                    // What is counted does not come home before the call is over.
                     here |= begun == Begun::Counted;
                     kernel = true;
                     now.fd = fd;

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::at_once::at_once;
-use super::counted::Counted;
+use super::counted::keep_in_kernel;
 use super::entries::{
     Asked, Found, Looked, find, look, look_here, look_in_kernel, mask_of, may_have_news, number,
     source_of,
@@ -107,7 +107,6 @@ unsafe fn attempt<A: Asked>(
     tells_nothing: bool,
 ) -> Result<Outcome, Ended> {
     let frame = Frame::new(mask.blocked);
-    let counted = Counted::new(true);
     let mut room = Room::new();
     let Some(all) = room.get(asked.len()) else { return Ok(Outcome::Unchanged) };
     let Some((bell, entries)) = all.split_last() else { return Ok(Outcome::Unchanged) };
@@ -118,7 +117,6 @@ unsafe fn attempt<A: Asked>(
     let mut wait = Wait {
         asked,
         frame: &frame,
-        counted: &counted,
         all,
         entries,
         bell,
@@ -152,7 +150,6 @@ unsafe fn attempt<A: Asked>(
 struct Wait<'a, A: Asked> {
     asked: &'a A,
     frame: &'a Frame,
-    counted: &'a Counted,
     /// The entries, and the doorbell's after them.
     all: &'a [Cell<pollfd>],
     entries: &'a [Cell<pollfd>],
@@ -179,7 +176,7 @@ impl<A: Asked> Wait<'_, A> {
     fn look(&mut self, poller: Option<&Taken<'_>>) -> Option<Outcome> {
         let _guard = SignalGuard::enter();
         loop {
-            match look(self.entries, self.counted) {
+            match look(self.entries, keep_in_kernel) {
                 Ok(Looked::At { kernel: false }) if is_too_long(self.entries.len()) => {
                     return Some(self.rest());
                 }
