@@ -42,13 +42,6 @@ use wakeset::{Deadline, Event, Timeout, Woken, mutant};
 /// many waits.
 pub const STARVATION_BOUND: u32 = 2;
 
-/// What is left of a time limit that began to run at `begun`; `None`: it begins now.
-fn rest_of(timeout: Timeout, begun: Option<Deadline>) -> Timeout {
-    let (Timeout::After(limit), Some(begun)) = (timeout, begun) else { return timeout };
-    let passed = Deadline::now().since_boot().saturating_sub(begun.since_boot());
-    Timeout::After(limit.saturating_sub(passed))
-}
-
 /// One wait on one set.
 pub(crate) struct Wait<'a> {
     pub(crate) set: &'a FdSet,
@@ -186,7 +179,7 @@ impl Wait<'_> {
         }
         self.count_once();
         let mut deadline = None;
-        let mut begun = None;
+        let mut later = None;
         let mut first = true;
         loop {
             // A set without in-process watches goes to the kernel with what it was given. If
@@ -197,9 +190,9 @@ impl Wait<'_> {
                 || set.rotation.any()
                 || wakeset::spin_limit().is_some();
             if deadline.is_none() && needs_clock && self.timeout != Timeout::Now {
-                deadline = Some(Deadline::of(rest_of(self.timeout, begun)));
+                deadline = later.or_else(|| Some(Deadline::of(self.timeout)));
             } else if first && matches!(self.timeout, Timeout::After(_)) {
-                begun = Some(Deadline::now());
+                later = Some(Deadline::of(self.timeout));
             }
             if let Some(result) = self.step(&mut deadline) {
                 return result;
