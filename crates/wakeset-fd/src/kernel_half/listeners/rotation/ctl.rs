@@ -229,39 +229,12 @@ mod tests {
     use std::time::Duration;
     extern crate std;
 
-    struct Epoll(c_int);
+    /// A set, by what says its number.
+    struct Epoll<F>(F);
 
-    /// A set to which another thread adds a listener when its number is first asked for.
-    struct Overtaken<'a>(Epoll, Cell<Option<&'a dyn Fn()>>);
-
-    impl KernelEpoll for Overtaken<'_> {
+    impl<F: Fn() -> c_int> KernelEpoll for Epoll<F> {
         fn number(&self) -> c_int {
-            if let Some(adds) = self.1.take() {
-                adds();
-            }
-            self.0.number()
-        }
-
-        fn is_in_kernel(&self) -> bool {
-            false
-        }
-
-        fn is_closed(&self) -> bool {
-            false
-        }
-
-        fn admit_baton(&self) -> u64 {
-            0
-        }
-
-        fn admit_alarm(&self) -> u64 {
-            0
-        }
-    }
-
-    impl KernelEpoll for Epoll {
-        fn number(&self) -> c_int {
-            self.0
+            (self.0)()
         }
 
         fn is_in_kernel(&self) -> bool {
@@ -300,7 +273,8 @@ mod tests {
     fn a_listener_is_the_first_as_the_lock_is_held() {
         let _alone = alone();
         listeners::choose(Choice::Automatic, None);
-        let set = Epoll(sys::epoll_create1(libc::EPOLL_CLOEXEC).expect("a set"));
+        let number = sys::epoll_create1(libc::EPOLL_CLOEXEC).expect("a set");
+        let set = Epoll(|| number);
         let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
         let rotation = Rotation::new();
         assert_eq!(change(&rotation, &set, EPOLL_CTL_ADD, &one), Ok(true));
@@ -321,7 +295,7 @@ mod tests {
             });
             assert_eq!(added.join().expect("it ends"), Ok(true));
         });
-        let _ = sys::close(set.0);
+        let _ = sys::close(number);
     }
 
     /// The kernel changes no exclusive watch, and its EINVAL was the program's.
@@ -334,12 +308,19 @@ mod tests {
         for (op, says) in [(EPOLL_CTL_MOD, Ok(false)), (EPOLL_CTL_DEL, Ok(false))] {
             let rotation = Rotation::new();
             let add = || {
-                let added = change(&rotation, &Epoll(number), EPOLL_CTL_ADD, &listener);
+                let added = change(&rotation, &Epoll(|| number), EPOLL_CTL_ADD, &listener);
                 assert_eq!(added, Ok(true));
             };
-            let set = Overtaken(Epoll(number), Cell::new(Some(&add)));
+            // Another thread adds the listener when the number is first asked for.
+            let adds = Cell::new(Some(add));
+            let set = Epoll(|| {
+                if let Some(add) = adds.take() {
+                    add();
+                }
+                number
+            });
             assert_eq!(change(&rotation, &set, op, &listener), says);
-            assert!(set.1.take().is_none() && rotation.any());
+            assert!(adds.take().is_none() && rotation.any());
             // Of a watch that is gone the member goes with the next change.
             let after = change(&rotation, &set, EPOLL_CTL_MOD, &listener);
             let is_gone = op == EPOLL_CTL_DEL;

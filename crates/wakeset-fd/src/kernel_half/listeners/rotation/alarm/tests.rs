@@ -36,6 +36,14 @@ impl Fixture {
         this
     }
 
+    /// One with a sleeper from before its listener.
+    fn with_alarm() -> (Self, JoinHandle<u64>) {
+        let fixture = Self::new();
+        let sleeper = fixture.sleep();
+        fixture.add_listener();
+        (fixture, sleeper)
+    }
+
     fn change(&self, op: c_int, fd: c_int, data: u64) {
         let event = epoll_event { events: EPOLLIN as u32, u64: data };
         // SAFETY: an event.
@@ -129,9 +137,7 @@ fn an_alarm_ends_with_the_listeners_and_with_the_set() {
     let _alone = alone();
     let mut timer = -1;
     for closes in [false, true, false] {
-        let fixture = Fixture::new();
-        let sleeper = fixture.sleep();
-        fixture.add_listener();
+        let (fixture, sleeper) = Fixture::with_alarm();
         assert!(timer < 0 || timer == fixture.timer(), "the slot has one");
         timer = fixture.timer();
         if closes {
@@ -153,9 +159,7 @@ fn an_alarm_ends_with_the_listeners_and_with_the_set() {
 #[test]
 fn an_alarm_gives_its_number_to_the_program() {
     let _alone = alone();
-    let fixture = Fixture::new();
-    let sleeper = fixture.sleep();
-    fixture.add_listener();
+    let (fixture, sleeper) = Fixture::with_alarm();
     let number = fixture.timer();
     let own = sys::eventfd(1, libc::EFD_CLOEXEC).expect("a number");
     doorbell::make_way(own, number).expect("there are others");
@@ -176,9 +180,7 @@ fn an_alarm_gives_its_number_to_the_program() {
 #[test]
 fn an_alarm_stays_for_a_listener_that_another_thread_has_added() {
     let _alone = alone();
-    let fixture = Fixture::new();
-    let sleeper = fixture.sleep();
-    fixture.add_listener();
+    let (fixture, sleeper) = Fixture::with_alarm();
     let rotation = &fixture.set.rotation;
     // As the thread that has just removed the last one sees it.
     rotation.any.store(false, Ordering::Relaxed);
@@ -192,9 +194,7 @@ fn an_alarm_stays_for_a_listener_that_another_thread_has_added() {
 #[test]
 fn who_sleeps_is_asked_when_no_listener_can_come() {
     let _alone = alone();
-    let fixture = Fixture::new();
-    let sleeper = fixture.sleep();
-    fixture.add_listener();
+    let (fixture, sleeper) = Fixture::with_alarm();
     let rotation = &fixture.set.rotation;
     let is_whole = || (0..64).any(|fd| rotation.outline.leaves_out(1000 + fd, None).is_some());
     assert!(is_whole());
@@ -211,9 +211,7 @@ fn who_sleeps_is_asked_when_no_listener_can_come() {
 #[test]
 fn an_alarm_that_wakes_two_is_one_look() {
     let _alone = alone();
-    let fixture = Fixture::new();
-    let sleeper = fixture.sleep();
-    fixture.add_listener();
+    let (fixture, sleeper) = Fixture::with_alarm();
     let rotation = &fixture.set.rotation;
     rotation.rescue_clock.forget();
     rotation.take_alarm(fixture.set, || true);
