@@ -12,8 +12,10 @@ use wakeset::mutated;
 /// Keeps in the kernel what has been found away under a number, if it has not come home.
 #[cold]
 pub(super) fn keep_in_kernel(fd: c_int) -> Begun {
-    let is_kept = mutated!("sleeping_poll_keeps_nothing") || away::doubt(fd);
-    if is_kept { Begun::Left } else { Begun::Again }
+    if mutated!("sleeping_poll_is_counted") {
+        return Begun::Counted;
+    }
+    if away::doubt(fd) { Begun::Left } else { Begun::Again }
 }
 
 /// A call can be counted in so many objects. Further ones stay in the kernel, and so do sets.
