@@ -172,13 +172,21 @@ fn forks_random() {
     compare_within("forks_random", Build::Plain, &["600"], TIME_LIMIT * 3);
 }
 
-/// Objects leave for children of that program, and come home.
+/// Objects leave for children of that program, and come home: some 10 in a run, but in three runs
+/// of 44 it was one, as most are used in ways that keep them in the kernel. So there is more than
+/// one try.
 #[test]
 fn forks_random_have_objects_leave_and_come_home() {
-    let Some(totals) = counts("forks_random", &["601"]) else { return };
-    for path in ["/migrated", "/came_home", "/kept"] {
-        assert!(count(&totals, path) > 0, "{path}: {totals:#}");
+    for seed in ["1", "2", "3", "4"] {
+        let Some(totals) = counts("forks_random", &["601", seed]) else { return };
+        let [migrated, came_home, kept] =
+            ["/migrated", "/came_home", "/kept"].map(|path| count(&totals, path));
+        assert!(migrated > 0 && kept > 0, "{totals:#}");
+        if came_home > 0 {
+            return;
+        }
     }
+    panic!("nothing has come home in any run");
 }
 
 /// Children use nothing else but what may come home there.
