@@ -148,7 +148,8 @@ pub(super) fn look(
 ) -> Result<Looked, Unready> {
     let (mut here, mut kernel) = (false, false);
     let (mut before, mut has_sets) = (0, false);
-    for entry in entries {
+    let mut lives_here = Span::new();
+    for (at, entry) in entries.iter().enumerate() {
         let mut now = entry.get();
         let Some(fd) = number(now) else { continue };
         (now.fd, now.revents) = (!fd, 0);
@@ -183,6 +184,9 @@ pub(super) fn look(
                 now.fd = fd;
             }
         }
+        if now.fd < 0 {
+            lives_here.add(at);
+        }
         entry.set(now);
     }
     if !here {
@@ -192,15 +196,41 @@ pub(super) fn look(
         if let Err(errno) = look_in_kernel(entries) {
             return Ok(Looked::Failed(errno));
         }
-        if !look_here(entries) {
+        if !look_here(lives_here.of(entries)) {
             // Neither half has been asked about what moved in between.
             return Err(Unready::Migrating);
         }
     }
     // Without sets, one may have come under a number that has been looked at here.
-    let after = unsettled(entries.iter().filter(|entry| has_sets || entry.get().fd < 0));
+    let again = if has_sets { entries } else { lives_here.of(entries) };
+    let after = unsettled(again.iter().filter(|entry| has_sets || entry.get().fd < 0));
     let is_settled = before % 2 == 0 && before == after;
     if is_settled { Ok(Looked::At { kernel }) } else { Err(Unready::Migrating) }
+}
+
+/// The entries from the first that lives here to the last. Mostly there are few among many.
+#[derive(Clone, Copy)]
+struct Span {
+    first: usize,
+    end: usize,
+}
+
+impl Span {
+    #[inline(always)]
+    fn new() -> Self {
+        Self { first: usize::MAX, end: 0 }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, at: usize) {
+        self.first = self.first.min(at);
+        self.end = at + 1;
+    }
+
+    #[inline(always)]
+    fn of(self, entries: &[Cell<pollfd>]) -> &[Cell<pollfd>] {
+        entries.get(self.first..self.end).unwrap_or_default()
+    }
 }
 
 /// Looks at the objects that the entries named when the kernel got them. Returns whether all of
