@@ -9,13 +9,19 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use wakeset::mutated;
 
-/// Keeps in the kernel what has been found away under a number, if it has not come home.
+/// Keeps in the kernel what has been found away under a number, if it has not come home. It waits
+/// for nothing: the poll may have a doorbell, for which a thread waits that holds the migrations
+/// lock.
 #[cold]
 pub(super) fn keep_in_kernel(fd: c_int) -> Begun {
     if mutated!("sleeping_poll_is_counted") {
         return Begun::Counted;
     }
-    if away::doubt(fd) { Begun::Left } else { Begun::Again }
+    let stays = match mutated!("poll_doubts_with_its_doorbell") {
+        true => Some(away::doubt(fd)),
+        false => away::try_doubt(fd),
+    };
+    if stays == Some(true) { Begun::Left } else { Begun::Again }
 }
 
 /// A call can be counted in so many objects. Further ones stay in the kernel, and so do sets.

@@ -406,3 +406,6 @@ impl<A: Asked> Wait<'_, A> {
         Watched::All
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -174,19 +174,28 @@ pub(super) fn look_up(fd: c_int) -> Entry {
 /// because by now it may be that of the number's next object.
 #[cold]
 pub(crate) fn doubt(fd: c_int) -> bool {
-    while has_tag(fd) {
-        let is_news = word(fd).is_some_and(Word::may_return);
-        // Nothing comes home beside a vfork(2) child.
-        if word(fd).is_none_or(Word::doubt) || is_foreign() {
-            if is_news {
-                // At worst the next object of the number is no longer known, and stays.
-                known::forget(fd);
-            }
-            return true;
+    loop {
+        match try_doubt(fd) {
+            Some(stays) => return stays,
+            None => wait_for_migrations(),
         }
-        wait_for_migrations();
     }
-    !table::peek(fd).is_object()
+}
+
+/// [`doubt`] without waiting for what is on its way home, for which `None` stands.
+#[cold]
+pub(crate) fn try_doubt(fd: c_int) -> Option<bool> {
+    if !has_tag(fd) {
+        return Some(!table::peek(fd).is_object());
+    }
+    let is_news = word(fd).is_some_and(Word::may_return);
+    // Nothing comes home beside a vfork(2) child.
+    let stays = word(fd).is_none_or(Word::doubt) || is_foreign();
+    if stays && is_news {
+        // At worst the next object of the number is no longer known, and stays.
+        known::forget(fd);
+    }
+    stays.then_some(true)
 }
 
 /// A number is about to be closed: what is away under it does not come home any more. Where it has,
