@@ -1,14 +1,12 @@
 //! The epoll calls.
 
-use crate::argument::limit_of;
 use crate::fork::watch_forks;
 use crate::outcome::{answered_unit, fail, returned, whole};
 use core::ffi::c_int;
 use libc::{epoll_event, sigset_t, timespec};
-use wakeset::{Deadline, Timeout};
-use wakeset_fd::interpose::{mask_of, milliseconds_of, timespec_of};
-use wakeset_fd::set::{self, Limit, Mask};
-use wakeset_fd::{Verdict, descriptor};
+use wakeset_fd::Verdict;
+use wakeset_fd::interpose::mask_of;
+use wakeset_fd::set::{self, Limit, Mask, Rest};
 
 mod real {
     use super::{c_int, epoll_event, sigset_t};
@@ -68,9 +66,11 @@ pub unsafe extern "C-unwind" fn ws_epoll_wait(
     timeout: c_int,
 ) -> c_int {
     // SAFETY: the caller's contract, here and below.
-    let call = |timeout| unsafe { real::epoll_wait(epfd, events, capacity, timeout) };
+    let call =
+        |limit: Limit| unsafe { real::epoll_wait(epfd, events, capacity, limit.milliseconds()) };
+    let limit = Limit::Milliseconds(timeout);
     // SAFETY: as above.
-    whole(|| unsafe { wait_milliseconds(epfd, events, capacity, timeout, Mask::NONE, call) })
+    whole(|| unsafe { wait(epfd, events, capacity, limit, Mask::NONE, call) })
 }
 
 /// epoll_pwait(2).
@@ -83,35 +83,12 @@ pub unsafe extern "C-unwind" fn ws_epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's contract, here and below.
-    let call = |timeout| unsafe { real::epoll_pwait(epfd, events, capacity, timeout, mask) };
+    let call = |limit: Limit| unsafe {
+        real::epoll_pwait(epfd, events, capacity, limit.milliseconds(), mask)
+    };
+    let limit = Limit::Milliseconds(timeout);
     // SAFETY: as above.
-    whole(|| unsafe { wait_milliseconds(epfd, events, capacity, timeout, mask_of(mask), call) })
-}
-
-/// # Safety
-/// As epoll_pwait(2); `call` is that, or epoll_wait(2).
-unsafe fn wait_milliseconds(
-    epfd: c_int,
-    events: *mut epoll_event,
-    capacity: c_int,
-    mut timeout: c_int,
-    mask: Mask,
-    call: impl Fn(c_int) -> c_int,
-) -> c_int {
-    loop {
-        // SAFETY: the caller's contract, here and below.
-        let verdict =
-            unsafe { set::epoll_wait(epfd, events, capacity, Limit::Milliseconds(timeout), mask) };
-        if let Verdict::Done(result) = verdict {
-            return returned(result.map(|n| n as isize)) as c_int;
-        }
-        let deadline = Deadline::of(Timeout::from_millis(timeout));
-        // SAFETY: as above.
-        if let Some(found) = unsafe { wait_in_kernel(epfd, events, || call(timeout)) } {
-            return found;
-        }
-        timeout = milliseconds_of(deadline.map(Deadline::remaining));
-    }
+    whole(|| unsafe { wait(epfd, events, capacity, limit, mask_of(mask), call) })
 }
 
 /// epoll_pwait2(2). Not through libc, which has it only since glibc 2.35.
@@ -123,59 +100,46 @@ pub unsafe extern "C-unwind" fn ws_epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    whole(|| {
-        let mut timeout = timeout;
-        let mut left;
-        loop {
-            // SAFETY: the caller's contract, here and below.
-            let verdict = unsafe {
-                set::epoll_wait(epfd, events, capacity, Limit::Timespec(timeout), mask_of(mask))
-            };
-            if let Verdict::Done(result) = verdict {
-                return returned(result.map(|n| n as isize)) as c_int;
-            }
-            let (limit, bytes) = (timeout, mask_of(mask).bytes);
-            // SAFETY: as above.
-            let call = || unsafe {
-                libc::syscall(libc::SYS_epoll_pwait2, epfd, events, capacity, limit, mask, bytes)
-            };
-            // SAFETY: as above.
-            let deadline = unsafe { limit_of(timeout) }
-                .flatten()
-                .and_then(|limit| Deadline::of(Timeout::After(limit)));
-            // SAFETY: as above.
-            if let Some(found) = unsafe { wait_in_kernel(epfd, events, || call() as c_int) } {
-                return found;
-            }
-            if let Some(deadline) = deadline {
-                left = timespec_of(deadline.remaining());
-                timeout = &raw const left;
-            }
-        }
-    })
+    let limit = Limit::Timespec(timeout);
+    let of_kernel = mask_of(mask);
+    let call = |limit: Limit| {
+        let (number, limit, bytes) = (libc::SYS_epoll_pwait2, limit.timespec(), of_kernel.bytes);
+        // SAFETY: the caller's contract, here and below.
+        unsafe { libc::syscall(number, epfd, events, capacity, limit, mask, bytes) as c_int }
+    };
+    // SAFETY: as above.
+    whole(|| unsafe { wait(epfd, events, capacity, limit, of_kernel, call) })
 }
 
-/// A wait in a set of the kernel's. `None`: the number stands for a set of ours by now
-/// ([`ws_epoll_ctl_source`](crate::source::ws_epoll_ctl_source)), and what woke the thread may be
-/// there.
+/// A wait. After a sleep in a set of the kernel's that something of ours has ended, the number may
+/// stand for a set of ours ([`ws_epoll_ctl_source`](crate::source::ws_epoll_ctl_source)).
 ///
 /// # Safety
-/// As [`set::in_kernel`].
-unsafe fn wait_in_kernel(
+/// As epoll_pwait2(2); `call` is one of the family, with a limit of the same form.
+unsafe fn wait(
     epfd: c_int,
     events: *mut epoll_event,
-    call: impl Fn() -> c_int,
-) -> Option<c_int> {
-    let mut slept = false;
-    let mut is_ours = false;
-    let call = || {
-        is_ours = slept && descriptor::is_in_process(epfd);
-        slept = true;
-        if is_ours { 0 } else { call() }
-    };
-    // SAFETY: the caller's contract.
-    let found = unsafe { set::in_kernel(epfd, events, call) };
-    (!is_ours).then_some(found)
+    capacity: c_int,
+    limit: Limit,
+    mask: Mask,
+    call: impl Fn(Limit) -> c_int,
+) -> c_int {
+    let mut limit = limit;
+    let mut begun = None;
+    loop {
+        // SAFETY: the caller's contract, here and below.
+        let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
+        if let Verdict::Done(result) = verdict {
+            return returned(result.map(|n| n as isize)) as c_int;
+        }
+        // SAFETY: as above.
+        let rest = begun.get_or_insert_with(|| unsafe { Rest::of(limit) });
+        // SAFETY: the kernel returns how many it has written.
+        if let Some(found) = unsafe { set::in_kernel(epfd, events, || call(limit)) } {
+            return found;
+        }
+        limit = rest.limit();
+    }
 }
 
 /// Makes a set's number one that another library's loop can poll; returns the number.

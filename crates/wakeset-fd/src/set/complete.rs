@@ -1,9 +1,9 @@
 //! The calls on sets as complete functions: each asks the in-process side first and makes the
 //! system call if that does not answer. [`change`] and [`wait`] are the safe ones.
 
+use crate::set::epoll_wait::wait_whole;
 use crate::set::wait::timespec_of;
 use crate::set::{self, Limit, Mask};
-use crate::sys::verdict::Verdict;
 use crate::sys::{self, Errno, SIGSET_BYTES};
 use core::ffi::c_int;
 use core::ptr;
@@ -40,13 +40,9 @@ pub unsafe fn epoll_wait(
     maxevents: c_int,
     milliseconds: c_int,
 ) -> Result<c_int, Errno> {
+    let limit = Limit::Milliseconds(milliseconds);
     // SAFETY: the caller's contract.
-    let verdict = unsafe {
-        set::epoll_wait(epfd, events, maxevents, Limit::Milliseconds(milliseconds), Mask::NONE)
-    };
-    let call = || sys::epoll_pwait(epfd, events, maxevents, milliseconds, ptr::null(), 0);
-    // SAFETY: the kernel returns how many it has written.
-    verdict.or_kernel(|| unsafe { wait_in_kernel(epfd, events, call) })
+    unsafe { wait_whole(None, epfd, events, maxevents, limit, Mask::NONE) }
 }
 
 /// epoll_pwait2(2) with the kernel's signal set, 8 bytes.
@@ -65,15 +61,7 @@ pub unsafe fn epoll_pwait2(
 ) -> Result<c_int, Errno> {
     let mask = Mask { set: mask.cast(), bytes: SIGSET_BYTES };
     // SAFETY: the caller's contract.
-    let verdict: Verdict<c_int> =
-        unsafe { set::epoll_wait(epfd, events, maxevents, Limit::Timespec(limit), mask) };
-    verdict.or_kernel(|| {
-        // SAFETY: valid or null by the caller's contract.
-        let limit = unsafe { limit.as_ref() };
-        let call = || sys::epoll_pwait2(epfd, events, maxevents, limit, mask.set, mask.bytes);
-        // SAFETY: the kernel returns how many it has written.
-        unsafe { wait_in_kernel(epfd, events, call) }
-    })
+    unsafe { wait_whole(None, epfd, events, maxevents, Limit::Timespec(limit), mask) }
 }
 
 /// epoll_ctl(2) with an event that is there. `EPOLL_CTL_DEL` does not look at it.
@@ -112,21 +100,4 @@ pub fn wait(
         found => found,
     };
     found.map(|found| usize::try_from(found).unwrap_or(0))
-}
-
-/// # Safety
-/// As [`set::in_kernel`].
-unsafe fn wait_in_kernel(
-    epfd: c_int,
-    events: *mut epoll_event,
-    call: impl Fn() -> Result<c_int, Errno>,
-) -> Result<c_int, Errno> {
-    let mut last = Ok(0);
-    let again = || {
-        last = call();
-        last.unwrap_or(-1)
-    };
-    // SAFETY: the caller's contract.
-    let found = unsafe { set::in_kernel(epfd, events, again) };
-    last.map(|_| found)
 }

@@ -1,10 +1,11 @@
 //! epoll_wait(2) and its kin: each call checks its arguments and then runs one [`Wait`].
 
 use crate::migrate;
-use crate::set::wait::{Limit, Mask, Wait};
+use crate::set::wait::{Limit, Mask, Rest, Wait};
 use crate::set::{FdSet, doorbell, home};
 use crate::stats::Stat;
 use crate::stats::count::{count, count_served, count_wait};
+use crate::sys::cancel;
 use crate::sys::handled;
 use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
@@ -12,9 +13,7 @@ use crate::sys::{self, Errno, SIGSET_BYTES};
 use crate::table::{self, Entry, Using};
 use core::cell::Cell;
 use core::ffi::c_int;
-use core::time::Duration;
-use libc::{epoll_event, timespec};
-use wakeset::Timeout;
+use libc::epoll_event;
 
 /// The most events that the kernel accepts as `maxevents`.
 const MOST_EVENTS: c_int = c_int::MAX / size_of::<epoll_event>() as c_int;
@@ -51,7 +50,7 @@ pub(crate) unsafe fn epoll_wait_into(
         let found = match table::find_for_wait::<FdSet>(epfd) {
             Ok(found) => found,
             // SAFETY: the caller's contract.
-            Err(()) => match unsafe { wait_away(epfd, events, maxevents, limit, mask) } {
+            Err(()) => match unsafe { wait_away(lease, epfd, events, maxevents, limit, mask) } {
                 Some(verdict) => return verdict,
                 None => continue,
             },
@@ -71,7 +70,7 @@ pub(crate) unsafe fn epoll_wait_into(
             return Kernel;
         }
         // SAFETY: the caller's contract. EINVAL and EFAULT are the kernel's to say.
-        let Some(timeout) = (unsafe { timeout_of(limit) }) else { return Kernel };
+        let Some(timeout) = (unsafe { limit.timeout() }) else { return Kernel };
         if !sys::is_user(events, maxevents as usize * size_of::<epoll_event>()) {
             // EFAULT before any check, unless the machine has more user memory than most.
             migrate::fd(epfd, Stat::MigratedOddArgument);
@@ -99,45 +98,79 @@ pub(crate) unsafe fn epoll_wait_into(
     }
 }
 
-/// How long a wait may take. `None`: the pointer is bad, or the time is not valid.
-///
-/// # Safety
-/// As [`epoll_wait`].
-unsafe fn timeout_of(limit: Limit) -> Option<Timeout> {
-    let limit = match limit {
-        Limit::Milliseconds(milliseconds) => return Some(Timeout::from_millis(milliseconds)),
-        Limit::Timespec(limit) if limit.is_null() => return Some(Timeout::Never),
-        Limit::Timespec(limit) => limit,
-    };
-    // SAFETY: any bits are a timespec.
-    let timespec { tv_sec, tv_nsec } = unsafe { user::load(limit) }?;
-    match (u64::try_from(tv_sec), u32::try_from(tv_nsec)) {
-        (Ok(seconds), Ok(nanos @ 0..=999_999_999)) => {
-            Some(Timeout::from(Some(Duration::new(seconds, nanos))))
-        }
-        _ => None,
-    }
-}
-
 /// A wait on a set that is away. `None`: look the number up again.
 ///
 /// # Safety
-/// As [`epoll_wait`].
+/// As [`epoll_wait_into`].
 #[cold]
 unsafe fn wait_away(
+    lease: Option<&wakeset::Lease<'static>>,
     epfd: c_int,
     events: *mut epoll_event,
     maxevents: c_int,
     limit: Limit,
     mask: Mask,
 ) -> Option<Verdict<c_int>> {
-    // SAFETY: the caller's contract.
-    let verdict =
-        home::wait(epfd, || unsafe { kernels_wait(epfd, events, maxevents, limit, mask) });
+    // SAFETY: the caller's contract, here and below.
+    let mut rest = unsafe { Rest::of(limit) };
+    // SAFETY: as above.
+    let call = || unsafe { kernels_wait(epfd, events, maxevents, limit, mask) };
+    let verdict = home::wait(epfd, call);
     let Some(Done(Ok(found))) = verdict else { return verdict };
+    // SAFETY: the kernel has just written so many.
+    Some(Done(unsafe {
+        match reported(epfd, events, found) {
+            Some(kept) => Ok(kept),
+            None => wait_whole(lease, epfd, events, maxevents, rest.limit(), mask),
+        }
+    }))
+}
+
+/// The wait as a complete function: what the kernel has to answer is asked of it.
+///
+/// # Errors
+/// As epoll_wait(2).
+///
+/// # Safety
+/// As [`epoll_wait_into`].
+pub(crate) unsafe fn wait_whole(
+    lease: Option<&wakeset::Lease<'static>>,
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    limit: Limit,
+    mask: Mask,
+) -> Result<c_int, Errno> {
+    let mut limit = limit;
+    let mut begun = None;
+    loop {
+        // SAFETY: the caller's contract, here and below.
+        let verdict = unsafe { epoll_wait_into(lease, epfd, events, maxevents, limit, mask) };
+        if let Done(result) = verdict {
+            return result;
+        }
+        // SAFETY: as above.
+        let rest = begun.get_or_insert_with(|| unsafe { Rest::of(limit) });
+        // SAFETY: as above.
+        let call = || unsafe { kernels_wait(epfd, events, maxevents, limit, mask) };
+        let found = cancel::point(call)?;
+        // SAFETY: the kernel has just written so many.
+        if let Some(kept) = unsafe { reported(epfd, events, found) } {
+            return Ok(kept);
+        }
+        limit = rest.limit();
+    }
+}
+
+/// What a wait in the kernel epoll has found for the program, and counts it. `None`: nothing, but
+/// something of ours, so the time is not up.
+///
+/// # Safety
+/// There are `found` events.
+unsafe fn reported(epfd: c_int, events: *mut epoll_event, found: c_int) -> Option<c_int> {
     let kept = match found {
         0 => 0,
-        // SAFETY: the kernel has just written so many.
+        // SAFETY: the caller's contract.
         _ => unsafe { doorbell::strike(epfd, events, found) },
     };
     if kept == 0 && found > 0 {
@@ -147,7 +180,7 @@ unsafe fn wait_away(
     count(Stat::WaitsOfKernelSets, 1);
     count(Stat::Events, kept as usize);
     count(Stat::EventsFromKernel, kept as usize);
-    Some(Done(Ok(kept)))
+    Some(kept)
 }
 
 /// The system call as the program made it.
@@ -193,32 +226,23 @@ unsafe fn wait_on_closed(
     unsafe { kernels_wait(-1, events, maxevents, limit, mask) }
 }
 
-/// Waits in the kernel after [`epoll_wait`] gave [`Kernel`]: repeats `call` while it reports only
-/// doorbells, which the program does not know of. `call` returns the number of events, or -1.
+/// A wait in the kernel after [`epoll_wait`] gave [`Kernel`]. `call` returns the number of events,
+/// or -1. `None`: it has reported only doorbells, which the program does not know of. Then look the
+/// number up again, with the [`Rest`] of the time, because a set may have come under it.
 ///
 /// # Safety
 /// `call` writes as many events to `events` as it returns.
 pub unsafe fn in_kernel(
     epfd: c_int,
     events: *mut epoll_event,
-    mut call: impl FnMut() -> c_int,
-) -> c_int {
-    loop {
-        let found = call();
-        if found < 0 {
-            return found;
-        }
-        let kept = match found {
-            0 => 0,
-            // SAFETY: the caller's contract.
-            _ => unsafe { doorbell::strike(epfd, events, found) },
-        };
-        if kept > 0 || found == 0 {
-            count(Stat::Waits, 1);
-            count(Stat::WaitsOfKernelSets, 1);
-            count(Stat::Events, kept as usize);
-            count(Stat::EventsFromKernel, kept as usize);
-            return kept;
-        }
+    call: impl FnOnce() -> c_int,
+) -> Option<c_int> {
+    match call() {
+        found if found < 0 => Some(found),
+        // SAFETY: the caller's contract.
+        found => unsafe { reported(epfd, events, found) },
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

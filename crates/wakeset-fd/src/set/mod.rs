@@ -35,4 +35,4 @@ pub use crate::set::export::export;
 pub(crate) use crate::set::fd_set::FdSet;
 pub use crate::set::look::look_before_sleep;
 pub use crate::set::quiet::{epoll_wait_after_connection, epoll_wait_quietly};
-pub use crate::set::wait::{Limit, Mask, STARVATION_BOUND};
+pub use crate::set::wait::{Limit, Mask, Rest, STARVATION_BOUND};

@@ -8,8 +8,8 @@ use core::ffi::{c_int, c_long};
 use core::ptr;
 use libc::{epoll_event, sigset_t, timespec};
 use wakeset_fd::interpose::{answered_int, answered_unit, mask_of, returned};
-use wakeset_fd::set::{self, Limit, Mask};
-use wakeset_fd::{migrate, user};
+use wakeset_fd::set::{self, Limit, Mask, Rest};
+use wakeset_fd::{Verdict, migrate, user};
 
 /// epoll_create(2).
 pub(super) fn epoll_create(size: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
@@ -61,20 +61,49 @@ unsafe fn wait(
     capacity: c_int,
     limit: Limit,
     mask: Mask,
-    call: impl Fn() -> c_int,
+    call: impl Fn(Limit) -> c_int,
 ) -> c_int {
     listeners::before_wait();
     let _uncounted = uncounted_in(mask);
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
     let found = answered_int(verdict, || {
-        // SAFETY: the kernel returns how many it has written.
-        unsafe { set::in_kernel(epfd, events, call) }
+        // SAFETY: as above.
+        unsafe { wait_in_kernel(epfd, events, capacity, limit, mask, call) }
     });
     if found > 0 {
         listeners::note_events();
     }
     found
+}
+
+/// A wait that has to be the kernel's. `call` is the program's, with a limit of the same form.
+///
+/// # Safety
+/// As epoll_pwait2(2).
+unsafe fn wait_in_kernel(
+    epfd: c_int,
+    events: *mut epoll_event,
+    capacity: c_int,
+    limit: Limit,
+    mask: Mask,
+    call: impl Fn(Limit) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract, here and below.
+    let mut rest = unsafe { Rest::of(limit) };
+    let mut limit = limit;
+    loop {
+        // SAFETY: the kernel returns how many it has written.
+        if let Some(found) = unsafe { set::in_kernel(epfd, events, || call(limit)) } {
+            return found;
+        }
+        limit = rest.limit();
+        // SAFETY: as above.
+        let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
+        if let Verdict::Done(result) = verdict {
+            return returned(result.map(|n| n as isize)) as c_int;
+        }
+    }
 }
 
 /// What a mask blocks does not end the wait: see [`signals::Uncounted`].
@@ -126,7 +155,8 @@ pub(super) unsafe fn epoll_wait(
     if let Some(found) = unsafe { wait_quietly(epfd, events, capacity, timeout, quietly) } {
         return found;
     }
-    let (limit, call) = (Limit::Milliseconds(timeout), || call(epfd, events, capacity, timeout));
+    let limit = Limit::Milliseconds(timeout);
+    let call = |limit: Limit| call(epfd, events, capacity, limit.milliseconds());
     // SAFETY: the caller's contract.
     unsafe { wait(epfd, events, capacity, limit, Mask::NONE, call) }
 }
@@ -154,7 +184,7 @@ pub(super) unsafe fn epoll_pwait(
     let passed = unsafe { signals::PassedMask::of(mask) };
     let mask = passed.pointer();
     let limit = Limit::Milliseconds(timeout);
-    let call = || call(epfd, events, capacity, timeout, mask);
+    let call = |limit: Limit| call(epfd, events, capacity, limit.milliseconds(), mask);
     // SAFETY: the caller's contract.
     unsafe { wait(epfd, events, capacity, limit, mask_of(mask), call) }
 }
@@ -175,7 +205,7 @@ pub(super) unsafe fn epoll_pwait2(
     let passed = unsafe { signals::PassedMask::of(mask) };
     let mask = passed.pointer();
     let limit = Limit::Timespec(timeout);
-    let call = || call(epfd, events, capacity, timeout, mask);
+    let call = |limit: Limit| call(epfd, events, capacity, limit.timespec(), mask);
     // SAFETY: the caller's contract.
     unsafe { wait(epfd, events, capacity, limit, mask_of(mask), call) }
 }
@@ -210,10 +240,19 @@ unsafe fn raw_wait(
     limit: Limit,
     call: impl Fn(Registers) -> c_long,
 ) -> c_long {
-    let [epfd, events, capacity, _, mask, bytes] = registers;
+    let [epfd, events, capacity, asked, mask, bytes] = registers;
+    let (events_at, mask_at) = (events, mask);
     let events = ptr::with_exposed_provenance_mut(events);
     let mask = Mask { set: ptr::with_exposed_provenance(mask), bytes };
-    let call = || call(registers) as c_int;
+    let call = |limit| {
+        let limit = match limit {
+            // The register as it is, whose upper half may hold anything.
+            Limit::Milliseconds(limit) if limit == asked as c_int => asked,
+            Limit::Milliseconds(limit) => limit as usize,
+            Limit::Timespec(limit) => limit.expose_provenance(),
+        };
+        call([epfd, events_at, capacity, limit, mask_at, bytes]) as c_int
+    };
     // SAFETY: the caller's contract.
     unsafe { wait(epfd as c_int, events, capacity as c_int, limit, mask, call) }.into()
 }

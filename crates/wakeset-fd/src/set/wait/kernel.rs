@@ -1,6 +1,6 @@
 //! What a wait finds and does in the kernel half of its set, including the io_uring's part.
 
-use super::limits::{Until, timespec_of};
+use super::limits::{Until, milliseconds_of, timespec_of};
 use super::{Limit, Wait};
 use crate::set::{doorbell, polls};
 use crate::stats::Stat;
@@ -144,14 +144,7 @@ impl Wait<'_> {
         let in_milliseconds = |milliseconds| {
             sys::epoll_pwait(fd, self.events, self.capacity, milliseconds, mask.set, mask.bytes)
         };
-        // Rounded up so as not to end early.
-        let up = |left: Option<Duration>| {
-            left.map_or(-1, |left| {
-                let part = u64::from(left.subsec_nanos().div_ceil(1_000_000));
-                let whole = left.as_secs().saturating_mul(1000).saturating_add(part);
-                c_int::try_from(whole).unwrap_or(c_int::MAX)
-            })
-        };
+        let up = |left: Option<Duration>| left.map_or(-1, milliseconds_of);
         // A program that gave milliseconds may run where epoll_pwait2(2) is not allowed.
         // A timer is worth the try, and where it is not there the rounding.
         if let Limit::Milliseconds(asked) = self.limit

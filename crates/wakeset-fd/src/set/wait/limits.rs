@@ -1,5 +1,6 @@
 //! How long a wait may take, and with which signal mask.
 
+use crate::sys::user;
 use core::ffi::c_int;
 use core::ptr;
 use core::time::Duration;
@@ -13,6 +14,88 @@ pub enum Limit {
     Milliseconds(c_int),
     /// epoll_pwait2(2): null for no limit.
     Timespec(*const timespec),
+}
+
+impl Limit {
+    /// The milliseconds of epoll_wait(2).
+    pub fn milliseconds(self) -> c_int {
+        match self {
+            Self::Milliseconds(limit) => limit,
+            Self::Timespec(_) => -1,
+        }
+    }
+
+    /// The time of epoll_pwait2(2).
+    pub fn timespec(self) -> *const timespec {
+        match self {
+            Self::Milliseconds(_) => ptr::null(),
+            Self::Timespec(limit) => limit,
+        }
+    }
+
+    /// How long a wait may take. `None`: the pointer is bad, or the time is not valid.
+    ///
+    /// # Safety
+    /// The memory, if it is there, is not written by another thread at the same time.
+    pub(crate) unsafe fn timeout(self) -> Option<Timeout> {
+        let limit = match self {
+            Self::Milliseconds(milliseconds) => return Some(Timeout::from_millis(milliseconds)),
+            Self::Timespec(limit) if limit.is_null() => return Some(Timeout::Never),
+            Self::Timespec(limit) => limit,
+        };
+        // SAFETY: any bits are a timespec.
+        let timespec { tv_sec, tv_nsec } = unsafe { user::load(limit) }?;
+        match (u64::try_from(tv_sec), u32::try_from(tv_nsec)) {
+            (Ok(seconds), Ok(nanos @ 0..=999_999_999)) => {
+                Some(Timeout::from(Some(Duration::new(seconds, nanos))))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What is left of the limit of a wait that the kernel answers: something of ours may end its sleep
+/// before the time is up.
+#[derive(Clone, Copy, Debug)]
+pub struct Rest {
+    asked: Limit,
+    end: Option<Deadline>,
+    left: timespec,
+}
+
+impl Rest {
+    /// For a wait that begins now.
+    ///
+    /// # Safety
+    /// As epoll_pwait2(2).
+    pub unsafe fn of(asked: Limit) -> Self {
+        // SAFETY: the caller's contract.
+        let end = match unsafe { asked.timeout() } {
+            Some(timeout @ Timeout::After(_)) => Deadline::of(timeout),
+            _ => None,
+        };
+        Self { asked, end, left: timespec_of(Duration::ZERO) }
+    }
+
+    /// The limit of a wait for the rest of the time, in the form it was asked for. It is valid
+    /// until this is called again, or goes.
+    pub fn limit(&mut self) -> Limit {
+        let Some(left) = self.end.map(Deadline::remaining) else { return self.asked };
+        match self.asked {
+            Limit::Milliseconds(_) => Limit::Milliseconds(milliseconds_of(left)),
+            Limit::Timespec(_) => {
+                self.left = timespec_of(left);
+                Limit::Timespec(&raw const self.left)
+            }
+        }
+    }
+}
+
+/// In milliseconds, rounded up so as not to end early.
+pub(super) fn milliseconds_of(left: Duration) -> c_int {
+    let part = u64::from(left.subsec_nanos().div_ceil(1_000_000));
+    let whole = left.as_secs().saturating_mul(1000).saturating_add(part);
+    c_int::try_from(whole).unwrap_or(c_int::MAX)
 }
 
 /// The signal mask of epoll_pwait(2): a pointer, null for none, and the size that was given with

@@ -13,7 +13,7 @@ mod mixed;
 mod settled;
 mod spin;
 
-pub use self::limits::{Limit, Mask};
+pub use self::limits::{Limit, Mask, Rest};
 pub(crate) use self::limits::{short_of, timespec_of};
 pub(crate) use self::settled::Settled;
 
