@@ -62,7 +62,7 @@ unsafe fn write_slow(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
 /// readv(2). One buffer is a read; with several an in-process object other than a pipe migrates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ws_readv(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
-    if n > 1 && pipe::is_end(fd) {
+    if n > 1 && pipe::is_end_for_buffers(fd) {
         // SAFETY: the caller's contract is readv's.
         return whole(|| unsafe {
             answered(pipe::readv(fd, vectors, n), || real::readv(fd, vectors, n))
@@ -77,7 +77,7 @@ pub unsafe extern "C-unwind" fn ws_readv(fd: c_int, vectors: *const iovec, n: c_
 /// writev(2). One buffer is a write; with several an in-process object other than a pipe migrates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ws_writev(fd: c_int, vectors: *const iovec, n: c_int) -> ssize_t {
-    if n > 1 && pipe::is_end(fd) {
+    if n > 1 && pipe::is_end_for_buffers(fd) {
         // SAFETY: the caller's contract is writev's.
         return whole(|| unsafe {
             answered(pipe::writev(fd, vectors, n), || real::writev(fd, vectors, n))

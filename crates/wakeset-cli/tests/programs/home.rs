@@ -61,10 +61,10 @@ fn home_beside_traffic() {
 fn pairs_that_only_children_had_come_home() {
     for _ in 0..5 {
         let Some(totals) = counts("home", &["pairs", "come"]) else { return };
-        if count(&totals, "/came_home") == 12 {
-            assert_eq!(count(&totals, "/migrated"), 12, "{totals:#}");
+        if count(&totals, "/came_home") == 16 {
+            assert_eq!(count(&totals, "/migrated"), 16, "{totals:#}");
             // Each pair's traffic is in process from then on.
-            return assert!(count(&totals, "/signals_in_process") > 12 * 80, "{totals:#}");
+            return assert!(count(&totals, "/signals_in_process") > 16 * 80, "{totals:#}");
         }
     }
     panic!("something has stayed in the kernel each time");

@@ -10,7 +10,7 @@ use crate::set::Mask;
 use crate::stats::Stat;
 use crate::sys::verdict::Verdict;
 use crate::sys::{Errno, SIGSET_BYTES, user};
-use crate::table;
+use crate::table::{self, Bytes, Entry};
 use core::ffi::{c_int, c_ulong, c_void};
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -73,7 +73,8 @@ fn only_buffer(vectors: *const iovec, n: c_int) -> Option<iovec> {
 }
 
 /// readv(2) or writev(2). With one buffer it is `single`, the hooked read(2) or write(2); with
-/// several an in-process object migrates, and `call` follows.
+/// several an in-process object migrates, and `call` follows. By neither does another process come
+/// to the object, so a forked child asks for it as for a read.
 pub fn vectored(
     fd: c_int,
     vectors: *const iovec,
@@ -81,7 +82,7 @@ pub fn vectored(
     single: impl FnOnce(*mut c_void, usize) -> ssize_t,
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    if descriptor::is_in_process(fd) {
+    if matches!(table::get_for_bytes(fd), Bytes::Entry(Entry::Object(_)) | Bytes::Away) {
         if let Some(iovec { iov_base, iov_len }) = only_buffer(vectors, n) {
             return single(iov_base, iov_len);
         }
@@ -275,3 +276,6 @@ pub fn timeval_of(time: Duration) -> timeval {
         tv_usec: i64::from(time.subsec_micros()),
     }
 }
+
+#[cfg(test)]
+mod tests;

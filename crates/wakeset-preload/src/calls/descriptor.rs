@@ -199,7 +199,7 @@ pub(super) unsafe fn ioctl(
     }
     // The kernel looks at no more of it.
     let number = request as u32;
-    if !matches!(c_ulong::from(number), libc::FIOCLEX | libc::FIONCLEX) {
+    if !matches!(c_ulong::from(number), libc::FIOCLEX | libc::FIONCLEX | libc::FIONREAD) {
         descriptor::before_change(fd);
     }
     if number == TFD_IOC_SET_TICKS {
@@ -240,9 +240,8 @@ unsafe fn ioctl_of_pair(fd: c_int, request: u32, argument: usize) -> Option<c_in
     if ioctl_leaves_bytes_alone(request) {
         return None;
     }
-    if c_ulong::from(request) == libc::FIONREAD
-        && let Some(bytes) = pipe::bytes_in(fd)
-    {
+    if c_ulong::from(request) == libc::FIONREAD {
+        let bytes = pipe::bytes_in(fd)?;
         let place = ptr::with_exposed_provenance_mut::<c_int>(argument);
         // SAFETY: the caller gives memory for an int.
         let stored = unsafe { user::store_int(place, bytes) };

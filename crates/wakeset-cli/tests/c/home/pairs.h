@@ -9,6 +9,7 @@
 
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 
 /* What is read from is the first end, what is written to the second. */
 static void make_pair(int sockets, int ends[2])
@@ -76,6 +77,16 @@ static int take_one_and_send_two(void *ends)
 	if (recv(pair[0], &byte, 1, MSG_DONTWAIT) == -1 && errno == ENOTSOCK)
 		return send(pair[1], "cd", 2, 0) != -1 || take_one_and_write_two(ends);
 	return byte != 'a' || send(pair[1], "cd", 2, MSG_NOSIGNAL) != 2;
+}
+
+/* As take_one_and_write_two, by one buffer and by two. */
+static int take_and_write_by_buffers(void *ends)
+{
+	int *pair = ends, bytes = 0;
+	char byte = 0, first = 'c', second = 'd';
+	struct iovec one = { &byte, 1 }, two[] = { { &first, 1 }, { &second, 1 } };
+	return ioctl(pair[0], FIONREAD, &bytes) || bytes != 2 || readv(pair[0], &one, 1) != 1 ||
+	       byte != 'a' || writev(pair[1], two, 2) != 2;
 }
 
 static int write_two_and_execute(void *ends)
@@ -167,6 +178,7 @@ static void pairs_come(void)
 	static const struct pair_case cases[] = {
 		{ "a child that reads and writes", take_one_and_write_two, 0 },
 		{ "a child that sends", take_one_and_send_two, 0 },
+		{ "a child that has buffers", take_and_write_by_buffers, 0 },
 		{ "a child that executes", write_two_and_execute, 99 },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
