@@ -39,10 +39,35 @@ impl<T> Counted<T> {
         Ok(Self { inner, owns: PhantomData })
     }
 
+    /// The first handle on a value that `fill` writes to its place: one that is too large for a
+    /// small stack.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    ///
+    /// # Safety
+    /// `fill` writes a whole value to its argument.
+    pub(crate) unsafe fn try_new_in_place(fill: impl FnOnce(*mut T)) -> Result<Self, Error> {
+        // SAFETY: the layout holds a count and is not empty.
+        let place = unsafe { alloc(Layout::new::<Inner<T>>()) }.cast::<Inner<T>>();
+        let inner = NonNull::new(place).ok_or(Error::NoMemory)?;
+        // SAFETY: fresh memory of that layout.
+        unsafe {
+            (&raw mut (*place).handles).write(UnmodelledUsize::new(1));
+            fill(&raw mut (*place).value);
+        }
+        Ok(Self { inner, owns: PhantomData })
+    }
+
     /// [`try_new`](Self::try_new) that ends the process where there is no memory, as `Arc::new`
     /// does.
     pub(crate) fn new(value: T) -> Self {
-        Self::try_new(value).unwrap_or_else(|_| handle_alloc_error(Layout::new::<Inner<T>>()))
+        Self::or_end(Self::try_new(value))
+    }
+
+    /// The handle that there is memory for; otherwise ends the process.
+    pub(crate) fn or_end(made: Result<Self, Error>) -> Self {
+        made.unwrap_or_else(|_| handle_alloc_error(Layout::new::<Inner<T>>()))
     }
 
     /// The value, for ever.

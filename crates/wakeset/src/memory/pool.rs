@@ -104,9 +104,32 @@ impl<T: Pooled> Stack<T> {
 }
 
 impl<T: Pooled> Pool<T> {
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
-        let stack = |_| Stack { free: AtomicPtr::new(ptr::null_mut()), taker: ScanLock::new(()) };
-        Self { stacks: core::array::from_fn(stack), chunks: AtomicPtr::new(ptr::null_mut()) }
+        let mut place = core::mem::MaybeUninit::uninit();
+        // SAFETY: all of it is written.
+        unsafe {
+            Self::write_new(place.as_mut_ptr());
+            place.assume_init()
+        }
+    }
+
+    /// Writes one that has nothing, stack by stack.
+    ///
+    /// # Safety
+    /// There is memory for one.
+    pub(crate) unsafe fn write_new(place: *mut Self) {
+        // A field that is not written is missing here.
+        let _ = |Self { stacks: _, chunks: _ }: &Self| ();
+        // SAFETY: the caller's contract.
+        unsafe {
+            let stacks = (&raw mut (*place).stacks).cast::<Stack<T>>();
+            for index in 0..STACKS {
+                let free = AtomicPtr::new(ptr::null_mut());
+                stacks.add(index).write(Stack { free, taker: ScanLock::new(()) });
+            }
+            (&raw mut (*place).chunks).write(AtomicPtr::new(ptr::null_mut()));
+        }
     }
 
     /// Takes out between one and `want` free elements, linked through [`Pooled::link`] and ended by

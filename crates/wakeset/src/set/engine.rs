@@ -25,6 +25,11 @@ enum Hold {
     Leaked(&'static Shared),
 }
 
+fn shared_with(limit: usize) -> Result<Counted<Shared>, Error> {
+    // SAFETY: all of it is written.
+    unsafe { Counted::try_new_in_place(|place| Shared::write_new(place, limit)) }
+}
+
 impl Engine {
     /// An engine with no limit on watches.
     pub fn new() -> Self {
@@ -34,7 +39,7 @@ impl Engine {
     /// An engine whose sets hold at most `limit` watches together; one more fails with ENOSPC, as
     /// `/proc/sys/fs/epoll/max_user_watches` makes it in Linux.
     pub fn with_watch_limit(limit: usize) -> Self {
-        Self { hold: Hold::Counted(Counted::new(Shared::new(limit))) }
+        Self { hold: Hold::Counted(Counted::or_end(shared_with(limit))) }
     }
 
     /// The fallible form of [`new`](Self::new), which ends the process when there is no memory, as
@@ -51,7 +56,7 @@ impl Engine {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn try_with_watch_limit(limit: usize) -> Result<Self, Error> {
-        Ok(Self { hold: Hold::Counted(Counted::try_new(Shared::new(limit))?) })
+        Ok(Self { hold: Hold::Counted(shared_with(limit)?) })
     }
 
     /// The same engine, kept for the life of the process.

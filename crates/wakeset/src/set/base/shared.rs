@@ -22,14 +22,25 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(in crate::set) fn new(watch_limit: usize) -> Self {
-        Self {
-            watches: Pool::new(),
-            sets: Pool::new(),
-            rings: Pool::new(),
-            nesting: ScanLock::new(0),
-            watched: AtomicUsize::new(0),
-            watch_limit,
+    /// Writes one without watches. Each field goes to its place by way of no stack: a signal
+    /// handler may make the process's engine where there is little.
+    ///
+    /// # Safety
+    /// There is memory for one.
+    pub(in crate::set) unsafe fn write_new(place: *mut Self, watch_limit: usize) {
+        // A field that is not written is missing here.
+        let _ = |all: &Self| {
+            let Self { watches: _, sets: _, rings: _, nesting: _, watched: _, watch_limit: _ } =
+                all;
+        };
+        // SAFETY: the caller's contract.
+        unsafe {
+            Pool::write_new(&raw mut (*place).watches);
+            Pool::write_new(&raw mut (*place).sets);
+            Pool::write_new(&raw mut (*place).rings);
+            (&raw mut (*place).nesting).write(ScanLock::new(0));
+            (&raw mut (*place).watched).write(AtomicUsize::new(0));
+            (&raw mut (*place).watch_limit).write(watch_limit);
         }
     }
 
