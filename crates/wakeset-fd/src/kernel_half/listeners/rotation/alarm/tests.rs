@@ -222,3 +222,51 @@ fn an_alarm_that_wakes_two_is_one_look() {
     fixture.wake_sleeper(sleeper);
     crate::close(fixture.epfd).expect("closed");
 }
+
+/// Runs `f` in a thread in which no timer can be made.
+fn without_timers(errno: c_int, f: impl FnOnce() + Send) {
+    let (load, equal, end) = (0x20, 0x15, 0x06);
+    let say = |code, jt, k| libc::sock_filter { code, jt, jf: 0, k };
+    let refused = libc::SECCOMP_RET_ERRNO | errno as u32;
+    let mut filter = [
+        say(load, 0, 0),
+        say(equal, 1, libc::SYS_timerfd_create as u32),
+        say(end, 0, libc::SECCOMP_RET_ALLOW),
+        say(end, 0, refused),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    let address = &raw const program as usize;
+    let filtered = move || {
+        // SAFETY: for this thread alone; the program outlives the calls.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            let mode = libc::SECCOMP_MODE_FILTER;
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, address), 0);
+        }
+        f();
+    };
+    thread::scope(|scope| scope.spawn(filtered).join()).expect("it ends");
+}
+
+/// Where a filter refuses the timer there is no alarm, and each connection wakes a sleeper.
+#[test]
+fn a_refused_alarm_leaves_plain_watches() {
+    let _alone = alone();
+    for error in [libc::EPERM, libc::ENOSYS] {
+        let fixture = Fixture::new();
+        {
+            let _guard = SignalGuard::enter();
+            let _migrating = gate::hold_migrations();
+            let _ = fixture.set.rotation.give_up_timer();
+        }
+        let sleeper = fixture.sleep();
+        let listener = fixture.listener.as_raw_fd();
+        without_timers(error, || fixture.change(EPOLL_CTL_ADD, listener, LISTENER));
+        assert!(!fixture.set.rotation.any() && fixture.timer() < 0, "it is plain");
+        let address = fixture.listener.local_addr().expect("bound");
+        let _client = TcpStream::connect(address).expect("connected");
+        until(|| sleeper.is_finished());
+        assert_eq!(sleeper.join().expect("it ends"), LISTENER);
+        crate::close(fixture.epfd).expect("closed");
+    }
+}
