@@ -9,7 +9,7 @@
 //!
 //! | module | in a model |
 //! |---|---|
-//! | `set::polls`, `kernel_half::uring::{watches, thread_rings}`, `set::{wait, quiet, first_listener}`, `kernel_half::listeners::rotation::{outline, others, calm::state}`, `set::doorbell::install`, `poll::sleeper`, `sys::{user, cancel, steps}`, `stats::page`; the engine | what they are in every build |
+//! | `set::polls`, `kernel_half::uring::{watches, thread_rings}`, `set::{wait, quiet, first_listener}`, `kernel_half::listeners::rotation::{outline, others, leftover, calm::state}`, `set::doorbell::install`, `poll::sleeper`, `sys::{user, cancel, steps}`, `stats::page`; the engine | what they are in every build |
 //! | `sys::vforked_word` | `sys::vforked::word`, as it is in every build |
 //! | `table::away_word` | `table::away::word`, as it is in every build |
 //! | `models` | the models themselves |

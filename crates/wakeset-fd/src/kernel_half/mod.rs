@@ -25,6 +25,11 @@ pub(crate) trait KernelEpoll {
     /// The same of the alarm's.
     fn admit_alarm(&self) -> u64;
 
+    /// Returns whether no call is in the set but the caller's.
+    fn is_in_one_call(&self) -> bool {
+        false
+    }
+
     /// Returns whether watches may be changed here.
     fn is_usable(&self) -> bool {
         !self.is_in_kernel() && !self.is_closed()

@@ -77,6 +77,7 @@ pub(crate) unsafe fn epoll_wait_into(
             return Kernel;
         }
         let Some(set) = Using::begin(epfd, set) else { continue };
+        let version = set.rotation.begin_wait();
         let wait = Wait {
             lease,
             mask,
@@ -87,14 +88,20 @@ pub(crate) unsafe fn epoll_wait_into(
             Ok(0) if wait.faulted.get() => Err(Errno::EFAULT),
             result => result,
         };
-        match result {
-            _ if !wait.counted.get() => {
-                count_served(&set.counted, epfd as u32, result.unwrap_or(0) as usize);
-            }
-            Ok(n) => count_wait(&set.counted, epfd as u32, n as usize),
-            Err(_) => {}
-        }
+        set.rotation.note_wait(version, result.unwrap_or(-1), maxevents);
+        count_result(&wait, epfd as u32, result);
         return Done(result);
+    }
+}
+
+/// Counts a wait on this number that ends with this.
+#[inline]
+fn count_result(wait: &Wait<'_>, number: u32, result: Result<c_int, Errno>) {
+    let counted = &wait.set.counted;
+    match result {
+        _ if !wait.counted.get() => count_served(counted, number, result.unwrap_or(0) as usize),
+        Ok(n) => count_wait(counted, number, n as usize),
+        Err(_) => {}
     }
 }
 

@@ -201,6 +201,10 @@ impl KernelEpoll for FdSet {
         self.state.is_closed()
     }
 
+    fn is_in_one_call(&self) -> bool {
+        self.head.has_one_sleeper()
+    }
+
     fn admit_baton(&self) -> u64 {
         doorbell::admit(self);
         doorbell::baton_cookie(self)

@@ -53,6 +53,9 @@ impl Quiet {
             return None;
         }
         let has_listeners = set.rotation.any();
+        if !has_listeners && set.rotation.has_baton() {
+            return None;
+        }
         let is_empty = set.set.is_empty();
         if !is_empty && (set.doorbell.load(Ordering::SeqCst) < 0 || !has_listeners && is_woken(set))
         {
@@ -108,6 +111,7 @@ impl Quiet {
         call: impl FnOnce(c_int) -> c_int,
     ) -> Option<c_int> {
         let settled = Settled::now(set);
+        let version = set.rotation.begin_wait();
         let migrated = set.migrated_watches.load(Ordering::SeqCst);
         let early = mutant!("quiet_looks_early") && self.lasts(set);
         set.set.enter_remote();
@@ -124,21 +128,21 @@ impl Quiet {
         // SAFETY: the caller's contract.
         let reported = unsafe { self.reported(set, events, found) };
         let is_over = found != 0 || self.within == self.limit && settled.still(set);
-        match reported {
+        let found = match reported {
             Reported::Others if lasts && is_over => {
                 if self.has_listeners {
                     set.rotation.wake_calmly();
                 }
-                return Some(found);
+                found
             }
             Reported::Listeners if lasts && set.rotation.takes() => {
                 set.rotation.note_reports(events, found, true);
-                return Some(found);
+                found
             }
-            _ => {}
-        }
-        let slept = Slept { events, maxevents, found, migrated };
-        Some(slept.finish(set, self))
+            _ => Slept { events, maxevents, found, migrated }.finish(set, self),
+        };
+        set.rotation.note_wait(version, found, maxevents);
+        Some(found)
     }
 
     /// What is left of the wait's limit after a sleep that has reported so much.

@@ -165,6 +165,11 @@ impl SlotHead {
         self.users.load(Ordering::SeqCst) > 1
     }
 
+    /// Whether one call is in the object, and it has one number.
+    pub(crate) fn has_one_sleeper(&self) -> bool {
+        self.users.load(Ordering::SeqCst) == 2
+    }
+
     /// Whether it has an object, or a call is still in the last one.
     pub(crate) fn is_used(&self) -> bool {
         self.users.load(Ordering::SeqCst) != 0

@@ -2,6 +2,8 @@
 
 #[path = "../../src/kernel_half/listeners/rotation/calm/state.rs"]
 pub(crate) mod calm;
+#[path = "../../src/kernel_half/listeners/rotation/leftover.rs"]
+pub(crate) mod leftover;
 pub(crate) mod members;
 
 use core::ffi::c_int;
@@ -154,6 +156,18 @@ pub(crate) mod rotation {
         }
 
         pub(crate) fn end_wait(&self, _: &FdSet) {}
+
+        pub(crate) fn has_baton(&self) -> bool {
+            false
+        }
+
+        pub(crate) fn note_sleep(&self, _: c_int, _: c_int) {}
+
+        pub(crate) fn begin_wait(&self) -> u32 {
+            0
+        }
+
+        pub(crate) fn note_wait(&self, _: u32, _: c_int, _: c_int) {}
 
         pub(crate) fn note_other(&self, _: u64) {}
 

@@ -45,7 +45,7 @@ pub(super) unsafe fn epoll_ctl(
     let result = answered_unit(verdict, || call(epfd, op, fd, event));
     if result == 0 {
         // SAFETY: as above.
-        unsafe { listeners::after_change(op, fd, event) };
+        unsafe { listeners::after_change(epfd, op, fd, event) };
     }
     result
 }

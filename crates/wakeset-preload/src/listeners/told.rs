@@ -25,7 +25,7 @@ use libc::{EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, epoll_event};
 use wakeset::mutated;
 use wakeset_fd::fork;
 use wakeset_fd::listeners::{self, End, Telling, baton};
-use wakeset_fd::user;
+use wakeset_fd::{set, user};
 
 /// Listeners that a thread can be told of at a time; of any more, it passes nothing on.
 const MOST: usize = 8;
@@ -279,17 +279,17 @@ pub(crate) fn has_left(fd: c_int) -> bool {
 /// # Safety
 /// As epoll_ctl(2), which the kernel has just answered.
 #[inline(always)]
-pub(crate) unsafe fn after_change(op: c_int, fd: c_int, event: *const epoll_event) {
+pub(crate) unsafe fn after_change(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_event) {
     if baton::number() >= 0 {
         // SAFETY: as the caller's.
-        unsafe { after_change_among_others(op, fd, event) };
+        unsafe { after_change_among_others(epfd, op, fd, event) };
     }
 }
 
 /// # Safety
 /// As [`after_change`].
 #[cold]
-unsafe fn after_change_among_others(op: c_int, fd: c_int, event: *const epoll_event) {
+unsafe fn after_change_among_others(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_event) {
     let has_gone = match op {
         EPOLL_CTL_DEL => true,
         // SAFETY: any bits are an event.
@@ -297,9 +297,17 @@ unsafe fn after_change_among_others(op: c_int, fd: c_int, event: *const epoll_ev
             .is_some_and(|epoll_event { events, .. }| events & EPOLLIN as u32 == 0),
         _ => false,
     };
-    if has_gone && has_left(fd) {
+    if has_gone && listeners::is_known_listener(fd) && may_have_left(epfd, fd) && has_left(fd) {
         leave(fd);
     }
+}
+
+/// Whether this thread was told of a connection and has not accepted, or the set may have used up a
+/// wake of which it has told nobody.
+fn may_have_left(epfd: c_int, fd: c_int) -> bool {
+    let is_told = TOLD.with(|told| told.len.get() == MOST || told.find(fd).is_some());
+    // The set's part is asked in any case: it notes that this thread looks.
+    set::may_have_left(epfd, fd) || is_told
 }
 
 /// Passes on the wake for a connection on a listener that this thread no longer watches.

@@ -59,7 +59,7 @@ pub use names::{Notes, note_of};
 #[cfg(test)]
 pub(super) use rounds::forget_declined;
 pub use rounds::{Look, Rounds, Visit, has_notes};
-pub(super) use rounds::{NOTES, begin_round, is_urgent, of_one};
+pub(super) use rounds::{NOTES, begin_round, is_urgent, may_have_notes, of_one};
 use wakeset::mutated;
 use wakeset_group::listener::{BATON_EVENTS, inode};
 

@@ -44,6 +44,7 @@ pub use private_sets::{
     claim_index, close_private_set, private_set, release_private_set, renew_private_set, sleeper,
 };
 pub use rescue_clock::RescueClock;
+use shared_hint::note_exclusive_inode;
 pub use shared_hint::{any_exclusive, is_exclusive, note_exclusive};
 use shares::Least;
 #[cfg(test)]

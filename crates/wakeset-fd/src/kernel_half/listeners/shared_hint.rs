@@ -158,8 +158,7 @@ impl Hint {
         self.family.iter().any(|of| of.load(Ordering::SeqCst) == inode)
     }
 
-    fn bit_of(&self, fd: c_int) -> Option<(&AtomicU64, u64)> {
-        let inode = inode(fd)?;
+    fn bit_of(&self, inode: u64) -> Option<(&AtomicU64, u64)> {
         let word = self.listeners.get((inode / 64) as usize % WORDS)?;
         Some((word, 1 << (inode % 64)))
     }
@@ -210,8 +209,17 @@ pub(super) fn slots() -> Option<&'static Slots> {
 /// Notes that a listener is about to be watched with `EPOLLEXCLUSIVE`, if there are hints
 /// ([`make`](super::baton::make)).
 pub fn note_exclusive(fd: c_int) {
+    if is_shared()
+        && let Some(inode) = inode(fd)
+    {
+        note_exclusive_inode(inode);
+    }
+}
+
+/// [`note_exclusive`] for the listener with this inode.
+pub(super) fn note_exclusive_inode(inode: u64) {
     if let Some(hint) = Hint::shared()
-        && let Some((word, bit)) = hint.bit_of(fd)
+        && let Some((word, bit)) = hint.bit_of(inode)
     {
         word.fetch_or(bit, Ordering::SeqCst);
         hint.any.store(1, Ordering::SeqCst);
@@ -227,6 +235,6 @@ pub fn any_exclusive() -> bool {
 
 /// Returns whether this listener may have been watched with `EPOLLEXCLUSIVE`.
 pub fn is_exclusive(fd: c_int) -> bool {
-    let bit = Hint::shared().and_then(|hint| hint.bit_of(fd));
+    let bit = Hint::shared().and_then(|hint| hint.bit_of(inode(fd)?));
     bit.is_some_and(|(word, bit)| word.load(Ordering::SeqCst) & bit != 0)
 }

@@ -85,6 +85,8 @@ impl Wait<'_> {
             // Others have slept since before the first listener as well.
             first_listener::tell_next(self.set);
         }
+        // Before anything of ours is taken out: what has found no room is left behind.
+        self.set.rotation.note_sleep(result.unwrap_or(-1), self.capacity);
         let result = result.map(|found| self.step_back(found));
         let woken = result.is_ok_and(|found| found > 0);
         let rung_before = self.rung.replace(false);

@@ -16,10 +16,11 @@ pub(crate) struct Member {
     pub(crate) fd: c_int,
     pub(crate) data: u64,
     pub(crate) is_ambiguous: bool,
+    pub(crate) inode: Option<u64>,
 }
 
 impl Member {
-    pub(crate) const NONE: Self = Self { fd: -1, data: 0, is_ambiguous: false };
+    pub(crate) const NONE: Self = Self { fd: -1, data: 0, is_ambiguous: false, inode: None };
 
     pub(crate) fn is_some(&self) -> bool {
         self.fd >= 0
@@ -50,7 +51,7 @@ impl Members {
     /// A listener joins, in this place.
     pub(crate) fn add(&self, place: usize, fd: c_int, data: u64) {
         self.with(|members| {
-            members[place] = Member { fd, data, is_ambiguous: false };
+            members[place] = Member { fd, data, is_ambiguous: false, inode: None };
             self.others.mark_same(members, fd, data);
         });
     }

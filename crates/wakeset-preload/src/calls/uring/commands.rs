@@ -48,7 +48,7 @@ fn carry_out(queue: &Queue<'_>, entry: &Entry) -> Option<c_int> {
         Verdict::Kernel => None,
         Verdict::Done(Ok(())) => {
             // SAFETY: as above.
-            unsafe { after_change(op, target, event) };
+            unsafe { after_change(entry.fd, op, target, event) };
             Some(0)
         }
         // It has changed nothing: the kernel says the same.

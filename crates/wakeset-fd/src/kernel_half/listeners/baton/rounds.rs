@@ -155,6 +155,11 @@ pub fn has_notes() -> bool {
     open(declined, &declined.left, u64::MAX, 0) != 0 && !mutated!("baton_ends_with_its_waiter")
 }
 
+/// Whether there may be such notes: a look at one word.
+pub(in super::super) fn may_have_notes() -> bool {
+    shared_hint::declined().any.load(SeqCst) != 0
+}
+
 /// A look at listeners that is about to begin, and may find them empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {

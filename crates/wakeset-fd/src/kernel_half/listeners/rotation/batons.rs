@@ -58,7 +58,9 @@ impl Rotation {
     /// reports `filled` other events. A connection that it can take is reported by the next check
     /// of the kernel half. Returns whether the wait is to pass the baton on, once it holds no lock.
     pub(crate) fn take_baton(&self, set: &impl KernelEpoll, filled: c_int) -> bool {
-        self.with(|members| {
+        // No member comes, and the version stays: the wait that is woken so leaves nothing behind.
+        self.with_known(|members| {
+            self.calm.end();
             // Under the lock: another thread of the set finds it done.
             let Some(visit) = self.rounds.visit() else { return false };
             let is_usable = set.is_usable();
@@ -102,6 +104,38 @@ impl Rotation {
             && !mutated!("set_never_looks_first")
     }
 
+    /// A sleep has found so many events, or -1 for an error; there was room for so many.
+    #[inline(always)]
+    pub(crate) fn note_sleep(&self, found: c_int, capacity: c_int) {
+        self.leftover.note_sleep(found, capacity);
+    }
+
+    /// A wait begins: the version of the members.
+    #[inline(always)]
+    pub(crate) fn begin_wait(&self) -> u32 {
+        self.outline.version()
+    }
+
+    /// It ends with so many events, or -1 for an error; there was room for so many.
+    #[inline(always)]
+    pub(crate) fn note_wait(&self, version: u32, found: c_int, capacity: c_int) {
+        let is_still = || version.is_multiple_of(2) && self.outline.is_still(version);
+        self.leftover.note_wait(found, capacity, is_still);
+    }
+
+    /// Whether the set may have used up the wake for a connection on this listener, which it has
+    /// just ceased to watch, without having told anybody ([`leftover`](super::leftover)).
+    /// `is_alone`: no other call is in the set.
+    pub(crate) fn may_have_left(&self, fd: c_int, is_alone: bool) -> bool {
+        // Another watch may be one of which nothing is known.
+        let is_known = self.others.remember_number(fd) && !self.has_stepped();
+        self.leftover.take(is_alone) || !is_known
+    }
+
+    fn has_stepped(&self) -> bool {
+        self.has_stepped.load(Ordering::Relaxed)
+    }
+
     /// Such a look has found nothing.
     pub(crate) fn note_nothing(&self) {
         let Some(telling) = telling() else { return };
@@ -113,10 +147,36 @@ impl Rotation {
 
     /// After a change of interest: a set without listeners needs no alarm and no baton. The baton
     /// may just have woken a thread there, which does not find it any more.
+    ///
+    /// In a set that no other call is in, and while nothing is declined, the baton stays until the
+    /// next sleep: a server may add its listener again at once.
     pub(super) fn leave_baton_alone(&self, set: &impl KernelEpoll) {
-        if self.any() || !self.alarm.is_set() && self.baton.load(Ordering::Relaxed) < 0 {
-            return;
+        let is_kept = || {
+            set.is_in_one_call()
+                && !baton::may_have_notes()
+                && !mutated!("baton_goes_with_each_listener")
+        };
+        if !self.any() && (self.alarm.is_set() || self.has_baton() && !is_kept()) {
+            self.leave_baton(set);
         }
+    }
+
+    /// Whether the set watches the baton, or is about to.
+    #[inline(always)]
+    pub(crate) fn has_baton(&self) -> bool {
+        self.baton.load(Ordering::Relaxed) >= 0
+    }
+
+    /// Before a sleep without listeners: the baton would wake the thread.
+    pub(super) fn drop_kept_baton(&self, set: &impl KernelEpoll) {
+        if self.has_baton() && set.is_usable() && !mutated!("kept_baton_stays") {
+            self.leave_baton(set);
+        }
+    }
+
+    /// The set watches neither the alarm nor the baton any more, unless it has a listener.
+    #[cold]
+    fn leave_baton(&self, set: &impl KernelEpoll) {
         let left = self.with(|members| {
             // Another thread may have added one since, and has found the alarm set.
             let has_none = !members.iter().any(Member::is_some);

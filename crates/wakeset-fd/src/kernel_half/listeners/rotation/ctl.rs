@@ -108,10 +108,19 @@ impl<S: KernelEpoll> Ctl<'_, S> {
     }
 
     fn may_join(&self) -> bool {
-        let allowed = can_join(self.asked.events)
-            && listeners::order().is_some()
-            && listeners::confirm(self.fd);
+        self.may_join_if(|| listeners::confirm(self.fd))
+    }
+
+    fn may_join_if(&self, is_listener: impl FnOnce() -> bool) -> bool {
+        let allowed = can_join(self.asked.events) && listeners::order().is_some() && is_listener();
         allowed && !self.rotation.has_twins.load(Ordering::Relaxed)
+    }
+
+    /// Whether the listener with this inode is the member that was removed last, as nginx's is
+    /// after every 16 connections: what is known of its number holds.
+    fn is_back(&self, inode: Option<u64>) -> bool {
+        let is_same = |inode| self.rotation.others.remember_listener(self.fd, inode);
+        inode.is_some_and(is_same) && listeners::is_known_listener(self.fd)
     }
 
     /// The watch as a member that is not yet in the kernel.
@@ -134,10 +143,12 @@ impl<S: KernelEpoll> Ctl<'_, S> {
         // A connection of an event loop's, most often, which is known to be none.
         let inode = listeners::is_listener(self.fd).then(|| listeners::inode(self.fd)).flatten();
         self.separate_twins(members, inode);
+        let is_back = self.is_back(inode);
+        self.rotation.others.forget_number(self.fd);
         let known = members.iter().position(|member| member.fd == self.fd);
         let slot = known
             .or_else(|| members.iter().position(|member| !member.is_some()))
-            .filter(|_| self.may_join());
+            .filter(|_| self.may_join_if(|| is_back || listeners::confirm(self.fd)));
         let Some(slot) = slot.and_then(|slot| members.get_mut(slot)) else {
             let result = self.call();
             if let (Ok(()), Some(stale)) = (result, self.known(members)) {
@@ -147,7 +158,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
             return result;
         };
         let mut member = self.member(inode);
-        listeners::note_exclusive(self.fd);
+        inode.into_iter().for_each(listeners::note_exclusive_inode);
         listeners::end_alone(self.fd);
         match member.add(self.set.number(), true) {
             Ok(()) => {

@@ -31,6 +31,7 @@ mod alarm;
 mod batons;
 mod calm;
 mod ctl;
+mod leftover;
 mod member;
 mod others;
 mod outline;
@@ -50,6 +51,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use core::time::Duration;
 pub(crate) use ctl::can_join;
+use leftover::Leftover;
 use libc::epoll_event;
 use member::Member;
 use others::Others;
@@ -90,6 +92,7 @@ pub(crate) struct Rotation {
     outline: Outline,
     calm: Calm,
     alarm: Alarm,
+    leftover: Leftover,
 }
 
 // SAFETY: the members are only touched with the lock held, in `with`.
@@ -113,6 +116,7 @@ impl Rotation {
             outline: Outline::none(),
             calm: Calm::none(),
             alarm: Alarm::none(),
+            leftover: Leftover::none(),
         }
     }
 
@@ -202,6 +206,7 @@ impl Rotation {
     /// how long the wait sleeps at most, if there is a listener that is not watched.
     pub(crate) fn rotate(&self, set: &impl KernelEpoll) -> Option<Duration> {
         if !self.any() {
+            self.drop_kept_baton(set);
             return None;
         }
         if self.is_calm() {

@@ -9,7 +9,9 @@
 
 use super::Member;
 use super::outline::Outline;
-use crate::sys::sync::{AtomicBool, AtomicU64, Ordering, array_of, const_fn, fence, mutant};
+use crate::sys::sync::{
+    AtomicBool, AtomicI32, AtomicU64, Ordering, array_of, const_fn, fence, mutant,
+};
 use core::ffi::c_int;
 use wakeset::mutated;
 
@@ -29,6 +31,9 @@ struct Former {
     is_some: AtomicBool,
     data: AtomicU64,
     is_ambiguous: AtomicBool,
+    /// Which listener it was; 0 for none that is known.
+    fd: AtomicI32,
+    inode: AtomicU64,
 }
 
 impl Former {
@@ -38,6 +43,8 @@ impl Former {
                 is_some: AtomicBool::new(false),
                 data: AtomicU64::new(0),
                 is_ambiguous: AtomicBool::new(false),
+                fd: AtomicI32::new(-1),
+                inode: AtomicU64::new(0),
             }
         }
     }
@@ -88,7 +95,27 @@ impl Others {
     pub(super) fn remember(&self, member: &Member) {
         self.former.data.store(member.data, Ordering::Relaxed);
         self.former.is_ambiguous.store(member.is_ambiguous, Ordering::Relaxed);
+        self.former.fd.store(member.fd, Ordering::Relaxed);
+        self.former.inode.store(member.inode.unwrap_or(0), Ordering::Relaxed);
         self.former.is_some.store(true, Ordering::Relaxed);
+    }
+
+    /// This number has a watch again.
+    pub(super) fn forget_number(&self, fd: c_int) {
+        if self.remember_number(fd) {
+            self.former.fd.store(-1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the member that was removed or changed last is remembered, had this number, and has
+    /// not been added since.
+    pub(super) fn remember_number(&self, fd: c_int) -> bool {
+        self.former.is_some() && self.former.fd.load(Ordering::Relaxed) == fd
+    }
+
+    /// The same, and was the listener with this inode. The caller holds the lock.
+    pub(super) fn remember_listener(&self, fd: c_int, inode: u64) -> bool {
+        self.remember_number(fd) && self.former.inode.load(Ordering::Relaxed) == inode
     }
 
     /// The kernel half has watches of which nothing is known.

@@ -85,6 +85,12 @@ impl Outline {
         is_left_out.then_some(version)
     }
 
+    /// The version, odd while it may not be whole.
+    #[inline(always)]
+    pub(super) fn version(&self) -> u32 {
+        self.version.load(Ordering::SeqCst)
+    }
+
     /// Whether the members are still those of this version.
     #[inline(always)]
     pub(super) fn is_still(&self, version: u32) -> bool {
