@@ -22,6 +22,8 @@ use uring::Uring;
 
 /// The number of the doorbell.
 pub(crate) const BELL: c_int = 1;
+/// The number of the alarm.
+pub(crate) const ALARM: c_int = 4;
 /// A number whose file is no socket, so that the epoll has to watch it.
 pub(crate) const KERNEL_FILE: c_int = 2;
 /// Numbers that there are.
@@ -56,6 +58,8 @@ struct State {
     urings: Vec<Uring>,
     /// How many threads sleep in ppoll(2).
     pollers: usize,
+    /// Whether the alarm's timer runs.
+    runs: bool,
     /// A poll ends after one completion.
     polls_end: bool,
     memory: Vec<Box<[u64]>>,
@@ -133,6 +137,7 @@ impl Kernel {
             ready: VecDeque::new(),
             urings: Vec::new(),
             pollers: 0,
+            runs: false,
             polls_end: false,
             memory: Vec::new(),
         };
@@ -207,6 +212,43 @@ impl Kernel {
         if let Some(bell) = state.file(BELL) {
             state.files[bell] = 0;
         }
+    }
+
+    /// timerfd_settime(2) of the alarm.
+    pub(crate) fn set_alarm(&self, runs: bool) {
+        let mut state = self.state();
+        state.runs = runs;
+        if let Some(timer) = state.file(ALARM) {
+            state.files[timer] = 0;
+        }
+    }
+
+    /// read(2) of the alarm.
+    pub(crate) fn silence_alarm(&self) {
+        let mut state = self.state();
+        if let Some(timer) = state.file(ALARM) {
+            state.files[timer] = 0;
+        }
+    }
+
+    /// A period of the alarm is over, if it runs.
+    pub(crate) fn let_alarm_expire(&self) {
+        let state = self.state();
+        let timer = state.file(ALARM).filter(|_| state.runs);
+        drop(state);
+        if let Some(timer) = timer {
+            self.fill(timer);
+        }
+    }
+
+    /// Whether the alarm will wake those that sleep in the epoll.
+    pub(crate) fn alarm_is_armed(&self) -> bool {
+        self.watches(ALARM) && self.state().runs
+    }
+
+    /// Whether the epoll watches what is under this number.
+    pub(crate) fn watches(&self, fd: c_int) -> bool {
+        self.state().watches.iter().any(|watch| watch.fd == fd)
     }
 
     fn tell_pollers(&self, state: &State) {

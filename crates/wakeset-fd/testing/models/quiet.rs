@@ -5,6 +5,7 @@ use super::{EDGE, IN};
 use crate::rooms::kernel::KERNEL;
 use crate::rooms::set::FdSet;
 use core::ffi::c_int;
+use libc::EPOLL_CTL_ADD;
 use loom::thread::spawn;
 use std::sync::Arc;
 use std::vec::Vec;
@@ -46,7 +47,7 @@ fn sleep_beside_a_new_listener(wait: fn(&FdSet, usize) -> Option<Vec<u64>>) {
     mixed.add_file(IN);
     KERNEL.open(LISTENER);
     let sleeper = run(&mixed, move |mixed| wait(&mixed.set, 1));
-    mixed.set.add_listener(LISTENER, IN, OF_LISTENER);
+    mixed.set.ctl_of_listener(EPOLL_CTL_ADD, LISTENER, 0, OF_LISTENER);
     assert_eq!(sleeper.join().unwrap(), None, "its sleep has a limit");
 }
 
@@ -99,6 +100,31 @@ fn what_is_left_to_a_quiet_wait_is_passed_on() {
         }
         assert_eq!(waiter.join().unwrap().unwrap(), [OF_COUNTER]);
         filler.join().unwrap();
+    });
+}
+
+/// Catches the same of a quiet wait that leaves with a connection.
+#[test]
+fn what_is_left_to_a_wait_for_a_connection_is_passed_on() {
+    explore(2, || {
+        let mixed = Mixed::watching_as(EXCLUSIVE, IN);
+        let listener = KERNEL.open(LISTENER);
+        mixed.set.ctl_of_listener(EPOLL_CTL_ADD, LISTENER, 0, OF_LISTENER);
+        KERNEL.fill(listener);
+        let other = Arc::new(FdSet::of(&mixed.engine));
+        let asked = Event::new(Events::from_bits_retain(EXCLUSIVE), OF_COUNTER);
+        other.set.add(COUNTER, &mixed.counter, asked).unwrap();
+        let quiet = run(&mixed, |mixed| mixed.set.wait_quietly(1).unwrap());
+        let waiter = {
+            let other = Arc::clone(&other);
+            spawn(move || other.try_wait(1))
+        };
+        mixed.counter.write(1).unwrap();
+        match quiet.join().unwrap()[..] {
+            [OF_LISTENER] => {}
+            _ => mixed.counter.write(1).unwrap(),
+        }
+        assert_eq!(waiter.join().unwrap().unwrap(), [OF_COUNTER]);
     });
 }
 

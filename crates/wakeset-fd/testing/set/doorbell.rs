@@ -5,6 +5,6 @@
 mod install;
 
 pub(crate) use install::{
-    alarm_cookie, baton_cookie, cookie, has_ever_been_in, install, install_held, is_ours, ring,
-    ring_of, take_out,
+    admit, alarm_cookie, baton_cookie, cookie, has_ever_been_in, install, install_held, is_ours,
+    remove, ring, ring_of, take_out,
 };

@@ -13,6 +13,7 @@ pub(crate) mod state;
 #[path = "../../src/set/wait/mod.rs"]
 pub(crate) mod wait;
 
+use crate::kernel_half::KernelEpoll;
 use crate::kernel_half::listeners::rotation::Rotation;
 use crate::migrate;
 use crate::rooms::kernel::KERNEL;
@@ -28,7 +29,7 @@ use crate::table::lifecycle;
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr;
-use libc::{EPOLL_CTL_ADD, epoll_event};
+use libc::{EPOLL_CTL_ADD, EPOLLIN, epoll_event};
 use std::vec::Vec;
 use wakeset::{Counter, Description, Engine, Event, EventPoll, Events, Timeout};
 
@@ -133,11 +134,21 @@ impl FdSet {
         install_if_mixed();
     }
 
-    /// epoll_ctl(2) for the first listener, as [`ctl`](Self::ctl).
-    pub(crate) fn add_listener(&self, fd: c_int, events: u32, data: u64) {
-        self.ctl(EPOLL_CTL_ADD, fd, events, data).unwrap();
-        self.rotation.join();
-        first_listener::tell_sleepers(self);
+    /// epoll_ctl(2) as `set::kernel_watch` has it for a listener of a set with a kernel half, in
+    /// this place among the listeners.
+    pub(crate) fn ctl_of_listener(&self, op: c_int, fd: c_int, place: usize, data: u64) {
+        let event = epoll_event { events: EPOLLIN as u32, u64: data };
+        if self.rotation.epoll_ctl(self, op, fd, event, place).unwrap() {
+            first_listener::tell_sleepers(self);
+        }
+    }
+
+    /// What `set::fd_set` does before the number is closed, as far as the kernel half goes.
+    pub(crate) fn lose_number(&self) {
+        self.state.close();
+        self.set.between_scans(|| {});
+        self.rotation.end_alarm(self);
+        doorbell::remove(self);
     }
 
     /// epoll_wait(2) without a limit, as the interposer has it: a quiet wait, if the set is quiet.
@@ -180,6 +191,29 @@ impl FdSet {
         let n = wait.run().unwrap() as usize;
         events.truncate(n);
         events.iter().map(|event| event.u64).collect()
+    }
+}
+
+impl KernelEpoll for FdSet {
+    fn number(&self) -> c_int {
+        self.fd()
+    }
+
+    fn is_in_kernel(&self) -> bool {
+        self.state.is_in_kernel()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.state.is_closed()
+    }
+
+    fn admit_baton(&self) -> u64 {
+        unreachable!("nobody declines")
+    }
+
+    fn admit_alarm(&self) -> u64 {
+        doorbell::admit(self);
+        doorbell::alarm_cookie(self)
     }
 }
 

@@ -14,10 +14,10 @@ pub mod user;
 #[path = "../../src/sys/vforked/word.rs"]
 pub(crate) mod vforked_word;
 
-use crate::rooms::kernel::{BELL, KERNEL};
+use crate::rooms::kernel::{ALARM, BELL, KERNEL};
 use core::cell::Cell;
 use core::ffi::c_int;
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, epoll_event, pollfd, timespec};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, epoll_event, itimerspec, pollfd, timespec};
 pub(crate) use syscalls::Errno;
 
 loom::thread_local! {
@@ -72,8 +72,47 @@ pub(crate) fn write(fd: c_int, _: *const u8, len: usize) -> Result<usize, Errno>
     Ok(len)
 }
 
-pub(crate) fn read(_: c_int, _: *mut u8, _: usize) -> Result<usize, Errno> {
-    unreachable!("no doorbell is used again")
+/// Of the alarm: no doorbell is used again.
+pub(crate) fn read(fd: c_int, _: *mut u8, len: usize) -> Result<usize, Errno> {
+    assert_eq!(fd, ALARM);
+    KERNEL.silence_alarm();
+    Ok(len)
+}
+
+/// Of the alarm.
+pub(crate) fn timerfd_settime(
+    fd: c_int,
+    _: c_int,
+    new: *const itimerspec,
+    _: *mut itimerspec,
+) -> Result<(), Errno> {
+    assert_eq!(fd, ALARM);
+    // SAFETY: the caller gives a setting.
+    let value = unsafe { new.read() }.it_value;
+    KERNEL.set_alarm(value.tv_sec != 0 || value.tv_nsec != 0);
+    Ok(())
+}
+
+pub(crate) fn close(_: c_int) -> Result<(), Errno> {
+    unreachable!("the program has numbers enough")
+}
+
+/// The one call that may be refused makes the alarm.
+pub(crate) mod refusable {
+    use super::{ALARM, Errno, KERNEL};
+
+    pub(crate) fn make_alarm() -> Result<usize, Errno> {
+        KERNEL.open(ALARM);
+        Ok(ALARM as usize)
+    }
+
+    macro_rules! refusable {
+        (timerfd_create $(, $argument:expr)*) => {{
+            $(let _ = $argument;)*
+            $crate::sys::refusable::make_alarm()
+        }};
+    }
+    pub(crate) use refusable;
 }
 
 pub(crate) fn epoll_pwait(

@@ -9,6 +9,10 @@
 //! | looks for remote waiters | looks for remote waiters |
 //! | one is there: rings | one is there: rings the doorbell, if there is one |
 //!
+//! Beside a close of the set it is another: the closing thread says that the set is closed, then
+//! takes out the doorbell if there is one; the installing thread publishes it, then takes it out if
+//! the set is closed.
+//!
 //! A remote waiter that the installing thread does not see counts itself in later, and looks at
 //! the list after that (`enter_remote`). Under loom this file runs as it is.
 
@@ -167,18 +171,19 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
         return Ok(false);
     };
     // From here on a waiter may get its event.
-    set.doorbell.store(GONE, Ordering::SeqCst);
+    admit(set);
     let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };
     if let Err(error) = sys::epoll_ctl(set.fd(), EPOLL_CTL_ADD, doorbell, &raw const event) {
         table::spare_doorbell(doorbell);
         return Err(error);
     }
     step!(doorbell_in_kernel);
-    set.doorbell.store(doorbell, Ordering::SeqCst);
+    // The close may take it at once. Beside that loom would place a plain store in two orders.
+    set.doorbell.swap(doorbell, Ordering::SeqCst);
     // A publication with its barrier; then the remote waiters are checked.
     set.set.set_doorbell(Some((ring_at, ptr::from_ref(set).expose_provenance())));
     step!(doorbell_known);
-    if set.state.is_closed() {
+    if set.state.is_closed() && !mutant!("installed_bell_outlives_its_set") {
         // One of the two removes it: the close has said so before it looked.
         remove(set);
         return Ok(true);

@@ -20,18 +20,18 @@
 //!
 //! The timer is a hidden descriptor, which stays with the set's slot for the next time. Its number
 //! may only be closed under the migrations lock, which a thread that closes the set may hold or
-//! not.
+//! not. Under loom this file runs as it is.
 
 use super::super::family;
 use super::{Member, Rotation};
 use crate::kernel_half::KernelEpoll;
 use crate::kernel_half::listeners::RESCUE;
 use crate::sys::refusable::refusable;
+use crate::sys::sync::{AtomicBool, AtomicI32, Ordering, after_publishing, const_fn, mutant};
 use crate::sys::{self, Errno};
 use crate::table::hidden;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, epoll_event, itimerspec, timespec};
 use wakeset::mutated;
 
@@ -52,8 +52,10 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    pub(super) const fn none() -> Self {
-        Self { number: AtomicI32::new(-1), is_set: AtomicBool::new(false) }
+    const_fn! {
+        pub(super) const fn none() -> Self {
+            Self { number: AtomicI32::new(-1), is_set: AtomicBool::new(false) }
+        }
     }
 
     pub(super) fn is_set(&self) -> bool {
@@ -84,8 +86,9 @@ impl Alarm {
         let data = set.admit_alarm();
         // Before the look at the set: the thread that closes it looks here after it has said so,
         // and waits for the lock before the number goes.
-        self.is_set.store(true, Ordering::SeqCst);
-        if set.is_closed() {
+        self.is_set.swap(true, Ordering::SeqCst);
+        after_publishing(mutant!("alarm_set_without_fence"));
+        if set.is_closed() && !mutant!("alarm_outlives_its_set") {
             self.is_set.store(false, Ordering::SeqCst);
             return true;
         }
@@ -111,6 +114,17 @@ impl Alarm {
             let _ = sys::epoll_ctl(set.number(), EPOLL_CTL_DEL, timer, ptr::null());
             let _ = stop(timer);
         }
+    }
+
+    /// A change of interest has left no listener, as far as its thread knows, which has just taken
+    /// the lock: another may have added one since, and has found the alarm set. Returns whether
+    /// there is none.
+    pub(super) fn ends_with_the_last(&self, set: &impl KernelEpoll, members: &[Member]) -> bool {
+        let has_none = !members.iter().any(Member::is_some);
+        if has_none || mutant!("alarm_ends_unlooked") {
+            self.unset(set);
+        }
+        has_none
     }
 
     /// The timer has another number, or none. Returns whether a set has lost its alarm by that.
@@ -175,10 +189,12 @@ impl Rotation {
     /// others sleep, and may have done so since before the first listener. It is asked with the
     /// lock held, because a thread that adds a listener for one that sleeps may have found the
     /// alarm set.
-    pub(crate) fn take_alarm(&self, set: &impl KernelEpoll, is_needed: impl FnOnce() -> bool) {
+    pub(crate) fn take_alarm(&self, set: &impl KernelEpoll, is_needed: impl Fn() -> bool) {
+        let is_needed = || is_needed() && !mutant!("alarm_ends_beside_sleepers");
+        let early = mutant!("alarm_needed_early").then(&is_needed);
         self.with(|members| {
             self.alarm.silence();
-            if !members.iter().any(Member::is_some) || !is_needed() {
+            if !members.iter().any(Member::is_some) || !early.unwrap_or_else(is_needed) {
                 self.alarm.unset(set);
             }
         });
@@ -189,8 +205,10 @@ impl Rotation {
         }
     }
 
-    /// The set needs no alarm any more, if it has one.
+    /// The set needs no alarm any more, if it has one: it is closed, which its state has said by a
+    /// read-modify-write before, or has migrated.
     pub(crate) fn end_alarm(&self, set: &impl KernelEpoll) {
+        after_publishing(mutant!("alarm_ended_without_fence"));
         if self.alarm.is_set() {
             self.with(|_| self.alarm.unset(set));
         }
@@ -211,5 +229,6 @@ impl Rotation {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
+#[path = "alarm/tests.rs"]
 mod tests;

@@ -177,14 +177,8 @@ impl Rotation {
     /// The set watches neither the alarm nor the baton any more, unless it has a listener.
     #[cold]
     fn leave_baton(&self, set: &impl KernelEpoll) {
-        let left = self.with(|members| {
-            // Another thread may have added one since, and has found the alarm set.
-            let has_none = !members.iter().any(Member::is_some);
-            has_none && {
-                self.alarm.unset(set);
-                self.drop_baton(set)
-            }
-        });
+        let left = self
+            .with(|members| self.alarm.ends_with_the_last(set, members) && self.drop_baton(set));
         if left && baton::has_notes() {
             baton::pass_unlocked();
         }
