@@ -94,6 +94,11 @@ impl Rotation {
     /// Whether this waiter takes a connection that has ended its sleep in a calm set, and leaves it
     /// to no other. A set that is calm because no other was there does not know of those that have
     /// come since.
+    ///
+    /// It is asked for both of two listeners at once. If one of them should be another's, the
+    /// general wait decides for each. What was declined on one is urgent for both, but a set that
+    /// knows of it is not calm: only if it was declined since that was last asked, in these few
+    /// instructions, is a connection on the other taken out of turn, by a worker that is awake.
     pub(crate) fn takes(&self) -> bool {
         let notes = self.calm.told_notes();
         let is_anothers = || notes == 0 || self.share.leaves(notes);
