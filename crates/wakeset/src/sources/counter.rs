@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::events::Events;
+use crate::sync::adaptive_spin::joint;
 use crate::sync::blocked::{ALL, Blocked, READERS, WRITERS};
 use crate::sync::spin::pause;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -160,6 +161,7 @@ impl Counter {
             }
         }
         step!(count_written);
+        joint::signals();
         self.blocked.changed(mutant!("write_without_fence"), 1, READERS);
         self.queue.wake_published(Events::IN);
         Ok(())

@@ -29,7 +29,7 @@
 //! how many times each wait looks before it sleeps (`set_model_spin`), and without that none does.
 
 mod cost;
-mod joint;
+pub(crate) mod joint;
 mod latency;
 mod waker;
 
@@ -296,7 +296,7 @@ impl AdaptiveSpin {
 
     /// A joint spin has found something, outside or not.
     fn found_jointly(&self, outside: bool, needed: u64) {
-        joint::found();
+        joint::spun(true);
         self.spend(needed);
         let notes = self.notes.load(Ordering::Relaxed);
         let notes = match outside {
@@ -414,29 +414,35 @@ impl Spin<'_> {
         if !self.looks.is_multiple_of(CHECKS) {
             return true;
         }
-        let now = Deadline::now().as_nanos();
         if due < self.end {
             self.end = due;
             self.cut_short = true;
         }
-        self.preempted = now.saturating_sub(self.last) > GAP;
-        self.last = now;
-        if self.is_joint && !self.preempted && self.spinner.is_one_too_many(now) {
-            return self.yields(now);
+        self.preempted = self.read_clock() > GAP;
+        let is_one_too_many = || self.spinner.is_one_too_many(self.last);
+        if self.is_joint && !self.preempted && is_one_too_many() {
+            return self.yields();
         }
-        self.crowded =
-            now.saturating_sub(self.start) > CROWDED && self.spinner.is_one_too_many(now);
-        now < self.end && !self.preempted && !self.crowded
+        self.crowded = self.last.saturating_sub(self.start) > CROWDED && is_one_too_many();
+        self.last < self.end && !self.preempted && !self.crowded
     }
 
     /// In a joint spin on all processors: the thread that is to do something may wait for this one.
     /// Whether the spin goes on.
     #[cold]
-    fn yields(&mut self, before: u64) -> bool {
+    fn yields(&mut self) -> bool {
         spin::yield_now();
-        self.last = Deadline::now().as_nanos();
-        self.preempted = self.last.saturating_sub(before) > LONG_YIELD;
+        self.preempted = self.read_clock() > LONG_YIELD;
         self.last < self.end && !self.preempted
+    }
+
+    /// Reads the clock; how long ago (ns) that was done before. Long, if the processor was lost.
+    fn read_clock(&mut self) -> u64 {
+        let before = self.last;
+        self.last = Deadline::now().as_nanos();
+        let passed = self.last.saturating_sub(before);
+        joint::lost(passed);
+        passed
     }
 
     /// Whether it is time to look outside of the ready list: in the kernel half.
@@ -452,7 +458,7 @@ impl Spin<'_> {
     /// The look outside is over, and was no loss of the processor.
     #[inline]
     pub(crate) fn looked_outside(&mut self) {
-        self.last = Deadline::now().as_nanos();
+        self.read_clock();
     }
 
     /// It found what the wait was for, on the ready list.
@@ -479,6 +485,7 @@ impl Spin<'_> {
     /// It found nothing.
     pub(crate) fn failed(self) {
         if self.is_joint {
+            joint::spun(false);
             // What the sleep takes that follows says nothing of one without a spin.
             self.memory.note_spun();
         } else if self.preempted {

@@ -91,12 +91,17 @@ pub(crate) fn process_time() -> Option<u64> {
 /// clock of its processor time goes on. `None` where the kernel does not say, or there is no such
 /// thread any more.
 pub(crate) fn runs(thread: u32) -> Option<bool> {
+    let before = time_of(thread)?;
+    Some(time_of(thread)? != before)
+}
+
+/// How much processor time another thread of this process has had (ns). `None` as in [`runs`].
+pub(crate) fn time_of(thread: u32) -> Option<u64> {
     // As pthread_getcpuclockid(3) makes it: the scheduler's clock of one thread.
     const OF_THREAD: i32 = 4;
     const BY_SCHEDULER: i32 = 2;
     let clock = !(thread as i32) << 3 | OF_THREAD | BY_SCHEDULER;
-    let before = processor_time(clock as usize)?;
-    Some(processor_time(clock as usize)? != before)
+    processor_time(clock as usize)
 }
 
 fn processor_time(clock: usize) -> Option<u64> {

@@ -2,7 +2,7 @@
 //! name its holder before the kernel can lend that one priority (futex(2), "Priority-inheritance
 //! futexes"). The process's number comes with it.
 
-pub(crate) use real::{current, process};
+pub(crate) use real::{current, known, process};
 
 #[cfg(target_arch = "x86_64")]
 mod real {
@@ -74,13 +74,17 @@ mod real {
     /// The running thread's number; never 0.
     #[inline(always)]
     pub(crate) fn current() -> u32 {
+        known().unwrap_or_else(|| learn(false))
+    }
+
+    /// The same, if the thread has learnt it: there is no system call.
+    #[inline(always)]
+    pub(crate) fn known() -> Option<u32> {
         let learnt = learnt();
         // The upper half is inverted, so that a thread that has learnt nothing does not match a
         // page that says nothing.
-        if (learnt >> 32) as u32 == !PAGE.process.load(Ordering::Relaxed) {
-            return learnt as u32;
-        }
-        learn(false)
+        let is_known = (learnt >> 32) as u32 == !PAGE.process.load(Ordering::Relaxed);
+        is_known.then_some(learnt as u32)
     }
 
     /// The process's number, as getpid(2) gives it, without a system call; a child of vfork(2) gets
@@ -195,6 +199,11 @@ mod real {
     /// The running thread's number; never 0.
     pub(crate) fn current() -> u32 {
         rustix::thread::gettid().as_raw_pid() as u32
+    }
+
+    /// The same, where that takes no system call: not here.
+    pub(crate) fn known() -> Option<u32> {
+        None
     }
 
     /// The process's number.

@@ -6,6 +6,7 @@ use crate::sources::pipe::nodes::{LONGEST_MESSAGE, NODE};
 use crate::sources::pipe::room::MOST;
 use crate::sources::pipe::word::{LONGEST_WRITE, PAGE, PAGES, Word};
 use crate::sync::Ordering;
+use crate::sync::adaptive_spin::joint;
 use crate::sync::blocked::READERS;
 use crate::testing::steps::step;
 
@@ -162,6 +163,7 @@ impl Pipe {
     #[inline(always)]
     fn written(&self, left: Word) {
         step!(pipe_written);
+        joint::signals();
         if self.blocked.any(mutant!("pipe_write_without_fence")) {
             self.wake_after_write(left);
         }

@@ -8,46 +8,50 @@
 //!
 //! | phase | what waits do that would not spin by themselves | after its last wait |
 //! |---|---|---|
-//! | resting | sleep | after some windows apart, if the process can [pay](Joint::can_pay) |
+//! | resting | sleep | after some windows apart, if the process can [pay](Credit::can_pay) |
 //! | apart | sleep; their threads' processor time is measured | together |
-//! | together | spin; it is measured as well | kept, if that paid; or else resting |
+//! | together | spin; it is measured as well | kept, if that paid; else apart or resting |
 //! | kept | spin | after some windows, or if their rate has changed: apart |
 //!
-//! A phase lasts for a window of [`WAITS`] waits, or several. Each trial in a row that pays
-//! doubles the number of windows that are kept, and each that does not the number that rest. A
-//! lasting change of the rate of waits ends a rest. Where a wait comes more rarely than every 100
-//! µs, or most wakers run on the waiters' processor, nothing is tried.
+//! A phase lasts for a window of [`WAITS`] waits, or several. Each trial in a row that pays doubles
+//! the number of windows that are kept, and each that does not the number that rest. A lasting
+//! change of the rate of waits ends a rest. Where waits come too [rarely](Machine::slow), or most
+//! wakers run on the waiters' processor, nothing is tried. Where other programs [want the
+//! processors](busy), spins end at once, and are not tried for a while.
 //!
 //! Only waits take part that would sleep, and whose last sleep a waker of this process has ended
 //! that then waited itself: one that keeps busy would have its work taken piece by piece, which
 //! looks cheap for each wait and is not. Two threads have to take part, or nobody answers.
 //!
 //! Processor time is that of the threads that take part, because what another thread does meanwhile
-//! says nothing. How much work a window has done is told by the thread whose share of the waits is
-//! the least, together by apart: one that serves several wakes for each of them if it spins, and
-//! for several at once if it sleeps, so its own waits say little.
+//! says nothing. How much [work](part::work) a window has done is told by what its threads write to
+//! wake others, and not by their waits: one that serves several waits for each of them if it spins,
+//! and for several at once if it sleeps, and one that finds what it would wait for does not wait.
+//! Where a program writes only if its reader sleeps, writes depend on spins as well; so the thread
+//! counts that does less than the others together, by what it did apart.
 //!
 //! All of it is a guess and none of it matters for correctness, so the accesses are relaxed.
 
+mod busy;
+mod credit;
+mod machine;
 mod part;
 
 use super::latency::{LATENCY, MOST_JOINT};
 use crate::sync::line::Line;
-use crate::sync::spin;
 use crate::sync::thread_id;
-use crate::sync::time::Deadline;
 use crate::sync::{Ordering, UnmodelledU32, UnmodelledU64};
-use part::{Part, Phase, Window};
+use busy::{Busy, LOSS};
+use credit::Credit;
+use machine::{Machine, Real};
+use part::{FEW, Part, Phase, Window};
 
 /// The waits of a window.
 const WAITS: u32 = 128;
 /// So many of them pass before what they take is measured.
 const SETTLE: u32 = 32;
-/// A window in which spins are tried ends after this many if too few have succeeded.
+/// A window in which threads spin ends after this many if too many have spun in vain.
 const EARLY: u32 = 32;
-/// A wait of the process every so often (ns) or more rarely: too slow to be a chain of threads that
-/// wake each other.
-const SLOW: u64 = 100_000;
 /// How many windows rest before the first trial.
 const FIRST_REST: u32 = 8;
 /// How often the number of windows that rest, or are kept, doubles at most.
@@ -57,90 +61,18 @@ const MOST_SUCCESSES: u32 = 4;
 const KEPT: u32 = 4;
 /// So many windows in a row at another rate are a change.
 const CHANGED: u32 = 4;
-/// The part of the process's processor time that trials may cost.
-const PART: u64 = 64;
-/// What they may cost at once (ns).
-const MOST_CREDIT: i64 = 5_000_000;
-/// What they owe at the beginning (ns).
-const FIRST_DEBT: i64 = 1_500_000;
 /// The threads that take part, at most.
 const THREADS: usize = 8;
-/// A thread with fewer measured waits in a window is there by chance.
-const FEW: u32 = 6;
 /// So many waits after the end of a window the thread that was to decide has not: it has ended, or
 /// left by a jump.
 const STUCK: i32 = 8_192;
 
-/// What the decision needs of the machine.
-pub(super) trait Machine {
-    fn thread(&self) -> u32;
-    fn now(&self) -> u64;
-    fn thread_time(&self) -> Option<u64>;
-    fn process_time(&self) -> Option<u64>;
-    fn has_processors(&self) -> bool;
-}
-
-/// This one.
-#[derive(Debug)]
-pub(super) struct Real;
-
-impl Machine for Real {
-    fn thread(&self) -> u32 {
-        thread_id::current()
-    }
-
-    fn now(&self) -> u64 {
-        Deadline::now().as_nanos()
-    }
-
-    fn thread_time(&self) -> Option<u64> {
-        spin::thread_time()
-    }
-
-    fn process_time(&self) -> Option<u64> {
-        spin::process_time()
-    }
-
-    fn has_processors(&self) -> bool {
-        spin::has_processors()
-    }
-}
-
-/// What a window has taken for each wait (ns): in processor time, and in time.
+/// What the threads of a trial have taken in a window since it had settled (ns): in processor time,
+/// and in time.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     cost: u64,
     elapsed: u64,
-}
-
-impl Taken {
-    /// The same for as much work as a wait of the window apart has done. That is told by the thread
-    /// whose share of the waits is less than apart. `None`: one has had hardly any.
-    fn by_work(self, joint: &Joint, together: Window) -> Option<Self> {
-        let parts = || joint.parts.iter().filter_map(|Line(part)| part.both(together));
-        let (all, all_apart) =
-            parts().fold((0, 0), |(all, apart), part| (all + part.0, apart + part.1));
-        let mut more = (1, 1);
-        for (waits, apart) in parts().filter(|(_, apart)| *apart >= FEW) {
-            if waits < FEW / 2 {
-                return None;
-            }
-            // One wait of 24 may be in either window.
-            let this = (u64::from((apart - 1) * all), u64::from(waits * all_apart));
-            if this.0 * more.1 > more.0 * this.1 {
-                more = this;
-            }
-        }
-        let by_work = |taken: u64| taken.saturating_mul(more.0) / more.1.max(1);
-        Some(Self { cost: by_work(self.cost), elapsed: by_work(self.elapsed) })
-    }
-}
-
-/// How many of [`EARLY`] spins have to find something for the window to go on: the longer each may
-/// take, the more.
-fn fewest_found() -> u32 {
-    let scaled = u64::from(EARLY) * LATENCY.joint_limit() / MOST_JOINT;
-    (scaled as u32).clamp(EARLY / 4, EARLY / 2)
 }
 
 #[derive(Debug)]
@@ -154,25 +86,27 @@ pub(super) struct Joint {
     /// How many spins of the window have found something; while it rests, how many waits could
     /// have spun.
     found: UnmodelledU32,
+    /// How many have found nothing.
+    vain: UnmodelledU32,
     /// How many windows are left to rest, or to keep; and how many have been kept.
     windows: UnmodelledU32,
     kept: UnmodelledU32,
     /// Trials in a row that have paid, and that have not.
     successes: UnmodelledU32,
     failures: UnmodelledU32,
-    /// What the last window apart has taken.
+    /// What the last window apart has taken since it had settled.
     cost_apart: UnmodelledU64,
     elapsed_apart: UnmodelledU64,
-    /// What each wait has taken in time when the spins began to be kept, or were given up.
+    /// How much time (ns) passed for each wait that rested, before the last trial.
+    rested: UnmodelledU64,
+    /// The same of the first window that was kept.
     elapsed: UnmodelledU64,
-    /// How many windows in a row have been at another rate than that.
+    /// How many windows in a row have rested at another rate than before the last trial.
     changed: UnmodelledU32,
-    /// What trials may still cost (ns), as a signed number.
-    credit: UnmodelledU64,
-    /// The processor time of the process when that was last reckoned (ns).
-    time: UnmodelledU64,
-    /// The last window in which spins were tried.
-    judged: UnmodelledU32,
+    credit: Credit,
+    busy: Busy,
+    /// The window apart that the last trial began with.
+    trial: UnmodelledU32,
     parts: [Line<Part>; THREADS],
 }
 
@@ -183,8 +117,12 @@ static JOINT: Joint = Joint::new();
 #[inline]
 pub(super) fn waits(how: Alone) -> bool {
     // Where each spin pays by itself, nobody counts.
-    let skips = how == Alone::Spins && JOINT.rests();
-    !cfg!(any(loom, shuttle)) && !skips && JOINT.waits(how, &Real)
+    let skips = how == Alone::Spins && JOINT.window().phase() == Phase::Resting;
+    !cfg!(any(loom, shuttle)) && !skips && JOINT.waits(how, &real())
+}
+
+fn real() -> Real {
+    Real { joint_limit: LATENCY.joint_limit() }
 }
 
 /// What a wait does if no other one matters.
@@ -196,9 +134,27 @@ pub(super) enum Alone {
     OnlySleeps,
 }
 
-/// Such a spin has found something.
-pub(super) fn found() {
-    JOINT.found.fetch_add(1, Ordering::Relaxed);
+/// Such a spin has ended: it has found something or not.
+pub(super) fn spun(found: bool) {
+    let count = if found { &JOINT.found } else { &JOINT.vain };
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A thread that spun, or had been woken, was without a processor for so long (ns).
+#[inline]
+pub(super) fn lost(nanos: u64) {
+    if nanos > LOSS {
+        JOINT.lost(nanos, &real());
+    }
+}
+
+/// The calling thread has written to something that threads of this process may wait for.
+#[inline(always)]
+pub(crate) fn signals() {
+    if !cfg!(any(loom, shuttle)) && JOINT.is_measured() {
+        // One that is not known has not waited, and so is not in a trial.
+        thread_id::known().inspect(|thread| JOINT.signals(*thread));
+    }
 }
 
 impl Joint {
@@ -208,27 +164,25 @@ impl Joint {
             left: UnmodelledU32::new(WAITS),
             began: UnmodelledU64::new(0),
             found: UnmodelledU32::new(0),
+            vain: UnmodelledU32::new(0),
             windows: UnmodelledU32::new(FIRST_REST),
             kept: UnmodelledU32::new(0),
             successes: UnmodelledU32::new(0),
             failures: UnmodelledU32::new(0),
             cost_apart: UnmodelledU64::new(0),
             elapsed_apart: UnmodelledU64::new(0),
+            rested: UnmodelledU64::new(0),
             elapsed: UnmodelledU64::new(0),
             changed: UnmodelledU32::new(0),
-            credit: UnmodelledU64::new((-FIRST_DEBT) as u64),
-            time: UnmodelledU64::new(0),
-            judged: UnmodelledU32::new(0),
+            credit: Credit::new(),
+            busy: Busy::new(),
+            trial: UnmodelledU32::new(0),
             parts: [const { Line(Part::new()) }; THREADS],
         }
     }
 
     fn part(&self, thread: u32) -> &Part {
         &self.parts[thread as usize % THREADS].0
-    }
-
-    fn rests(&self) -> bool {
-        self.window().phase() == Phase::Resting
     }
 
     fn window(&self) -> Window {
@@ -247,7 +201,7 @@ impl Joint {
             }
             Phase::Apart => left <= 0,
             Phase::Together | Phase::Kept => {
-                left <= 0 || self.is_late(machine.now()) || self.is_in_vain(left)
+                left <= 0 || self.is_late(machine) || self.is_in_vain(left, machine)
             }
             Phase::Turning => left < -STUCK,
         };
@@ -258,30 +212,85 @@ impl Joint {
         if matches!(window.phase(), Phase::Resting | Phase::Turning) {
             return false;
         }
-        let thread = machine.thread();
+        let (phase, thread) = (window.phase(), machine.thread());
         let part = self.part(thread);
-        match window.phase() {
-            // Whoever did not take part in the trial has not been judged by it.
-            Phase::Kept => part.was_in(Window(self.judged.load(Ordering::Relaxed)), thread),
-            phase => {
-                if left == (WAITS - SETTLE) as i32 {
-                    self.began.store(machine.now(), Ordering::Relaxed);
-                }
-                let settles = left > (WAITS - SETTLE) as i32;
-                let time = machine.thread_time();
-                time.is_some_and(|time| part.note(window, settles, thread, time))
-                    && phase == Phase::Together
-            }
+        let is_measured = phase != Phase::Kept;
+        if is_measured && left == (WAITS - SETTLE) as i32 {
+            self.settle(phase, machine);
+        } else if phase == Phase::Apart && !(1..=(WAITS - SETTLE) as i32).contains(&left) {
+            part.join(window, thread);
+        }
+        // Whoever is not in the trial is not judged by it.
+        if !part.is_in(self.trial(), thread) {
+            return false;
+        }
+        if is_measured {
+            part.note_wait();
+        }
+        phase != Phase::Apart
+    }
+
+    fn trial(&self) -> Window {
+        Window(self.trial.load(Ordering::Relaxed))
+    }
+
+    fn is_measured(&self) -> bool {
+        matches!(self.window().phase(), Phase::Apart | Phase::Together)
+    }
+
+    #[cold]
+    fn signals(&self, thread: u32) {
+        let part = self.part(thread);
+        if part.is_in(self.trial(), thread) {
+            part.note_signal();
         }
     }
 
-    /// Whether a window in which threads spin lasts too long to go on.
-    fn is_late(&self, now: u64) -> bool {
-        now.saturating_sub(self.began.load(Ordering::Relaxed)) > u64::from(WAITS) * SLOW
+    /// The parts of the trial's threads.
+    fn joined(&self) -> impl Iterator<Item = &Part> {
+        let trial = self.trial();
+        self.parts.iter().map(|Line(part)| part).filter(move |part| part.belongs_to(trial))
     }
 
-    fn is_in_vain(&self, left: i32) -> bool {
-        left == (WAITS - EARLY) as i32 && self.found.load(Ordering::Relaxed) < fewest_found()
+    /// Of those that were there when the window apart had settled: others cannot be compared.
+    fn in_trial(&self) -> impl Iterator<Item = &Part> {
+        self.joined().filter(|part| part.has_begun())
+    }
+
+    /// A window that is measured has settled.
+    fn settle(&self, phase: Phase, machine: &impl Machine) {
+        for part in self.joined() {
+            match machine.time_of(part.thread()) {
+                Some(time) if phase == Phase::Apart || part.has_begun() => part.begin(time),
+                _ => part.leave(),
+            }
+        }
+        self.began.store(machine.now(), Ordering::Relaxed);
+    }
+
+    /// What the trial's threads have taken since then; `None` if one has ended.
+    fn taken(&self, now: u64, machine: &impl Machine) -> Option<Taken> {
+        let elapsed = now.saturating_sub(self.began.load(Ordering::Relaxed));
+        let mut cost = 0;
+        for part in self.in_trial() {
+            cost += part.taken(machine.time_of(part.thread())?);
+        }
+        Some(Taken { cost, elapsed })
+    }
+
+    /// Whether a window in which threads spin lasts too long to go on.
+    fn is_late(&self, machine: &impl Machine) -> bool {
+        let lasts = machine.now().saturating_sub(self.began.load(Ordering::Relaxed));
+        lasts > u64::from(WAITS) * machine.slow()
+    }
+
+    fn is_in_vain(&self, left: i32, machine: &impl Machine) -> bool {
+        // The longer each spin may take, the more of them have to find something.
+        let fewest = u64::from(EARLY) * machine.joint_limit() / MOST_JOINT;
+        let fewest = (fewest as u32).clamp(EARLY / 4, EARLY / 2);
+        let vain = self.vain.load(Ordering::Relaxed);
+        let spins = vain + self.found.load(Ordering::Relaxed);
+        left == (WAITS - EARLY) as i32 && vain >= FEW && (spins - vain) * EARLY < spins * fewest
     }
 
     /// Ends a window with so many waits left, if no other thread does.
@@ -298,42 +307,54 @@ impl Joint {
         };
         let waits = (measured as i32 - left).max(1) as u64;
         let elapsed = now.saturating_sub(self.began.load(order)) / waits;
-        let taken = || Some(Taken { cost: self.cost_of(window)?, elapsed });
         let phase = match window.phase() {
             Phase::Resting => self.rest(elapsed, machine),
-            Phase::Apart => match taken() {
-                Some(taken) if taken.elapsed <= SLOW => {
+            Phase::Apart if elapsed > machine.slow() => self.postpone(),
+            Phase::Apart => match self.taken(now, machine).filter(|_| self.is_chain()) {
+                Some(taken) => {
                     self.cost_apart.store(taken.cost, order);
                     self.elapsed_apart.store(taken.elapsed, order);
                     Phase::Together
                 }
-                _ => self.fail(),
+                None => self.fail(),
             },
-            Phase::Together => match taken().and_then(|taken| taken.by_work(self, window)) {
-                Some(taken) if !self.is_in_vain(left) => self.judge(window, taken),
-                _ => {
-                    // As if each spin had lasted to its end.
-                    let cost = self.cost_apart.load(order) + LATENCY.joint_limit();
-                    self.charge(cost, waits);
-                    self.reject(cost)
-                }
+            Phase::Together | Phase::Kept if self.busy.rests(now) => self.leave(machine),
+            // In vain, or too late before it has settled.
+            Phase::Together if left >= (WAITS - SETTLE) as i32 => self.give_up(machine),
+            Phase::Together => match self.taken(now, machine).and_then(|taken| self.by_work(taken))
+            {
+                Some(taken) => self.judge(taken),
+                None => self.give_up(machine),
             },
-            Phase::Kept => self.keep(elapsed, self.is_in_vain(left)),
+            Phase::Kept => {
+                let is_over = elapsed > machine.slow() || self.is_in_vain(left, machine);
+                self.keep(elapsed, is_over)
+            }
             Phase::Turning => self.fail(),
         };
         self.began.store(now, order);
         self.found.store(0, order);
+        self.vain.store(0, order);
         self.left.store(WAITS, order);
-        self.window.0.store(turning.next(phase).0, order);
+        let next = turning.next(phase);
+        if phase == Phase::Apart {
+            self.trial.store(next.0, order);
+        }
+        self.window.0.store(next.0, order);
     }
 
-    /// What a wait of a measured window has cost; `None` if hardly any took part.
-    fn cost_of(&self, window: Window) -> Option<u64> {
-        let parts = || self.parts.iter().filter_map(|Line(part)| part.of(window));
-        let waits = parts().map(|(waits, _)| u64::from(waits)).sum::<u64>();
-        let time = parts().map(|(_, time)| time).sum::<u64>();
-        let threads = parts().filter(|(waits, _)| *waits >= FEW).count();
-        (waits >= u64::from(EARLY / 2) && threads >= 2).then(|| time / waits)
+    /// Whether the threads that were apart may be a chain: two of them at least, which wait.
+    fn is_chain(&self) -> bool {
+        self.in_trial().for_each(Part::keep_apart);
+        let waits = || self.in_trial().map(|part| part.done().waits);
+        waits().sum::<u32>() >= EARLY / 2 && waits().filter(|waits| *waits >= FEW).count() >= 2
+    }
+
+    /// What a window together has taken for as much work as the one apart has done.
+    fn by_work(&self, taken: Taken) -> Option<Taken> {
+        let (apart, together) = part::work(self.in_trial())?;
+        let by_work = |taken: u64| taken.saturating_mul(apart) / together;
+        Some(Taken { cost: by_work(taken.cost), elapsed: by_work(taken.elapsed) })
     }
 
     fn rest(&self, elapsed: u64, machine: &impl Machine) -> Phase {
@@ -348,55 +369,60 @@ impl Joint {
         // Where wakers run on the waiters' processor, these sleep in any case.
         let can_spin = self.found.load(Ordering::Relaxed) >= WAITS / 2;
         let is_due = can_spin && (windows == 0 || has_changed);
-        if !is_due || elapsed > SLOW || !machine.has_processors() || !self.can_pay(machine) {
+        if !is_due
+            || elapsed > machine.slow()
+            || self.busy.rests(machine.now())
+            || !machine.has_processors()
+            || !self.credit.can_pay(machine)
+        {
             return Phase::Resting;
         }
         if has_changed {
             self.failures.store(0, Ordering::Relaxed);
         }
+        self.rested.store(elapsed, Ordering::Relaxed);
         Phase::Apart
     }
 
     /// Whether the rate of waits is another one than in the last trial.
     fn is_another_rate(&self, elapsed: u64) -> bool {
-        let before = self.elapsed.load(Ordering::Relaxed);
+        let before = self.rested.load(Ordering::Relaxed);
         before != 0 && (elapsed > before * 2 || elapsed * 2 < before)
     }
 
-    /// Whether all trials have cost no more than they may: one part in [`PART`] of the processor
-    /// time of the process.
-    fn can_pay(&self, machine: &impl Machine) -> bool {
-        let Some(time) = machine.process_time() else { return false };
-        let before = self.time.swap(time, Ordering::Relaxed);
-        // The time of a forked child begins anew.
-        let earned = time.saturating_sub(before) / PART;
-        let credit = self.credit.load(Ordering::Relaxed) as i64;
-        let credit = credit.saturating_add(earned as i64).min(MOST_CREDIT);
-        self.credit.store(credit as u64, Ordering::Relaxed);
-        credit >= 0
-    }
-
-    /// Takes what so many spins have cost more than sleeps, each, off the credit.
-    fn charge(&self, cost: u64, spins: u64) {
+    /// What so many windows together have cost more than others, if one has taken so much (ns)
+    /// since it had settled.
+    fn excess(&self, cost: u64, windows: u32) -> u64 {
         let more = cost.saturating_sub(self.cost_apart.load(Ordering::Relaxed));
-        let credit = self.credit.load(Ordering::Relaxed) as i64;
-        let credit = credit.saturating_sub_unsigned(more.saturating_mul(spins));
-        self.credit.store(credit as u64, Ordering::Relaxed);
+        more.saturating_mul((WAITS * windows).into()) / u64::from(WAITS - SETTLE)
     }
 
-    /// After a trial that does not pay: one comparison may be wrong. After two, what has been kept
-    /// was too much as well.
+    /// After a window together whose spins are in vain: as if each of these had lasted to its end.
+    /// What has been kept was not.
+    fn give_up(&self, machine: &impl Machine) -> Phase {
+        self.charge_vain(machine);
+        self.reject(0)
+    }
+
+    fn charge_vain(&self, machine: &impl Machine) {
+        let vain = u64::from(self.vain.load(Ordering::Relaxed));
+        self.credit.charge(machine.joint_limit() * vain);
+    }
+
+    /// After a pair of windows that does not pay. One may be wrong, so what has paid before is
+    /// compared once more. After two, what has been kept was too much as well.
     fn reject(&self, cost: u64) -> Phase {
-        if self.successes.load(Ordering::Relaxed) == 0 {
-            let kept = self.kept.swap(0, Ordering::Relaxed);
-            self.charge(cost, u64::from(WAITS * kept));
+        if self.successes.swap(0, Ordering::Relaxed) > 0 {
+            return Phase::Apart;
         }
+        let kept = self.kept.swap(0, Ordering::Relaxed);
+        self.credit.charge(self.excess(cost, kept));
         self.fail()
     }
 
-    /// After a trial.
-    fn judge(&self, window: Window, together: Taken) -> Phase {
-        self.charge(together.cost, u64::from(WAITS));
+    /// After a pair of windows.
+    fn judge(&self, together: Taken) -> Phase {
+        self.credit.charge(self.excess(together.cost, 1));
         let cost = self.cost_apart.load(Ordering::Relaxed);
         let elapsed = self.elapsed_apart.load(Ordering::Relaxed);
         let successes = self.successes.load(Ordering::Relaxed);
@@ -415,7 +441,6 @@ impl Joint {
         let windows = if successes == 1 { 1 } else { KEPT << successes };
         self.windows.store(windows, Ordering::Relaxed);
         self.kept.store(0, Ordering::Relaxed);
-        self.judged.store(window.0, Ordering::Relaxed);
         Phase::Kept
     }
 
@@ -425,12 +450,37 @@ impl Joint {
         self.failures.store(failures, Ordering::Relaxed);
         self.successes.store(0, Ordering::Relaxed);
         self.windows.store(KEPT << failures, Ordering::Relaxed);
-        self.elapsed.store(self.elapsed_apart.load(Ordering::Relaxed), Ordering::Relaxed);
         self.changed.store(0, Ordering::Relaxed);
         Phase::Resting
     }
 
-    fn keep(&self, elapsed: u64, in_vain: bool) -> Phase {
+    /// Rests, because waits come too rarely for a trial now.
+    fn postpone(&self) -> Phase {
+        self.successes.store(0, Ordering::Relaxed);
+        self.windows.store(KEPT, Ordering::Relaxed);
+        Phase::Resting
+    }
+
+    /// A thread was without a processor for so long (ns).
+    #[cold]
+    fn lost(&self, nanos: u64, machine: &impl Machine) {
+        let window = self.window();
+        let spins = matches!(window.phase(), Phase::Together | Phase::Kept);
+        if spins && self.busy.lose(nanos, machine.now()) {
+            self.turn(window, self.left.load(Ordering::Relaxed) as i32, machine);
+        }
+    }
+
+    /// Leaves a busy machine alone, for as long as [`Busy`] says.
+    fn leave(&self, machine: &impl Machine) -> Phase {
+        self.charge_vain(machine);
+        self.successes.store(0, Ordering::Relaxed);
+        self.windows.store(0, Ordering::Relaxed);
+        self.kept.store(0, Ordering::Relaxed);
+        Phase::Resting
+    }
+
+    fn keep(&self, elapsed: u64, is_over: bool) -> Phase {
         let windows = self.windows.load(Ordering::Relaxed).saturating_sub(1);
         let kept = self.kept.load(Ordering::Relaxed) + 1;
         self.windows.store(windows, Ordering::Relaxed);
@@ -439,7 +489,7 @@ impl Joint {
             self.elapsed.store(elapsed, Ordering::Relaxed);
         }
         let is_slower = elapsed > 2 * self.elapsed.load(Ordering::Relaxed);
-        if windows == 0 || in_vain || elapsed > SLOW || kept >= KEPT && is_slower {
+        if windows == 0 || is_over || kept >= KEPT && is_slower {
             return Phase::Apart;
         }
         Phase::Kept

@@ -6,7 +6,7 @@
 //! that one takes to wake up. If it spins for less, it sleeps as well, so its partner's next spin
 //! fails in turn, and one sleep becomes many.
 
-use super::{AdaptiveSpin, SLEEP};
+use super::{AdaptiveSpin, SLEEP, joint};
 use crate::sync::spin::AUTO_LIMIT;
 use crate::sync::{Ordering, UnmodelledU32};
 
@@ -63,8 +63,10 @@ impl AdaptiveSpin {
     /// the program's, which does other things before it comes back.
     pub(super) fn learn_latency(&self, before: u64, slept: u64) {
         let needed = self.woken_after(before, slept).filter(|_| slept > SLEEP);
-        if let Some(needed) = needed.filter(|_| !self.shares_processor()) {
-            LATENCY.remember(slept - needed);
+        let Some(taken) = needed.map(|needed| slept - needed) else { return };
+        joint::lost(taken);
+        if !self.shares_processor() {
+            LATENCY.remember(taken);
         }
     }
 }

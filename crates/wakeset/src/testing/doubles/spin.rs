@@ -73,6 +73,10 @@ pub(crate) fn runs(_thread: u32) -> Option<bool> {
     None
 }
 
+pub(crate) fn time_of(_thread: u32) -> Option<u64> {
+    None
+}
+
 pub(crate) fn has_processors() -> bool {
     false
 }

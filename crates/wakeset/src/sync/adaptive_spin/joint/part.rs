@@ -1,6 +1,9 @@
-//! The windows of waits that the joint spin compares, and what a thread has had of them.
+//! The windows of waits that the joint spin compares, and what a thread does in them.
 
 use crate::sync::{Ordering, UnmodelledU32, UnmodelledU64};
+
+/// A thread with fewer measured waits in a window is there by chance.
+pub(super) const FEW: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -34,82 +37,152 @@ impl Window {
         let number = self.0 / Self::PHASES;
         Self(number.wrapping_add(1).wrapping_mul(Self::PHASES) + phase as u32)
     }
-
-    /// Whether this one together follows that one apart: between the two a thread decides.
-    fn follows(self, apart: Self) -> bool {
-        self == apart.next(Phase::Turning).next(Phase::Together) && apart.phase() == Phase::Apart
-    }
 }
 
-/// What a thread has had of the last window that it took part in.
+/// No window has settled yet.
+const NEVER: u64 = u64::MAX;
+
+/// What a thread has done and taken in the windows of the trial that it takes part in.
 #[derive(Debug)]
 pub(super) struct Part {
     thread: UnmodelledU32,
-    window: UnmodelledU32,
+    /// The window apart in which it was there.
+    trial: UnmodelledU32,
+    /// How often it has waited, and written to something in process, since then.
     waits: UnmodelledU32,
-    /// The waits of the window apart, if that one is together.
+    signals: UnmodelledU32,
+    /// These, and its processor time (ns), when the window had settled.
+    first_waits: UnmodelledU32,
+    first_signals: UnmodelledU32,
+    first_time: UnmodelledU64,
+    /// What it did in the window apart.
     waits_apart: UnmodelledU32,
-    /// Its processor time at the first wait and at the last (ns).
-    first: UnmodelledU64,
-    last: UnmodelledU64,
+    signals_apart: UnmodelledU32,
+}
+
+/// What a thread has done in a window since that had settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) waits: u32,
+    pub(super) signals: u32,
 }
 
 impl Part {
     pub(super) const fn new() -> Self {
         Self {
             thread: UnmodelledU32::new(0),
-            window: UnmodelledU32::new(0),
+            trial: UnmodelledU32::new(0),
             waits: UnmodelledU32::new(0),
+            signals: UnmodelledU32::new(0),
+            first_waits: UnmodelledU32::new(0),
+            first_signals: UnmodelledU32::new(0),
+            first_time: UnmodelledU64::new(0),
             waits_apart: UnmodelledU32::new(0),
-            first: UnmodelledU64::new(0),
-            last: UnmodelledU64::new(0),
+            signals_apart: UnmodelledU32::new(0),
         }
     }
 
-    /// Takes note of a wait; whether its thread takes part. `settles`: it is not measured.
-    pub(super) fn note(&self, window: Window, settles: bool, thread: u32, time: u64) -> bool {
-        let before = Window(self.window.load(Ordering::Relaxed));
-        let begins = before != window;
-        let is_same = self.thread.load(Ordering::Relaxed) == thread;
-        // A thread that was not there apart has nothing to be compared with.
-        let may_begin = window.phase() == Phase::Apart || is_same && window.follows(before);
-        if begins && !may_begin || !begins && !is_same {
-            return false;
-        }
-        if begins {
-            let waits = self.waits.load(Ordering::Relaxed);
-            self.waits_apart.store(waits, Ordering::Relaxed);
-        }
-        if begins || settles {
-            self.window.store(window.0, Ordering::Relaxed);
+    pub(super) fn thread(&self) -> u32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    /// Whether this thread is, or was, in that trial.
+    pub(super) fn is_in(&self, trial: Window, thread: u32) -> bool {
+        self.belongs_to(trial) && self.thread() == thread
+    }
+
+    /// Whether a thread is in that trial.
+    pub(super) fn belongs_to(&self, trial: Window) -> bool {
+        self.trial.load(Ordering::Relaxed) == trial.0
+    }
+
+    /// The thread has waited while it was apart, if no other thread has this place.
+    pub(super) fn join(&self, trial: Window, thread: u32) {
+        if !self.belongs_to(trial) {
             self.thread.store(thread, Ordering::Relaxed);
             self.waits.store(0, Ordering::Relaxed);
-            self.first.store(time, Ordering::Relaxed);
-        } else {
-            let waits = self.waits.load(Ordering::Relaxed);
-            self.waits.store(waits + 1, Ordering::Relaxed);
+            self.signals.store(0, Ordering::Relaxed);
+            self.first_time.store(NEVER, Ordering::Relaxed);
+            self.trial.store(trial.0, Ordering::Relaxed);
         }
-        self.last.store(time, Ordering::Relaxed);
-        true
     }
 
-    /// Whether this thread took part in that window.
-    pub(super) fn was_in(&self, window: Window, thread: u32) -> bool {
-        self.window.load(Ordering::Relaxed) == window.0
-            && self.thread.load(Ordering::Relaxed) == thread
+    /// It does not take part any more.
+    pub(super) fn leave(&self) {
+        self.trial.store(0, Ordering::Relaxed);
     }
 
-    /// Its measured waits in a window, and their processor time (ns).
-    pub(super) fn of(&self, window: Window) -> Option<(u32, u64)> {
-        let time =
-            || self.last.load(Ordering::Relaxed).saturating_sub(self.first.load(Ordering::Relaxed));
-        let is_of = self.window.load(Ordering::Relaxed) == window.0;
-        is_of.then(|| (self.waits.load(Ordering::Relaxed), time()))
+    pub(super) fn note_wait(&self) {
+        let waits = self.waits.load(Ordering::Relaxed);
+        self.waits.store(waits.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Its measured waits in a window together, and in the one apart before it.
-    pub(super) fn both(&self, together: Window) -> Option<(u32, u32)> {
-        let (waits, _) = self.of(together)?;
-        Some((waits, self.waits_apart.load(Ordering::Relaxed)))
+    pub(super) fn note_signal(&self) {
+        let signals = self.signals.load(Ordering::Relaxed);
+        self.signals.store(signals.wrapping_add(1), Ordering::Relaxed);
     }
+
+    /// A window has settled. The thread has had so much processor time (ns).
+    pub(super) fn begin(&self, time: u64) {
+        self.first_waits.store(self.waits.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.first_signals.store(self.signals.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.first_time.store(time, Ordering::Relaxed);
+    }
+
+    /// Whether a window of the trial has settled since it joined.
+    pub(super) fn has_begun(&self) -> bool {
+        self.first_time.load(Ordering::Relaxed) != NEVER
+    }
+
+    /// How much processor time (ns) it has had since then, if it has had so much now.
+    pub(super) fn taken(&self, time: u64) -> u64 {
+        time.saturating_sub(self.first_time.load(Ordering::Relaxed))
+    }
+
+    /// What it has done since then.
+    pub(super) fn done(&self) -> Done {
+        let since = |all: &UnmodelledU32, first: &UnmodelledU32| {
+            all.load(Ordering::Relaxed).wrapping_sub(first.load(Ordering::Relaxed))
+        };
+        Done {
+            waits: since(&self.waits, &self.first_waits),
+            signals: since(&self.signals, &self.first_signals),
+        }
+    }
+
+    /// The window that ends was the one apart.
+    pub(super) fn keep_apart(&self) {
+        let done = self.done();
+        self.waits_apart.store(done.waits, Ordering::Relaxed);
+        self.signals_apart.store(done.signals, Ordering::Relaxed);
+    }
+
+    pub(super) fn done_apart(&self) -> Done {
+        Done {
+            waits: self.waits_apart.load(Ordering::Relaxed),
+            signals: self.signals_apart.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// How much work was done apart, and how much together, in a unit of its own. That is told by the
+/// thread that has done less than the others together, by what it did apart: by how often it has
+/// written, or by its waits if it does not write. `None`: one has done hardly anything.
+pub(super) fn work<'a>(parts: impl Iterator<Item = &'a Part>) -> Option<(u64, u64)> {
+    let mut least = None;
+    for part in parts {
+        let (together, apart) = match (part.done(), part.done_apart()) {
+            (together, apart) if apart.signals >= FEW => (together.signals, apart.signals),
+            (together, apart) if apart.waits >= FEW => (together.waits, apart.waits),
+            _ => continue,
+        };
+        if together < FEW / 2 {
+            return None;
+        }
+        let this = (u64::from(apart), u64::from(together));
+        if least.is_none_or(|least: (u64, u64)| this.0 * least.1 > least.0 * this.1) {
+            least = Some(this);
+        }
+    }
+    least
 }

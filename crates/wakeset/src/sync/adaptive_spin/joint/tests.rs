@@ -1,7 +1,11 @@
 extern crate std;
+use super::credit::{MOST_CREDIT, PART};
+use super::machine::SLOW;
 use super::*;
 use core::cell::Cell;
 use std::vec::Vec;
+
+mod disturbed;
 
 /// A machine on which threads answer each other in turn.
 struct Chain {
@@ -15,6 +19,7 @@ struct Chain {
     /// Whether spins find something, if they are tried.
     finds: Cell<bool>,
     processors: u32,
+    joint_limit: u64,
     /// What has been done: waits, and those that spun.
     waits: Cell<u64>,
     spun: Cell<u64>,
@@ -29,8 +34,8 @@ impl Machine for Chain {
         self.now.get()
     }
 
-    fn thread_time(&self) -> Option<u64> {
-        Some(self.times[self.next.get() as usize].get())
+    fn time_of(&self, thread: u32) -> Option<u64> {
+        Some(self.times.get(thread as usize - 1)?.get())
     }
 
     fn process_time(&self) -> Option<u64> {
@@ -39,6 +44,10 @@ impl Machine for Chain {
 
     fn has_processors(&self) -> bool {
         self.processors > 1
+    }
+
+    fn joint_limit(&self) -> u64 {
+        self.joint_limit
     }
 }
 
@@ -53,6 +62,7 @@ impl Chain {
             together: Cell::new(together),
             finds: Cell::new(true),
             processors: 2,
+            joint_limit: 100_000,
             waits: Cell::new(0),
             spun: Cell::new(0),
         }
@@ -62,8 +72,9 @@ impl Chain {
     fn wait(&self, joint: &Joint) -> bool {
         let spins = joint.waits(Alone::Sleeps, self);
         let (elapsed, cost) = if spins { self.together.get() } else { self.apart.get() };
-        if spins && self.finds.get() {
-            joint.found.fetch_add(1, Ordering::Relaxed);
+        if spins {
+            let count = if self.finds.get() { &joint.found } else { &joint.vain };
+            count.fetch_add(1, Ordering::Relaxed);
         }
         self.now.set(self.now.get() + elapsed);
         let time = &self.times[self.next.get() as usize];
@@ -161,7 +172,7 @@ fn what_no_longer_pays_is_given_up() {
     let spun = chain.run(&joint, LONG);
     // Another rate is noticed at once.
     assert!(spun <= u64::from(WAITS) * 16, "{spun}");
-    assert!((joint.credit.load(Ordering::Relaxed) as i64) < MOST_CREDIT);
+    assert!(joint.credit.left() < MOST_CREDIT);
 }
 
 /// Nothing spins while nothing happens.
@@ -282,8 +293,8 @@ impl Machine for Other<'_> {
         self.0.now()
     }
 
-    fn thread_time(&self) -> Option<u64> {
-        self.0.thread_time()
+    fn time_of(&self, thread: u32) -> Option<u64> {
+        self.0.time_of(thread)
     }
 
     fn process_time(&self) -> Option<u64> {
@@ -293,4 +304,107 @@ impl Machine for Other<'_> {
     fn has_processors(&self) -> bool {
         true
     }
+
+    fn joint_limit(&self) -> u64 {
+        self.0.joint_limit
+    }
+}
+
+/// Each wake takes 45 µs there, and each wait as long as two of them.
+#[test]
+fn a_chain_on_a_machine_that_wakes_slowly_is_kept() {
+    let (joint, mut chain) = (Joint::new(), Chain::new((110_000, 45_000), (20_000, 28_000)));
+    chain.joint_limit = 180_000;
+    chain.run(&joint, 1 << 14);
+    let spun = chain.run(&joint, LONG);
+    assert!(spun > LONG * 15 / 16, "{spun} of {LONG}");
+}
+
+/// Numbers from 0 to 99 in no order.
+fn chance(seed: &Cell<u64>) -> u64 {
+    seed.set(seed.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    (seed.get() >> 33) % 100
+}
+
+/// How many of [`LONG`] waits spin where what they take changes by chance from window to window:
+/// by a quarter in processor time, and by half in time.
+fn spun_by_chance(seed: u64, cost: u64) -> u64 {
+    let (joint, chain) = (Joint::new(), Chain::new((0, 0), (0, 0)));
+    let (seed, mut window) = (Cell::new(seed), None);
+    let changed = |(elapsed, cost)| {
+        (elapsed * (50 + chance(&seed)) / 100, cost * (75 + chance(&seed) / 2) / 100)
+    };
+    let mut spun = 0;
+    for _ in 0..LONG {
+        if window.replace(joint.window()) != Some(joint.window()) {
+            chain.apart.set(changed((40_000, 40_000)));
+            chain.together.set(changed((15_000, cost)));
+        }
+        spun += u64::from(chain.wait(&joint));
+    }
+    spun
+}
+
+#[test]
+fn what_pays_is_kept_whatever_single_comparisons_say() {
+    let mut spun: Vec<_> = (0..64).map(|seed| spun_by_chance(seed, 26_000)).collect();
+    spun.sort_unstable();
+    assert!(spun[1] > LONG * 3 / 4 && spun[32] > LONG * 7 / 8, "{spun:?}");
+}
+
+#[test]
+fn what_costs_is_given_up_whatever_single_comparisons_say() {
+    let spun: Vec<_> = (0..64).map(|seed| spun_by_chance(seed, 50_000)).collect();
+    let all = spun.iter().sum::<u64>();
+    assert!(all < 64 * LONG / 16, "{spun:?}");
+}
+
+/// The first thread wakes the second one for four items at once, or for each, and that one answers
+/// each of them. A wait takes less for each, and an item more.
+#[test]
+fn a_bursty_waker_is_not_taken() {
+    let (joint, chain) = (Joint::new(), Chain::new((40_000, 40_000), (12_000, 13_000)));
+    let mut spun = 0;
+    let mut is_together = false;
+    for _ in 0..LONG / 2 {
+        let items = if is_together { 1 } else { 4 };
+        joint.signals(1);
+        chain.next.set(1);
+        is_together = chain.wait(&joint);
+        (0..items).for_each(|_| joint.signals(2));
+        chain.next.set(0);
+        spun += u64::from(is_together) + u64::from(chain.wait(&joint));
+    }
+    assert!(spun < LONG / 64, "{spun}");
+}
+
+/// One of the threads finds its events before it waits, if the others spin. It is as awake as they
+/// are, and does as much.
+#[test]
+fn a_thread_need_not_wait_to_work() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    let mut spun = 0;
+    for _ in 0..LONG / 3 {
+        for thread in 0..3 {
+            chain.next.set(thread);
+            joint.signals(1 + thread);
+            let waits = thread != 2 || joint.window().phase() != Phase::Together;
+            spun += u64::from(waits && chain.wait(&joint));
+        }
+    }
+    assert!(spun > LONG * 7 / 8, "{spun} of {LONG}");
+}
+
+/// While the scheduler has two of the threads on one processor, these do not spin, nor in vain.
+#[test]
+fn spins_that_are_not_made_are_not_in_vain() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    while joint.window().phase() != Phase::Kept {
+        chain.wait(&joint);
+    }
+    let kept = joint.window();
+    for _ in 0..WAITS - 1 {
+        joint.waits(Alone::OnlySleeps, &chain);
+    }
+    assert_eq!(joint.window(), kept);
 }
