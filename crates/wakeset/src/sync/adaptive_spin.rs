@@ -458,7 +458,7 @@ impl Spin<'_> {
     /// The look outside is over, and was no loss of the processor.
     #[inline]
     pub(crate) fn looked_outside(&mut self) {
-        self.read_clock();
+        self.last = Deadline::now().as_nanos();
     }
 
     /// It found what the wait was for, on the ready list.

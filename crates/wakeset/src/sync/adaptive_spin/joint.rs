@@ -35,6 +35,7 @@
 mod busy;
 mod credit;
 mod machine;
+mod measure;
 mod part;
 
 use super::latency::{LATENCY, MOST_JOINT};
@@ -44,6 +45,7 @@ use crate::sync::{Ordering, UnmodelledU32, UnmodelledU64};
 use busy::{Busy, LOSS};
 use credit::Credit;
 use machine::{Machine, Real};
+use measure::Taken;
 use part::{FEW, Part, Phase, Window};
 
 /// The waits of a window.
@@ -59,6 +61,8 @@ const MOST_FAILURES: u32 = 14;
 const MOST_SUCCESSES: u32 = 4;
 /// Fewer windows than this are kept only if the time is over.
 const KEPT: u32 = 4;
+/// For how long (ns) windows are kept without a comparison.
+const MOST_KEPT: u64 = 400_000_000;
 /// So many windows in a row at another rate are a change.
 const CHANGED: u32 = 4;
 /// The threads that take part, at most.
@@ -66,14 +70,6 @@ const THREADS: usize = 8;
 /// So many waits after the end of a window the thread that was to decide has not: it has ended, or
 /// left by a jump.
 const STUCK: i32 = 8_192;
-
-/// What the threads of a trial have taken in a window since it had settled (ns): in processor time,
-/// and in time.
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    cost: u64,
-    elapsed: u64,
-}
 
 #[derive(Debug)]
 pub(super) struct Joint {
@@ -246,38 +242,6 @@ impl Joint {
         }
     }
 
-    /// The parts of the trial's threads.
-    fn joined(&self) -> impl Iterator<Item = &Part> {
-        let trial = self.trial();
-        self.parts.iter().map(|Line(part)| part).filter(move |part| part.belongs_to(trial))
-    }
-
-    /// Of those that were there when the window apart had settled: others cannot be compared.
-    fn in_trial(&self) -> impl Iterator<Item = &Part> {
-        self.joined().filter(|part| part.has_begun())
-    }
-
-    /// A window that is measured has settled.
-    fn settle(&self, phase: Phase, machine: &impl Machine) {
-        for part in self.joined() {
-            match machine.time_of(part.thread()) {
-                Some(time) if phase == Phase::Apart || part.has_begun() => part.begin(time),
-                _ => part.leave(),
-            }
-        }
-        self.began.store(machine.now(), Ordering::Relaxed);
-    }
-
-    /// What the trial's threads have taken since then; `None` if one has ended.
-    fn taken(&self, now: u64, machine: &impl Machine) -> Option<Taken> {
-        let elapsed = now.saturating_sub(self.began.load(Ordering::Relaxed));
-        let mut cost = 0;
-        for part in self.in_trial() {
-            cost += part.taken(machine.time_of(part.thread())?);
-        }
-        Some(Taken { cost, elapsed })
-    }
-
     /// Whether a window in which threads spin lasts too long to go on.
     fn is_late(&self, machine: &impl Machine) -> bool {
         let lasts = machine.now().saturating_sub(self.began.load(Ordering::Relaxed));
@@ -310,7 +274,7 @@ impl Joint {
         let phase = match window.phase() {
             Phase::Resting => self.rest(elapsed, machine),
             Phase::Apart if elapsed > machine.slow() => self.postpone(),
-            Phase::Apart => match self.taken(now, machine).filter(|_| self.is_chain()) {
+            Phase::Apart => match self.taken_apart(now, machine).filter(|_| self.is_chain()) {
                 Some(taken) => {
                     self.cost_apart.store(taken.cost, order);
                     self.elapsed_apart.store(taken.elapsed, order);
@@ -340,21 +304,8 @@ impl Joint {
         if phase == Phase::Apart {
             self.trial.store(next.0, order);
         }
-        self.window.0.store(next.0, order);
-    }
-
-    /// Whether the threads that were apart may be a chain: two of them at least, which wait.
-    fn is_chain(&self) -> bool {
-        self.in_trial().for_each(Part::keep_apart);
-        let waits = || self.in_trial().map(|part| part.done().waits);
-        waits().sum::<u32>() >= EARLY / 2 && waits().filter(|waits| *waits >= FEW).count() >= 2
-    }
-
-    /// What a window together has taken for as much work as the one apart has done.
-    fn by_work(&self, taken: Taken) -> Option<Taken> {
-        let (apart, together) = part::work(self.in_trial())?;
-        let by_work = |taken: u64| taken.saturating_mul(apart) / together;
-        Some(Taken { cost: by_work(taken.cost), elapsed: by_work(taken.elapsed) })
+        // Unless others have not waited for it.
+        let _ = self.window.0.compare_exchange(turning.0, next.0, order, order);
     }
 
     fn rest(&self, elapsed: u64, machine: &impl Machine) -> Phase {
@@ -381,6 +332,7 @@ impl Joint {
             self.failures.store(0, Ordering::Relaxed);
         }
         self.rested.store(elapsed, Ordering::Relaxed);
+        self.busy.end_rest(machine.now());
         Phase::Apart
     }
 
@@ -397,16 +349,16 @@ impl Joint {
         more.saturating_mul((WAITS * windows).into()) / u64::from(WAITS - SETTLE)
     }
 
-    /// After a window together whose spins are in vain: as if each of these had lasted to its end.
-    /// What has been kept was not.
+    /// After a window together whose spins are in vain, or whose work cannot be told: as if each had
+    /// lasted to its end. What has been kept was not.
     fn give_up(&self, machine: &impl Machine) -> Phase {
-        self.charge_vain(machine);
+        self.charge(&self.found, machine);
+        self.charge(&self.vain, machine);
         self.reject(0)
     }
 
-    fn charge_vain(&self, machine: &impl Machine) {
-        let vain = u64::from(self.vain.load(Ordering::Relaxed));
-        self.credit.charge(machine.joint_limit() * vain);
+    fn charge(&self, spins: &UnmodelledU32, machine: &impl Machine) {
+        self.credit.charge(machine.joint_limit() * u64::from(spins.load(Ordering::Relaxed)));
     }
 
     /// After a pair of windows that does not pay. One may be wrong, so what has paid before is
@@ -450,6 +402,7 @@ impl Joint {
         self.failures.store(failures, Ordering::Relaxed);
         self.successes.store(0, Ordering::Relaxed);
         self.windows.store(KEPT << failures, Ordering::Relaxed);
+        self.kept.store(0, Ordering::Relaxed);
         self.changed.store(0, Ordering::Relaxed);
         Phase::Resting
     }
@@ -458,22 +411,25 @@ impl Joint {
     fn postpone(&self) -> Phase {
         self.successes.store(0, Ordering::Relaxed);
         self.windows.store(KEPT, Ordering::Relaxed);
+        self.kept.store(0, Ordering::Relaxed);
         Phase::Resting
     }
 
-    /// A thread was without a processor for so long (ns).
+    /// A thread was without a processor for so long (ns), which counts if it is in the trial.
     #[cold]
     fn lost(&self, nanos: u64, machine: &impl Machine) {
         let window = self.window();
-        let spins = matches!(window.phase(), Phase::Together | Phase::Kept);
-        if spins && self.busy.lose(nanos, machine.now()) {
+        let (spins, thread) =
+            (matches!(window.phase(), Phase::Together | Phase::Kept), machine.thread());
+        let is_in_trial = || self.part(thread).is_in(self.trial(), thread);
+        if spins && is_in_trial() && self.busy.lose(nanos, machine.now()) {
             self.turn(window, self.left.load(Ordering::Relaxed) as i32, machine);
         }
     }
 
     /// Leaves a busy machine alone, for as long as [`Busy`] says.
     fn leave(&self, machine: &impl Machine) -> Phase {
-        self.charge_vain(machine);
+        self.charge(&self.vain, machine);
         self.successes.store(0, Ordering::Relaxed);
         self.windows.store(0, Ordering::Relaxed);
         self.kept.store(0, Ordering::Relaxed);
@@ -489,7 +445,8 @@ impl Joint {
             self.elapsed.store(elapsed, Ordering::Relaxed);
         }
         let is_slower = elapsed > 2 * self.elapsed.load(Ordering::Relaxed);
-        if windows == 0 || is_over || kept >= KEPT && is_slower {
+        let is_long = u64::from(kept * WAITS) * elapsed > MOST_KEPT;
+        if windows == 0 || is_over || is_long || kept >= KEPT && is_slower {
             return Phase::Apart;
         }
         Phase::Kept

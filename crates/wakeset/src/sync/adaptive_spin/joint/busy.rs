@@ -43,11 +43,17 @@ impl Busy {
         now < self.until.load(Ordering::Relaxed)
     }
 
-    /// A thread was without a processor for so long (ns). Whether the machine is busy.
+    /// Threads are about to spin again.
+    pub(super) fn end_rest(&self, now: u64) {
+        self.until.store(now, Ordering::Relaxed);
+    }
+
+    /// A thread was without a processor for so long (ns). Whether the machine is busy. Several that
+    /// lose theirs at a time, as in a stop of the process, have lost no more than that time.
     pub(super) fn lose(&self, nanos: u64, now: u64) -> bool {
         let passed = now.saturating_sub(self.reckoned.swap(now, Ordering::Relaxed));
         let lost = self.lost.load(Ordering::Relaxed).saturating_sub(passed / PART);
-        let lost = lost + nanos.min(MOST_LOSS);
+        let lost = lost + nanos.min(MOST_LOSS).min(passed);
         let is_busy = lost > BUSY;
         self.lost.store(if is_busy { 0 } else { lost }, Ordering::Relaxed);
         if is_busy {

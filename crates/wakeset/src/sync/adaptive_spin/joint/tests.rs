@@ -5,6 +5,7 @@ use super::*;
 use core::cell::Cell;
 use std::vec::Vec;
 
+mod bounds;
 mod disturbed;
 
 /// A machine on which threads answer each other in turn.

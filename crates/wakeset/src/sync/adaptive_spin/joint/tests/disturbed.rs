@@ -41,7 +41,7 @@ fn spins_that_were_kept_end_when_others_want_the_processors() {
     chain.run(&joint, LONG);
     let spun = run_beside_others(&joint, &chain, 1 << 13);
     assert!(spun < u64::from(WAITS), "{spun}");
-    assert!(joint.busy.rests(chain.now.get()) || chain.spun.get() == 0);
+    assert!(joint.busy.rests(chain.now.get()));
 }
 
 /// A short loss is none, and a longer one is seldom enough.
@@ -80,7 +80,8 @@ fn a_stop_ends_no_trials_for_long() {
         chain.run(&joint, (1 << 14) + at * 37);
         let hour = 3_600_000_000_000;
         if chain.wait(&joint) {
-            joint.lost(hour, &chain);
+            // Each thread that spins finds it.
+            (0..3).for_each(|_| joint.lost(hour, &chain));
             assert!(!joint.busy.rests(chain.now()), "a stop at {at} is no busy machine");
         }
         chain.now.set(chain.now.get() + hour);
