@@ -2,6 +2,7 @@
 
 use crate::fork::watch_forks;
 use crate::outcome::{answered_unit, fail, returned, whole};
+use core::cell::OnceCell;
 use core::ffi::c_int;
 use libc::{epoll_event, sigset_t, timespec};
 use wakeset_fd::Verdict;
@@ -125,20 +126,20 @@ unsafe fn wait(
     call: impl Fn(Limit) -> c_int,
 ) -> c_int {
     let mut limit = limit;
-    let mut begun = None;
+    let begun = OnceCell::new();
     loop {
         // SAFETY: the caller's contract, here and below.
         let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
         if let Verdict::Done(result) = verdict {
             return returned(result.map(|n| n as isize)) as c_int;
         }
-        // SAFETY: as above.
-        let rest = begun.get_or_insert_with(|| unsafe { Rest::of(limit) });
+        let rest = begun.get_or_init(|| Rest::of(limit));
         // SAFETY: the kernel returns how many it has written.
         if let Some(found) = unsafe { set::in_kernel(epfd, events, || call(limit)) } {
             return found;
         }
-        limit = rest.limit();
+        // SAFETY: the kernel has accepted it.
+        limit = unsafe { rest.limit() };
     }
 }
 

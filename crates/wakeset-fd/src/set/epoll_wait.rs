@@ -11,7 +11,7 @@ use crate::sys::user;
 use crate::sys::verdict::Verdict::{self, Done, Kernel};
 use crate::sys::{self, Errno, SIGSET_BYTES};
 use crate::table::{self, Entry, Using};
-use core::cell::Cell;
+use core::cell::{Cell, OnceCell};
 use core::ffi::c_int;
 use libc::epoll_event;
 
@@ -118,9 +118,8 @@ unsafe fn wait_away(
     limit: Limit,
     mask: Mask,
 ) -> Option<Verdict<c_int>> {
+    let rest = Rest::of(limit);
     // SAFETY: the caller's contract, here and below.
-    let mut rest = unsafe { Rest::of(limit) };
-    // SAFETY: as above.
     let call = || unsafe { kernels_wait(epfd, events, maxevents, limit, mask) };
     let verdict = home::wait(epfd, call);
     let Some(Done(Ok(found))) = verdict else { return verdict };
@@ -149,15 +148,14 @@ pub(crate) unsafe fn wait_whole(
     mask: Mask,
 ) -> Result<c_int, Errno> {
     let mut limit = limit;
-    let mut begun = None;
+    let begun = OnceCell::new();
     loop {
         // SAFETY: the caller's contract, here and below.
         let verdict = unsafe { epoll_wait_into(lease, epfd, events, maxevents, limit, mask) };
         if let Done(result) = verdict {
             return result;
         }
-        // SAFETY: as above.
-        let rest = begun.get_or_insert_with(|| unsafe { Rest::of(limit) });
+        let rest = begun.get_or_init(|| Rest::of(limit));
         // SAFETY: as above.
         let call = || unsafe { kernels_wait(epfd, events, maxevents, limit, mask) };
         let found = cancel::point(call)?;
@@ -165,7 +163,8 @@ pub(crate) unsafe fn wait_whole(
         if let Some(kept) = unsafe { reported(epfd, events, found) } {
             return Ok(kept);
         }
-        limit = rest.limit();
+        // SAFETY: the kernel has accepted it.
+        limit = unsafe { rest.limit() };
     }
 }
 

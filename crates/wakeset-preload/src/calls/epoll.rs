@@ -89,16 +89,16 @@ unsafe fn wait_in_kernel(
     mask: Mask,
     call: impl Fn(Limit) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's contract, here and below.
-    let mut rest = unsafe { Rest::of(limit) };
+    let rest = Rest::of(limit);
     let mut limit = limit;
     loop {
         // SAFETY: the kernel returns how many it has written.
         if let Some(found) = unsafe { set::in_kernel(epfd, events, || call(limit)) } {
             return found;
         }
-        limit = rest.limit();
-        // SAFETY: as above.
+        // SAFETY: the kernel has accepted it.
+        limit = unsafe { rest.limit() };
+        // SAFETY: the caller's contract.
         let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
         if let Verdict::Done(result) = verdict {
             return returned(result.map(|n| n as isize)) as c_int;

@@ -1,6 +1,7 @@
 //! How long a wait may take, and with which signal mask.
 
 use crate::sys::user;
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr;
 use core::time::Duration;
@@ -56,36 +57,43 @@ impl Limit {
 
 /// What is left of the limit of a wait that the kernel answers: something of ours may end its sleep
 /// before the time is up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Rest {
     asked: Limit,
-    end: Option<Deadline>,
-    left: timespec,
+    begun: Option<Deadline>,
+    left: Cell<timespec>,
 }
 
 impl Rest {
-    /// For a wait that begins now.
-    ///
-    /// # Safety
-    /// As epoll_pwait2(2).
-    pub unsafe fn of(asked: Limit) -> Self {
-        // SAFETY: the caller's contract.
-        let end = match unsafe { asked.timeout() } {
-            Some(timeout @ Timeout::After(_)) => Deadline::of(timeout),
-            _ => None,
+    /// For a wait that begins now. The program's memory is the kernel's to look at first: a fault
+    /// that it says EFAULT to may be the thread's end here.
+    pub fn of(asked: Limit) -> Self {
+        let takes_time = match asked {
+            Limit::Milliseconds(limit) => limit > 0,
+            Limit::Timespec(limit) => !limit.is_null(),
         };
-        Self { asked, end, left: timespec_of(Duration::ZERO) }
+        let left = Cell::new(timespec_of(Duration::ZERO));
+        Self { asked, begun: takes_time.then(Deadline::now), left }
     }
 
     /// The limit of a wait for the rest of the time, in the form it was asked for. It is valid
     /// until this is called again, or goes.
-    pub fn limit(&mut self) -> Limit {
-        let Some(left) = self.end.map(Deadline::remaining) else { return self.asked };
+    ///
+    /// # Safety
+    /// The kernel has accepted the limit that was asked for.
+    pub unsafe fn limit(&self) -> Limit {
+        let Some(begun) = self.begun else { return self.asked };
+        // SAFETY: it is there.
+        let Some(Timeout::After(whole)) = (unsafe { self.asked.timeout() }) else {
+            return self.asked;
+        };
+        let passed = Deadline::now().since_boot().saturating_sub(begun.since_boot());
+        let left = whole.saturating_sub(passed);
         match self.asked {
             Limit::Milliseconds(_) => Limit::Milliseconds(milliseconds_of(left)),
             Limit::Timespec(_) => {
-                self.left = timespec_of(left);
-                Limit::Timespec(&raw const self.left)
+                self.left.set(timespec_of(left));
+                Limit::Timespec(self.left.as_ptr())
             }
         }
     }
