@@ -41,6 +41,10 @@ fn what_is_read_and_written_by_one_buffer_comes_home() {
         give_back(CHILD);
         let is_here = || ends.into_iter().all(|fd| table::peek(fd).is_object());
         assert!((0..1000).any(|_| is_done() && is_here()));
-        let _ = ends.map(crate::close);
+        crate::close(ends[0]).unwrap();
+        // An eventfd has one number, which may be another test's by now.
+        if ends[0] != ends[1] {
+            crate::close(ends[1]).unwrap();
+        }
     }
 }
