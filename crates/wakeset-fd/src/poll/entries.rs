@@ -163,26 +163,11 @@ pub(super) fn look(
             has_sets = true;
             before = add_unsettled(before, of_set);
         }
-        let (found, _held) = find(fd);
-        match found {
-            Found::Object(head) => {
-                here = true;
-                now.revents = events_of(head, now);
-            }
-            Found::SetWithBoth => return Err(Unready::Set(fd)),
-            Found::Hidden => now.revents = POLLNVAL,
-            Found::Away => match away(fd) {
-                Begun::Again => return Err(Unready::Migrating),
-                begun => {
-                    here |= begun == Begun::Counted;
-                    kernel = true;
-                    now.fd = fd;
-                }
-            },
-            Found::Kernel => {
-                kernel = true;
-                now.fd = fd;
-            }
+        match look_up(fd, &mut now, &away)? {
+            Lives::Here => here = true,
+            Lives::Hidden => {}
+            Lives::InKernel => kernel = true,
+            Lives::Counted => (here, kernel) = (true, true),
         }
         if now.fd < 0 {
             lives_here.add(at);
@@ -206,6 +191,41 @@ pub(super) fn look(
     let after = unsettled(again.iter().filter(|entry| has_sets || entry.get().fd < 0));
     let is_settled = before % 2 == 0 && before == after;
     if is_settled { Ok(Looked::At { kernel }) } else { Err(Unready::Migrating) }
+}
+
+/// Where what a number stands for lives.
+enum Lives {
+    Here,
+    /// Nowhere, to the program.
+    Hidden,
+    InKernel,
+    /// There, and it does not come home before the call is over.
+    Counted,
+}
+
+/// Looks at one entry, for [`look`].
+#[inline(always)]
+fn look_up(fd: c_int, now: &mut pollfd, away: &impl Fn(c_int) -> Begun) -> Result<Lives, Unready> {
+    let (found, _held) = find(fd);
+    let lives = match found {
+        Found::Object(head) => {
+            now.revents = events_of(head, *now);
+            return Ok(Lives::Here);
+        }
+        Found::Hidden => {
+            now.revents = POLLNVAL;
+            return Ok(Lives::Hidden);
+        }
+        Found::SetWithBoth => return Err(Unready::Set(fd)),
+        Found::Away => match away(fd) {
+            Begun::Again => return Err(Unready::Migrating),
+            Begun::Counted => Lives::Counted,
+            Begun::Left => Lives::InKernel,
+        },
+        Found::Kernel => Lives::InKernel,
+    };
+    now.fd = fd;
+    Ok(lives)
 }
 
 /// The entries from the first that lives here to the last. Mostly there are few among many.
