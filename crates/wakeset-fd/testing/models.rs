@@ -1,9 +1,9 @@
 //! Models of a set with polls, its thread and other threads; those of a set with both halves are in
-//! `mixed`, those of its quiet waits in `quiet` and `calm`, that of what it leaves when its listener
-//! goes in `leftover`, those of threads that slept before its first listener in `alarm`, those of
-//! what is taken for a listener in `same_data`, those of a thread in poll(2) in `poller`, those of
-//! what a vfork(2) child asks for in `vforked`, and those of an object that comes home in `away`. A
-//! wait without a limit that nothing ends is what loom calls a deadlock.
+//! `mixed`, those of its quiet waits in `quiet` and `calm`, those of what it leaves when its
+//! listener goes in `leftover`, those of threads that slept before its first listener in `alarm`,
+//! those of what is taken for a listener in `same_data`, those of a thread in poll(2) in `poller`,
+//! those of what a vfork(2) child asks for in `vforked`, and those of an object that comes home in
+//! `away`. A wait without a limit that nothing ends is what loom calls a deadlock.
 
 mod alarm;
 mod away;
