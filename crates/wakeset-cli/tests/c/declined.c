@@ -238,6 +238,7 @@ int main(int count, char **arguments)
 	show_course("a worker in poll that was busy while three were declined", three_decline);
 	show_course("one that waits for a listener that is named alike", two_listeners);
 	show_course("a worker that has left an edge which another took", taken_by_another);
+	show_course("a thread that removes what another was told of", removed_by_another);
 	show_slow_course("a worker that has left an edge which stays", left_for_good);
 	if (counts_accepted()) {
 		show_course("threads of a set that leave one to another", threads_leave_one);

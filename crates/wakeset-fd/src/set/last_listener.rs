@@ -133,6 +133,9 @@ mod tests {
         for is_noted in [true, false] {
             worker.ctl(EPOLL_CTL_ADD, worker.number());
             assert_eq!(worker.leaves(), is_noted, "the sleeper may have been woken by one");
+            worker.ctl(EPOLL_CTL_ADD, worker.number());
+            assert_eq!(worker.wait(8, 1), 0, "and this one has looked");
+            worker.ctl(EPOLL_CTL_DEL, worker.number());
         }
     }
 
@@ -146,9 +149,25 @@ mod tests {
             std::io::Write::write_all(&mut &worker.clients[0], b"x").expect("written");
             assert!(worker.wait(capacity, -1) > 0);
             assert_eq!(worker.leaves(), capacity == 1);
-            assert!(!may_have_left(worker.epfd, worker.number()), "it has been looked for");
             worker.ctl(EPOLL_CTL_ADD, worker.number());
         }
+    }
+
+    /// The note of it was taken by whichever listener was removed first.
+    #[test]
+    fn what_is_left_of_one_listener_outlasts_the_removal_of_another() {
+        let _alone = alone();
+        let mut worker = Worker::new();
+        let second = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listeners::forget(second.as_raw_fd());
+        worker.ctl(EPOLL_CTL_ADD, second.as_raw_fd());
+        assert_eq!(worker.wait(8, 1), 0);
+        worker.connect();
+        std::io::Write::write_all(&mut &worker.clients[0], b"x").expect("written");
+        assert_eq!(worker.wait(1, -1), 1);
+        worker.ctl(EPOLL_CTL_DEL, second.as_raw_fd());
+        assert!(may_have_left(worker.epfd, second.as_raw_fd()));
+        assert!(worker.leaves());
     }
 
     /// A listener that was added again had the baton's watch made anew, which reported what had

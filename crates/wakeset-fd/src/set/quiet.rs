@@ -92,7 +92,11 @@ impl Quiet {
     fn lasts(self, set: &FdSet) -> bool {
         set.state.is_plainly_mixed()
             && set.rotation.any() == self.has_listeners
-            && (!self.has_listeners || set.rotation.is_calm())
+            && match self.has_listeners {
+                true => set.rotation.is_calm(),
+                // Another thread's listener may have come and gone since.
+                false => !set.rotation.has_baton(),
+            }
             && set.set.is_quiet()
             && set.set.is_empty() == self.is_empty
             && !set.polls.are_active()

@@ -52,6 +52,7 @@ impl Set {
     fn wait(&self, capacity: c_int) -> bool {
         self.users.fetch_add(1, Ordering::SeqCst);
         let version = self.version.load(Ordering::SeqCst);
+        let notes = self.leftover.begin_wait();
         self.kernel.lock().unwrap().sleeps = true;
         let is_there = {
             let mut kernel = self.kernel.lock().unwrap();
@@ -60,7 +61,7 @@ impl Set {
         };
         let found = (1 + c_int::from(is_there)).min(capacity);
         let is_still = || version == 0 && self.version.load(Ordering::SeqCst) == 0;
-        self.leftover.note_wait(found, capacity, is_still);
+        self.leftover.note_wait(notes, found, capacity, is_still);
         self.users.fetch_sub(1, Ordering::SeqCst);
         found == 2
     }
@@ -71,7 +72,7 @@ impl Set {
         self.kernel.lock().unwrap().is_watched = false;
         self.version.store(2, Ordering::SeqCst);
         let before = self.users.fetch_add(1, Ordering::SeqCst);
-        let looks = self.leftover.take(before == 1);
+        let looks = self.leftover.may_have(before == 1);
         self.users.fetch_sub(1, Ordering::SeqCst);
         looks
     }

@@ -302,12 +302,16 @@ unsafe fn after_change_among_others(epfd: c_int, op: c_int, fd: c_int, event: *c
     }
 }
 
-/// Whether this thread was told of a connection and has not accepted, or the set may have used up a
-/// wake of which it has told nobody.
+/// Whether this thread was told of a connection and has not accepted, another thread may be about
+/// to, or the set may have used up a wake of which it has told nobody.
 fn may_have_left(epfd: c_int, fd: c_int) -> bool {
-    let is_told = TOLD.with(|told| told.len.get() == MOST || told.find(fd).is_some());
-    // The set's part is asked in any case: it notes that this thread looks.
-    set::may_have_left(epfd, fd) || is_told
+    let may_be_told = TOLD.with(|told| {
+        let others = UNSETTLED.load(Ordering::Relaxed) > u32::from(told.is_counted.get());
+        others && !mutated!("removed_by_another")
+            || told.len.get() == MOST
+            || told.find(fd).is_some()
+    });
+    may_be_told || set::may_have_left(epfd, fd)
 }
 
 /// Passes on the wake for a connection on a listener that this thread no longer watches.

@@ -58,4 +58,43 @@ static int64_t threads_leave_one(void)
 	return longest;
 }
 
+static int removal[2];
+
+static void *remove_listener(void *unused)
+{
+	hear(removal[0]);
+	must(epoll_ctl(shared_set, EPOLL_CTL_DEL, shared_course->listener, NULL));
+	return unused;
+}
+
+/* Is told of a connection, and has another thread decline it, which has not waited. */
+static void decline_by_another(struct course *course, int go)
+{
+	pthread_t thread;
+	shared_course = course;
+	kernel_pipe(removal, O_CLOEXEC);
+	must_return_zero(pthread_create(&thread, NULL, remove_listener, NULL), "pthread_create",
+			 __LINE__);
+	shared_set = await_connection(course, go);
+	tell(removal[1]);
+}
+
+/* A free worker sleeps meanwhile. */
+static int64_t removed_by_another(void)
+{
+	struct course *course = begin();
+	add_worker(course, decline_by_another);
+	add_worker(course, serve_anywhere);
+	for (int i = 0; i < 2; i++) {
+		step(course, i);
+		sleep_ms(20);
+	}
+	int64_t began = now();
+	int client = connect_to(course->listener);
+	int64_t longest = waited(course, 1, began);
+	must(close(client));
+	end(course);
+	return longest;
+}
+
 #endif

@@ -85,7 +85,7 @@ impl Rotation {
         let result = self.with(|members| {
             let is_first = !members.iter().any(Member::is_some);
             sys::epoll_ctl(set.fd(), op, fd, &raw const event)?;
-            let member = Member { fd, data: event.u64, is_ambiguous: false };
+            let member = Member { fd, data: event.u64, is_ambiguous: false, inode: None };
             members[place] = if op == EPOLL_CTL_ADD { member } else { Member::NONE };
             Ok(is_first && members.iter().any(Member::is_some))
         });
@@ -185,11 +185,11 @@ impl Rotation {
 
     pub(crate) fn note_sleep(&self, _: c_int, _: c_int) {}
 
-    pub(crate) fn begin_wait(&self) -> u32 {
-        0
+    pub(crate) fn begin_wait(&self) -> (u32, u32) {
+        (0, 0)
     }
 
-    pub(crate) fn note_wait(&self, _: u32, _: c_int, _: c_int) {}
+    pub(crate) fn note_wait(&self, _: (u32, u32), _: c_int, _: c_int) {}
 
     pub(crate) fn note_other(&self, _: u64) {}
 

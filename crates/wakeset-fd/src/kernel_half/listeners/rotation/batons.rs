@@ -87,6 +87,10 @@ impl Rotation {
                 }
             }
             let passes = self.rounds.passes(passes || visit.is_for_others(own));
+            if is_usable && !members.iter().any(Member::is_some) {
+                // One that was kept. It would wake the thread again.
+                self.drop_baton(set);
+            }
             if passes && is_usable && !mutated!("set_passes_before_it_moves") {
                 // At once: another thread may sleep in this set, and would take what is passed on.
                 self.place_baton(set, members);
@@ -107,20 +111,20 @@ impl Rotation {
     /// A sleep has found so many events, or -1 for an error; there was room for so many.
     #[inline(always)]
     pub(crate) fn note_sleep(&self, found: c_int, capacity: c_int) {
-        self.leftover.note_sleep(found, capacity);
+        let _ = self.leftover.note_sleep(found, capacity);
     }
 
-    /// A wait begins: the version of the members.
+    /// A wait begins: the version of the members, and how many notes of others there are.
     #[inline(always)]
-    pub(crate) fn begin_wait(&self) -> u32 {
-        self.outline.version()
+    pub(crate) fn begin_wait(&self) -> (u32, u32) {
+        (self.outline.version(), self.leftover.begin_wait())
     }
 
     /// It ends with so many events, or -1 for an error; there was room for so many.
     #[inline(always)]
-    pub(crate) fn note_wait(&self, version: u32, found: c_int, capacity: c_int) {
+    pub(crate) fn note_wait(&self, (version, notes): (u32, u32), found: c_int, capacity: c_int) {
         let is_still = || version.is_multiple_of(2) && self.outline.is_still(version);
-        self.leftover.note_wait(found, capacity, is_still);
+        self.leftover.note_wait(notes, found, capacity, is_still);
     }
 
     /// Whether the set may have used up the wake for a connection on this listener, which it has
@@ -129,7 +133,7 @@ impl Rotation {
     pub(crate) fn may_have_left(&self, fd: c_int, is_alone: bool) -> bool {
         // Another watch may be one of which nothing is known.
         let is_known = self.others.remember_number(fd) && !self.has_stepped();
-        self.leftover.take(is_alone) || !is_known
+        self.leftover.may_have(is_alone) || !is_known
     }
 
     fn has_stepped(&self) -> bool {

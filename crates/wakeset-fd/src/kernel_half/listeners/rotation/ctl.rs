@@ -93,6 +93,8 @@ impl Rotation {
         let data = match ctl.op {
             EPOLL_CTL_DEL => None,
             EPOLL_CTL_ADD | EPOLL_CTL_MOD if listeners::is_known_other(ctl.fd) => {
+                // It may come to listen while it has this watch.
+                self.others.forget_number(ctl.fd);
                 Some(ctl.asked.data)
             }
             _ => return false,

@@ -8,54 +8,82 @@
 //!
 //! | a thread that waits | a thread that removes the watch |
 //! |---|---|
-//! | counts its call among the set's, and reads the version of the members | begins a version |
+//! | counts its call among the set's, reads the version of the members and how many notes there are | begins a version |
 //! | sleeps in the kernel: may be woken, and reports that if there is room | removes the watch, in the kernel |
 //! | notes a full buffer, or that the version is another | counts its own call: is it the only one? |
 //! | counts its call out | looks for the note, and at the listener if there is one or another call |
 //!
-//! A call that is counted in later finds the watch gone. Under loom this file runs as it is.
+//! A call that is counted in later finds the watch gone. A note stays until a wait that has begun
+//! since tells of all that is there, whichever listener is removed meanwhile. Under loom this file
+//! runs as it is.
 
-use crate::sys::sync::{AtomicBool, Ordering, const_fn, mutant};
+use crate::sys::sync::{AtomicU32, Ordering, const_fn, mutant};
 use core::ffi::c_int;
 use wakeset::mutated;
 
 #[derive(Debug)]
 pub(crate) struct Leftover {
-    /// A wait has left without having reported all that was there.
-    any: AtomicBool,
+    /// How many waits have left without having reported all that was there.
+    notes: AtomicU32,
+    /// So many of them a later wait has made up for.
+    done: AtomicU32,
 }
 
 impl Leftover {
     const_fn! {
         pub(crate) const fn none() -> Self {
-            Self { any: AtomicBool::new(false) }
+            Self { notes: AtomicU32::new(0), done: AtomicU32::new(0) }
         }
+    }
+
+    /// A wait begins: how many notes there are.
+    #[inline(always)]
+    pub(crate) fn begin_wait(&self) -> u32 {
+        self.notes.load(Ordering::SeqCst)
     }
 
     /// A sleep has found so many events, or -1 for an error, and there was room for so many. Its
-    /// call is counted still.
+    /// call is counted still. Returns whether that is all there was.
     #[inline(always)]
-    pub(crate) fn note_sleep(&self, found: c_int, capacity: c_int) {
+    pub(crate) fn note_sleep(&self, found: c_int, capacity: c_int) -> bool {
         let is_whole = (0..capacity).contains(&found);
         if !is_whole && !mutant!("full_wait_leaves_no_note") && !mutated!("full_wait_tells_all") {
-            self.any.store(true, Ordering::SeqCst);
+            self.note();
+        }
+        is_whole
+    }
+
+    /// The same at the end of a wait that found so many notes when it began. `is_still`: the
+    /// version of the members is what it was then.
+    #[inline(always)]
+    pub(crate) fn note_wait(
+        &self,
+        begun: u32,
+        found: c_int,
+        capacity: c_int,
+        is_still: impl FnOnce() -> bool,
+    ) {
+        let is_whole = self.note_sleep(found, capacity);
+        if !is_still() {
+            if !mutant!("wait_sees_no_removal") {
+                self.note();
+            }
+        } else if is_whole && self.done.load(Ordering::SeqCst) != begun {
+            // At worst an earlier wait's, which says less.
+            self.done.store(begun, Ordering::SeqCst);
         }
     }
 
-    /// The same at the end of a wait. `is_still`: the version of the members is what it was before.
-    #[inline(always)]
-    pub(crate) fn note_wait(&self, found: c_int, capacity: c_int, is_still: impl FnOnce() -> bool) {
-        self.note_sleep(found, capacity);
-        if !is_still() && !mutant!("wait_sees_no_removal") {
-            self.any.store(true, Ordering::SeqCst);
-        }
+    #[cold]
+    fn note(&self) {
+        self.notes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// After a listener's watch was removed: whether the caller, whose call is counted since, looks
-    /// whether there is a connection. `is_alone`: it is the only call. The note goes: what it is
-    /// about is there, or is gone.
-    pub(crate) fn take(&self, is_alone: bool) -> bool {
-        let has_left = self.any.load(Ordering::SeqCst) && self.any.swap(false, Ordering::SeqCst);
-        has_left || !is_alone && !mutant!("remover_is_always_alone")
+    /// whether there is a connection. `is_alone`: it is the only call.
+    pub(crate) fn may_have(&self, is_alone: bool) -> bool {
+        let notes = self.notes.load(Ordering::SeqCst);
+        notes != self.done.load(Ordering::SeqCst)
+            || !is_alone && !mutant!("remover_is_always_alone")
     }
 }
