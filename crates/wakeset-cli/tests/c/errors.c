@@ -256,6 +256,14 @@ static void show_wait(void)
 	CALL("a time that may not be read", "-1 EFAULT", epoll_pwait2(set, &event, 1, no_access, NULL));
 	CALL("a mask that may not be read", "-1 EFAULT",
 	     epoll_pwait2(set, &event, 1, &no_time, no_access));
+	/* A fault at a blocked SIGSEGV would be the end. */
+	sigset_t faults;
+	sigemptyset(&faults);
+	sigaddset(&faults, SIGSEGV);
+	must(sigprocmask(SIG_BLOCK, &faults, NULL));
+	CALL("a time that may not be read of no set", "-1 EFAULT",
+	     epoll_pwait2(fd, &event, 1, no_access, NULL));
+	must(sigprocmask(SIG_UNBLOCK, &faults, NULL));
 	CALL("a mask of the wrong size", "-1 EINVAL",
 	     syscall(SYS_epoll_pwait2, set, &event, 1, &no_time, &none, 4L));
 	must(close(ends[0]));
