@@ -349,8 +349,8 @@ impl Joint {
         more.saturating_mul((WAITS * windows).into()) / u64::from(WAITS - SETTLE)
     }
 
-    /// After a window together whose spins are in vain, or whose work cannot be told: as if each had
-    /// lasted to its end. What has been kept was not.
+    /// After a window together whose spins are in vain, or whose work cannot be told: as if each
+    /// had lasted to its end. What has been kept was not.
     fn give_up(&self, machine: &impl Machine) -> Phase {
         self.charge(&self.found, machine);
         self.charge(&self.vain, machine);

@@ -50,8 +50,8 @@ fn trials_whose_work_cannot_be_told_are_paid_for() {
     assert!(excess > 0 && excess < (chain.time() - excess) / 32, "{excess} of {}", chain.time());
 }
 
-/// On a machine that takes long to wake threads, where windows take long as well. Less than a second
-/// of spins, with those of the trials that follow.
+/// On a machine that takes long to wake threads, where windows take long as well. Less than a
+/// second of spins, with those of the trials that follow.
 #[test]
 fn what_comes_to_cost_more_ends_within_a_second() {
     let (joint, mut chain) = (Joint::new(), Chain::new((190_000, 60_000), (100_000, 50_000)));
