@@ -2,7 +2,7 @@
 //! wake for a connection is used up, reported, or looked for.
 
 use crate::kernel_half::listeners::leftover::Leftover;
-use crate::sys::sync::{AtomicU32, Ordering};
+use crate::sys::sync::{AtomicBool, AtomicU32, Ordering};
 use core::ffi::c_int;
 use loom::sync::Mutex;
 use loom::thread::spawn;
@@ -15,6 +15,8 @@ struct Set {
     users: AtomicU32,
     /// The version of the members.
     version: AtomicU32,
+    /// Whether there is a listener.
+    any: AtomicBool,
     leftover: Leftover,
     kernel: Mutex<Kernel>,
 }
@@ -34,6 +36,7 @@ impl Set {
         Arc::new(Self {
             users: AtomicU32::new(1),
             version: AtomicU32::new(0),
+            any: AtomicBool::new(true),
             leftover: Leftover::none(),
             kernel: Mutex::new(kernel),
         })
@@ -60,8 +63,11 @@ impl Set {
             kernel.is_ready && kernel.is_watched
         };
         let found = (1 + c_int::from(is_there)).min(capacity);
-        let is_still = || version == 0 && self.version.load(Ordering::SeqCst) == 0;
-        self.leftover.note_wait(notes, found, capacity, is_still);
+        let any = self.any.load(Ordering::Acquire);
+        let is_still = version == 0 && self.version.load(Ordering::SeqCst) == 0;
+        if any || !is_still {
+            self.leftover.note_wait(notes, found, capacity, is_still);
+        }
         self.users.fetch_sub(1, Ordering::SeqCst);
         found == 2
     }
@@ -70,6 +76,7 @@ impl Set {
     fn remove(&self) -> bool {
         self.version.store(1, Ordering::SeqCst);
         self.kernel.lock().unwrap().is_watched = false;
+        self.any.store(false, Ordering::Release);
         self.version.store(2, Ordering::SeqCst);
         let before = self.users.fetch_add(1, Ordering::SeqCst);
         let looks = self.leftover.may_have(before == 1);

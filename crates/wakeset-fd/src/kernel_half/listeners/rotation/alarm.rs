@@ -206,7 +206,8 @@ impl Rotation {
     }
 
     /// The set needs no alarm any more, if it has one: it is closed, which its state has said by a
-    /// read-modify-write before, or has migrated.
+    /// read-modify-write before, or has migrated; or the caller holds the migrations lock, and has
+    /// its listeners watched as others are.
     pub(crate) fn end_alarm(&self, set: &impl KernelEpoll) {
         after_publishing(mutant!("alarm_ended_without_fence"));
         if self.alarm.is_set() {

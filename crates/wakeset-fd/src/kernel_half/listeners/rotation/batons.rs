@@ -111,7 +111,9 @@ impl Rotation {
     /// A sleep has found so many events, or -1 for an error; there was room for so many.
     #[inline(always)]
     pub(crate) fn note_sleep(&self, found: c_int, capacity: c_int) {
-        let _ = self.leftover.note_sleep(found, capacity);
+        if self.any() {
+            let _ = self.leftover.note_sleep(found, capacity);
+        }
     }
 
     /// A wait begins: the version of the members, and how many notes of others there are.
@@ -123,8 +125,13 @@ impl Rotation {
     /// It ends with so many events, or -1 for an error; there was room for so many.
     #[inline(always)]
     pub(crate) fn note_wait(&self, (version, notes): (u32, u32), found: c_int, capacity: c_int) {
-        let is_still = || version.is_multiple_of(2) && self.outline.is_still(version);
-        self.leftover.note_wait(notes, found, capacity, is_still);
+        // Before the version, by which a listener that has gone is seen.
+        let has_listeners = self.any.load(Ordering::Acquire);
+        let is_still = version.is_multiple_of(2) && self.outline.is_still(version);
+        // A set that has had none meanwhile leaves nothing.
+        if has_listeners || !is_still {
+            self.leftover.note_wait(notes, found, capacity, is_still);
+        }
     }
 
     /// Whether the set may have used up the wake for a connection on this listener, which it has

@@ -56,15 +56,9 @@ impl Leftover {
     /// The same at the end of a wait that found so many notes when it began. `is_still`: the
     /// version of the members is what it was then.
     #[inline(always)]
-    pub(crate) fn note_wait(
-        &self,
-        begun: u32,
-        found: c_int,
-        capacity: c_int,
-        is_still: impl FnOnce() -> bool,
-    ) {
+    pub(crate) fn note_wait(&self, begun: u32, found: c_int, capacity: c_int, is_still: bool) {
         let is_whole = self.note_sleep(found, capacity);
-        if !is_still() {
+        if !is_still {
             if !mutant!("wait_sees_no_removal") {
                 self.note();
             }

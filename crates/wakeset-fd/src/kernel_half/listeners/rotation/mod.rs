@@ -156,7 +156,8 @@ impl Rotation {
     fn note_members(&self, members: &[Member]) {
         let end = members.iter().rposition(Member::is_some).map_or(0, |last| last + 1);
         self.end.store(end, Ordering::Relaxed);
-        self.any.store(end > 0, Ordering::Relaxed);
+        // After the version has begun, for `note_wait`.
+        self.any.store(end > 0, Ordering::Release);
         let lacks = |member: &Member| member.missing && !member.is_stepped;
         self.lacks_any.store(members.iter().any(lacks), Ordering::Relaxed);
     }

@@ -223,7 +223,7 @@ fn a_kept_spin_in_vain_ends_early() {
     chain.together.set((19_000, 60_000));
     let spun = chain.run(&joint, 1 << 12);
     assert!(spun <= 2 * u64::from(WAITS), "{spun}");
-    // The second trial in vain charges what was kept.
+    // What was kept is forgotten after the second trial in vain.
     chain.run(&joint, LONG);
     assert_eq!(joint.kept.load(Ordering::Relaxed), 0);
 }
