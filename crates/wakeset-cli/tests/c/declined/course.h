@@ -125,6 +125,17 @@ static int64_t wait_beside(const struct course *course, int worker, int connecti
 	return waited(course, connections, began);
 }
 
+/* Connects, returns how long that waits for a worker, and ends the course. */
+static int64_t wait_for_one(struct course *course)
+{
+	int64_t began = now();
+	int client = connect_to(course->listener);
+	int64_t longest = waited(course, 1, began);
+	must(close(client));
+	end(course);
+	return longest;
+}
+
 /* A second connection wakes a worker, which declines it when it is told to. Returns how long one of
  * the two waits from then, and ends the course. */
 static int64_t wait_for_second(struct course *course, int first, int declines)
