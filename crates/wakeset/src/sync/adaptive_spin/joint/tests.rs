@@ -2,6 +2,7 @@ extern crate std;
 use super::credit::{MOST_CREDIT, PART};
 use super::machine::SLOW;
 use super::*;
+use crate::{Counter, CounterFlags, Pipe, PipeCapacity};
 use core::cell::Cell;
 use std::vec::Vec;
 
@@ -408,4 +409,33 @@ fn spins_that_are_not_made_are_not_in_vain() {
         joint.waits(Alone::OnlySleeps, &chain);
     }
     assert_eq!(joint.window(), kept);
+}
+
+/// Writes of the process's own threads, in a window of the process's own trial: other tests may end
+/// that at any moment.
+#[test]
+fn writes_to_eventfds_and_pipes_are_work() {
+    let (counter, pipe) = (Counter::new(0, CounterFlags::NONBLOCK), Pipe::new());
+    let generation = pipe.next_generation();
+    pipe.unseal(generation, PipeCapacity::Pages);
+    // From then on threads know their numbers.
+    let _ = thread_id::process();
+    let thread = thread_id::current();
+    let counts = |write: &dyn Fn()| {
+        (0..1_000).any(|_| {
+            let window = JOINT.window().next(Phase::Apart);
+            JOINT.trial.store(window.0, Ordering::Relaxed);
+            JOINT.window.0.store(window.0, Ordering::Relaxed);
+            let part = JOINT.part(thread);
+            part.join(window, thread);
+            part.begin(0);
+            write();
+            let counted = part.is_in(window, thread) && part.done().signals == 1;
+            JOINT.window.0.store(window.next(Phase::Resting).0, Ordering::Relaxed);
+            counted
+        })
+    };
+    assert!(!counts(&|| ()));
+    assert!(counts(&|| counter.write(1).unwrap()));
+    assert!(counts(&|| pipe.try_write(generation, b"a").unwrap()));
 }
