@@ -1,18 +1,18 @@
 //! What a set leaves behind when the program stops watching a listener.
 //!
 //! nginx does so after every 16 connections, and adds its listener again at once. So what takes a
-//! system call, or wakes another worker, is left out where it can be seen to be for nothing: the
-//! look for a connection ([`may_have_left`]), and the baton's watch, which stays until the next
-//! sleep (`rotation/batons.rs`).
+//! system call, or wakes another worker, is left out where it is known to be for nothing: the look
+//! for a connection ([`may_have_left`]), and the removal of the baton's watch, which stays until
+//! the next sleep (`rotation/batons.rs`).
 
 use crate::kernel_half::KernelEpoll;
 use crate::set::FdSet;
 use crate::table::{self, Using};
 use core::ffi::c_int;
 
-/// Whether a set that has just ceased to watch a listener, in a call that is over, may have used up
-/// the wake for a connection without having told any thread of it
-/// (`kernel_half::listeners::rotation::leftover`). Of a set of which not all is known it may.
+/// Whether a set may have used up the wake for a connection without having told any thread of it
+/// (`kernel_half::listeners::rotation::leftover`). It has just ceased to watch the listener, in a
+/// call that is over. A set of which not all is known may have.
 pub fn may_have_left(epfd: c_int, listener: c_int) -> bool {
     let set = table::find_plain::<FdSet>(epfd).and_then(|set| Using::begin(epfd, set));
     set.is_none_or(|set| {
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// nginx woke another worker at each 16th connection, if the next one was there by then.
+    /// nginx woke another worker after each 16th connection, if the next was there by then.
     #[test]
     fn a_set_that_no_thread_is_in_leaves_nothing() {
         let _alone = alone();

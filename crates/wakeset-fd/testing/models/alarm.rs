@@ -1,5 +1,5 @@
-//! Models of the alarm of a set: threads sleep in it since before its first listener, and others
-//! add listeners, remove them, take the alarm and close the set.
+//! Models of the alarm of a set. A thread has slept in the set since before its first listener,
+//! while others add listeners, remove them, take the alarm and close the set.
 
 use super::IN;
 use super::mixed::{Mixed, run};
@@ -22,7 +22,7 @@ fn set() -> Arc<Mixed> {
     mixed
 }
 
-/// The same with the first listener, and with an alarm that has gone off and that no sleeper needs.
+/// The same with the first listener, and an alarm that has gone off and that no sleeper needs.
 fn with_alarm() -> Arc<Mixed> {
     let mixed = set();
     mixed.set.set.enter_remote();
@@ -37,7 +37,7 @@ fn change(mixed: &Mixed, op: c_int, place: usize) {
     mixed.set.ctl_of_listener(op, LISTENERS[place], place, 30);
 }
 
-/// A wait that only looks, and may take the alarm and the doorbell's ring.
+/// A wait that only looks, and may use up the alarm and the doorbell's ring.
 fn look(mixed: &Mixed) {
     assert_eq!(mixed.set.wait(1, Timeout::Now), []);
 }
@@ -65,7 +65,7 @@ fn an_alarm_stays_for_the_next_listener() {
         let mixed = with_alarm();
         let remover = run(&mixed, |mixed| change(mixed, EPOLL_CTL_DEL, 0));
         let taker = run(&mixed, look);
-        // One goes to sleep.
+        // A thread goes to sleep: it counts itself in, then looks whether there is a listener.
         mixed.set.set.enter_remote();
         let knows = mixed.set.rotation.any();
         change(&mixed, EPOLL_CTL_ADD, 1);
@@ -75,8 +75,8 @@ fn an_alarm_stays_for_the_next_listener() {
     });
 }
 
-/// Catches a sleeper that comes when there is no listener, and neither hears of the next one nor is
-/// seen by the thread that adds it.
+/// Catches a sleeper that comes when there is no listener, does not know of the next one, and is
+/// not seen by the thread that adds it.
 #[test]
 fn a_sleeper_between_two_listeners_is_woken() {
     explore(2, || {

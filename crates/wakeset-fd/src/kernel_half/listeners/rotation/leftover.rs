@@ -1,19 +1,19 @@
-//! Whether a set may have used up the wake for a connection of which it has told nobody: asked when
-//! the program stops watching a listener, because that wake is then another waiter's.
+//! Whether a set may have used up the wake for a connection of which it has told no thread. That is
+//! asked when the program stops watching a listener, because another waiter has to be woken then.
 //!
 //! A connection wakes one waiter that *sleeps*. What a sleep was woken for is reported by the wait
 //! that slept, unless something else has filled its buffer, it has ended with an error, or a watch
-//! was removed meanwhile. So where no call is in the set, and no wait has left something behind,
-//! what the wake was for has been told of, and the thread that was told answers for it.
+//! was removed meanwhile. So where no other call is in the set, and no wait has left something
+//! behind, the connection has been reported, and the thread that was told answers for it.
 //!
 //! | a thread that waits | a thread that removes the watch |
 //! |---|---|
 //! | counts its call among the set's, reads the version of the members and how many notes there are | begins a version |
 //! | sleeps in the kernel: may be woken, and reports that if there is room | removes the watch, in the kernel |
 //! | notes a full buffer, or that the version is another | counts its own call: is it the only one? |
-//! | counts its call out | looks for the note, and at the listener if there is one or another call |
+//! | counts its call out | looks for a note, and at the listener if there is one, or another call |
 //!
-//! A call that is counted in later finds the watch gone. A note stays until a wait that has begun
+//! A call that is counted in later finds the watch gone. A note is kept until a wait that has begun
 //! since tells of all that is there, whichever listener is removed meanwhile. Under loom this file
 //! runs as it is.
 
@@ -25,7 +25,7 @@ use wakeset::mutated;
 pub(crate) struct Leftover {
     /// How many waits have left without having reported all that was there.
     notes: AtomicU32,
-    /// So many of them a later wait has made up for.
+    /// For how many of them a later wait has made up.
     done: AtomicU32,
 }
 
@@ -42,8 +42,8 @@ impl Leftover {
         self.notes.load(Ordering::SeqCst)
     }
 
-    /// A sleep has found so many events, or -1 for an error, and there was room for so many. Its
-    /// call is counted still. Returns whether that is all there was.
+    /// A sleep has found `found` events, -1 for an error, and had room for `capacity`. Its call is
+    /// still counted. Returns whether that is all there was.
     #[inline(always)]
     pub(crate) fn note_sleep(&self, found: c_int, capacity: c_int) -> bool {
         let is_whole = (0..capacity).contains(&found);
@@ -53,7 +53,7 @@ impl Leftover {
         is_whole
     }
 
-    /// The same at the end of a wait that found so many notes when it began. `is_still`: the
+    /// The same at the end of a wait that found `begun` notes when it began. `is_still`: the
     /// version of the members is what it was then.
     #[inline(always)]
     pub(crate) fn note_wait(&self, begun: u32, found: c_int, capacity: c_int, is_still: bool) {
@@ -73,8 +73,8 @@ impl Leftover {
         self.notes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// After a listener's watch was removed: whether the caller, whose call is counted since, looks
-    /// whether there is a connection. `is_alone`: it is the only call.
+    /// After a listener's watch was removed: whether the caller, whose call has been counted in
+    /// since, is to look for a connection. `is_alone`: it is the only call.
     pub(crate) fn may_have(&self, is_alone: bool) -> bool {
         let notes = self.notes.load(Ordering::SeqCst);
         notes != self.done.load(Ordering::SeqCst)

@@ -31,7 +31,7 @@ struct Former {
     is_some: AtomicBool,
     data: AtomicU64,
     is_ambiguous: AtomicBool,
-    /// Which listener it was; 0 for none that is known.
+    /// Its number, -1 once that has a watch again; and its inode, 0 if that is not known.
     fd: AtomicI32,
     inode: AtomicU64,
 }

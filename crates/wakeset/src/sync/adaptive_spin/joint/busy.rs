@@ -1,26 +1,26 @@
 //! Whether other programs want the processors.
 //!
-//! A thread that spins uses up what the scheduler owes to one that sleeps, and then waits for whole
-//! time slices of the others, while it spins or after it has been woken. So where that happens
-//! again and again, threads sleep for a while. Each time in a row that while is twice as long.
+//! The scheduler prefers a thread that has slept. One that spins uses that up, and then waits for
+//! whole time slices of other programs, while it spins or after it has been woken. So where that
+//! happens again and again, threads sleep for a while, which is twice as long each time in a row.
 
 use crate::sync::{Ordering, UnmodelledU64};
 
 /// A thread that was without a processor for longer (ns) has lost it to another program.
 pub(super) const LOSS: u64 = 200_000;
-/// A longer one (ns) says no more than this one: the process may have been stopped.
+/// What one loss counts for at most (ns): in a longer one the process may have been stopped.
 const MOST_LOSS: u64 = 2_500_000;
-/// The machine is busy with losses beyond this (ns),
+/// The machine is busy if losses come to more than this (ns), beyond a part of the time.
 const BUSY: u64 = 4_000_000;
-/// not counting one part in so many of the time: on any machine something else runs now and then.
+/// One in so many is that part: on any machine something else runs now and then.
 const PART: u64 = 16;
-/// For how long (ns) threads sleep then.
+/// For how long (ns) threads sleep then, the first time and at most.
 pub(super) const REST: u64 = 250_000_000;
 pub(super) const MOST_REST: u64 = 4_000_000_000;
 
 #[derive(Debug)]
 pub(super) struct Busy {
-    /// What has been lost (ns), and when that was reckoned.
+    /// What has been lost beyond that part of the time (ns), and when that was last reckoned.
     lost: UnmodelledU64,
     reckoned: UnmodelledU64,
     /// Until when threads sleep, and for how long (ns).
@@ -48,8 +48,9 @@ impl Busy {
         self.until.store(now, Ordering::Relaxed);
     }
 
-    /// A thread was without a processor for so long (ns). Whether the machine is busy. Several that
-    /// lose theirs at a time, as in a stop of the process, have lost no more than that time.
+    /// A thread was without a processor for so long (ns). Returns whether the machine is busy.
+    /// Several threads that lose theirs at a time, as in a stop of the process, have lost that time
+    /// once.
     pub(super) fn lose(&self, nanos: u64, now: u64) -> bool {
         let passed = now.saturating_sub(self.reckoned.swap(now, Ordering::Relaxed));
         let lost = self.lost.load(Ordering::Relaxed).saturating_sub(passed / PART);

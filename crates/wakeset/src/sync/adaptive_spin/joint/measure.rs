@@ -21,7 +21,8 @@ impl Joint {
         self.parts.iter().map(|Line(part)| part).filter(move |part| part.belongs_to(trial))
     }
 
-    /// Of those that were there when the window apart had settled: others cannot be compared.
+    /// The parts of those that were there when the window apart had settled: others cannot be
+    /// compared.
     pub(super) fn in_trial(&self) -> impl Iterator<Item = &Part> {
         self.joined().filter(|part| part.has_begun())
     }
@@ -37,7 +38,7 @@ impl Joint {
         self.began.store(machine.now(), Ordering::Relaxed);
     }
 
-    /// What the trial's threads have taken since then; `None` if one has ended.
+    /// What the trial's threads have taken since the window settled; `None` if one has ended.
     pub(super) fn taken(&self, now: u64, machine: &impl Machine) -> Option<Taken> {
         let elapsed = now.saturating_sub(self.began.load(Ordering::Relaxed));
         let mut cost = 0;
@@ -47,8 +48,8 @@ impl Joint {
         Some(Taken { cost, elapsed })
     }
 
-    /// What a window apart has taken. A thread that has done next to nothing takes no part: what it
-    /// computes meanwhile would hide what the others take.
+    /// What a window apart has taken. A thread that has hardly waited or written takes no part:
+    /// what it computes meanwhile would hide what the others take.
     pub(super) fn taken_apart(&self, now: u64, machine: &impl Machine) -> Option<Taken> {
         for part in self.in_trial() {
             match part.done() {

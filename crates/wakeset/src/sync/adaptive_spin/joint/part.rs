@@ -2,7 +2,7 @@
 
 use crate::sync::{Ordering, UnmodelledU32, UnmodelledU64};
 
-/// A thread with fewer measured waits in a window is there by chance.
+/// A thread with fewer measured waits, and fewer writes, in a window is there by chance.
 pub(super) const FEW: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
