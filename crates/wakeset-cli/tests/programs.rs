@@ -20,6 +20,7 @@
 //! | `environment` | what the environment asks of the library without `wakeset run` |
 //! | `forks`, `home` | what a fork costs; what comes home after one |
 //! | `keeping` | which worker is next, by what workers hold |
+//! | `listening` | what `--stats` says of listeners |
 //! | `memory` | programs with a heap that refuses |
 //! | `instructions` | programs that make system calls by instruction |
 //! | `compare` | a program run both ways, and what differs |
@@ -53,6 +54,8 @@ mod home;
 mod instructions;
 #[path = "programs/keeping.rs"]
 mod keeping;
+#[path = "programs/listening.rs"]
+mod listening;
 #[path = "programs/memory.rs"]
 mod memory;
 #[path = "programs/metrics.rs"]
@@ -77,8 +80,6 @@ mod surroundings;
 mod top;
 
 use std::fs;
-
-use serde_json::Value;
 
 use compare::{compare, compare_within};
 use compile::{Build, compile, missing, scratch};
@@ -262,75 +263,6 @@ fn ended() {
 #[test]
 fn prefork() {
     compare("prefork", Build::Plain, &[]);
-}
-
-/// What a listener's waits counted, with `--order`.
-fn listener_counts(order: &str, part: &str) -> Option<Vec<Value>> {
-    let program = compile("listeners", Build::Plain, &format!("listeners_{part}_{order}"))?;
-    let file = scratch(&format!("listeners_{part}_{order}.json"));
-    // The program knows what it expects, so these need no plain run beside them.
-    let outcome = run(&program, &[part], Runner::Ordered(order, &file), TIME_LIMIT);
-    outcome.expect_success(order);
-    assert!(outcome.stderr.contains("busiest/least"), "{}", outcome.stderr);
-    let counts = stats::read(&file);
-    Some(counts["listeners"].as_array().expect("listeners").clone())
-}
-
-/// What `--stats` says of listeners: everything that was asked for was accepted, and more was woken
-/// than for nothing.
-#[test]
-fn listeners_are_counted() {
-    for order in ["auto", "fifo", "turns", "lifo"] {
-        let Some(listeners) = listener_counts(order, "unstopped") else {
-            return;
-        };
-        // Those of a hundred questions to four processes: no other listener of the program has so
-        // many.
-        let served: Vec<_> = listeners
-            .iter()
-            .filter(|listener| count(listener, "/connections") == 100)
-            .filter(|listener| {
-                listener["workers"].as_array().is_some_and(|workers| workers.len() == 4)
-            })
-            .collect();
-        assert!(served.len() >= 10, "{order}: {} of {listeners:#?}", served.len());
-        // One process may answer all the questions to a listener without a sleep, if it is awake.
-        let sum = |of: &[&Value], counted| of.iter().map(|it| count(it, counted)).sum::<u64>();
-        let shared = served.iter().filter(|it| stats::answering(it) > 1).map(std::slice::from_ref);
-        for part in shared.chain([&served[..]]) {
-            assert!(sum(part, "/wakes") > sum(part, "/spurious_wakes"), "{order}: {part:#?}");
-        }
-    }
-}
-
-/// Threads of one process are told apart as well as processes.
-#[test]
-fn listeners_are_counted_by_thread() {
-    let Some(listeners) = listener_counts("fifo", "threads") else {
-        return;
-    };
-    assert_eq!(listeners.len(), 2, "{listeners:#?}");
-    for listener in listeners {
-        let workers = listener["workers"].as_array().expect("workers");
-        assert_eq!(workers.len(), 4, "{listener:#}");
-        assert_eq!(
-            workers.iter().map(|worker| count(worker, "/connections")).sum::<u64>(),
-            100,
-            "{listener:#}"
-        );
-        // Round robin: no thread has all of them.
-        assert!(workers.iter().all(|worker| count(worker, "/connections") < 100), "{listener:#}");
-    }
-}
-
-/// With `--order kernel` Wakeset wakes no thread; accepted connections are counted still.
-#[test]
-fn the_kernels_order_is_left_alone() {
-    let Some(listeners) = listener_counts("kernel", "unstopped") else {
-        return;
-    };
-    assert!(listeners.iter().any(|listener| count(listener, "/connections") == 100));
-    assert!(listeners.iter().all(|listener| count(listener, "/wakes") == 0), "{listeners:#?}");
 }
 
 /// Whether userfaultfds are to be had. Messages of forks ask for CAP_SYS_PTRACE beside that;

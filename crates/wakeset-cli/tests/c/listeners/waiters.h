@@ -109,6 +109,9 @@ static void show_threads(int family, enum way way)
 		servers[i].way = way;
 		start(&servers[i].thread, serve_in_thread, &servers[i]);
 	}
+	/* A thread that begins late would find all questions answered. */
+	for (int i = 0; i < SERVERS; i++)
+		until_asleep(servers[i].thread.id);
 	for (int i = 0; i < QUESTIONS; i++)
 		answered += ask(listener, '?');
 	for (int i = 0; way == BLOCKING && i < SERVERS; i++)
