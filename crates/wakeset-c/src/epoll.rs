@@ -2,12 +2,10 @@
 
 use crate::fork::watch_forks;
 use crate::outcome::{answered_unit, fail, returned, whole};
-use core::cell::OnceCell;
 use core::ffi::c_int;
 use libc::{epoll_event, sigset_t, timespec};
-use wakeset_fd::Verdict;
-use wakeset_fd::interpose::mask_of;
-use wakeset_fd::set::{self, Limit, Mask, Rest};
+use wakeset_fd::interpose::{answered_int, mask_of, wait_in_kernel};
+use wakeset_fd::set::{self, Limit, Mask};
 
 mod real {
     use super::{c_int, epoll_event, sigset_t};
@@ -125,22 +123,10 @@ unsafe fn wait(
     mask: Mask,
     call: impl Fn(Limit) -> c_int,
 ) -> c_int {
-    let mut limit = limit;
-    let begun = OnceCell::new();
-    loop {
-        // SAFETY: the caller's contract, here and below.
-        let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
-        if let Verdict::Done(result) = verdict {
-            return returned(result.map(|n| n as isize)) as c_int;
-        }
-        let rest = begun.get_or_init(|| Rest::of(limit));
-        // SAFETY: the kernel returns how many it has written.
-        if let Some(found) = unsafe { set::in_kernel(epfd, events, || call(limit)) } {
-            return found;
-        }
-        // SAFETY: the kernel has accepted it.
-        limit = unsafe { rest.limit() };
-    }
+    // SAFETY: the caller's contract, here and below.
+    let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
+    // SAFETY: as above.
+    answered_int(verdict, || unsafe { wait_in_kernel(epfd, events, capacity, limit, mask, call) })
 }
 
 /// Makes a set's number one that another library's loop can poll; returns the number.

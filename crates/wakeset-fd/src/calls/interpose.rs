@@ -6,7 +6,7 @@
 
 use crate::calls::{descriptor, io};
 use crate::migrate;
-use crate::set::Mask;
+use crate::set::{self, Limit, Mask, Rest};
 use crate::stats::Stat;
 use crate::sys::verdict::Verdict;
 use crate::sys::{Errno, SIGSET_BYTES, user};
@@ -14,7 +14,7 @@ use crate::table::{self, Bytes, Entry};
 use core::ffi::{c_int, c_ulong, c_void};
 use core::ops::RangeInclusive;
 use core::time::Duration;
-use libc::{fd_set, iovec, nfds_t, pollfd, sigset_t, ssize_t, timespec, timeval};
+use libc::{epoll_event, fd_set, iovec, nfds_t, pollfd, sigset_t, ssize_t, timespec, timeval};
 use wakeset::Timeout;
 
 /// Sets `errno` and returns -1.
@@ -55,6 +55,37 @@ pub fn answered_int(verdict: Verdict<c_int>, call: impl FnOnce() -> c_int) -> c_
 /// [`answered`] for calls that return nothing but success.
 pub fn answered_unit(verdict: Verdict<()>, call: impl FnOnce() -> c_int) -> c_int {
     answered_int(verdict.map(|()| 0), call)
+}
+
+/// A wait that has to be the kernel's. After a sleep that something of ours has ended, the number
+/// may stand for a set of ours. `call` is one of epoll_wait(2)'s family, with a limit of the same
+/// form.
+///
+/// # Safety
+/// As epoll_pwait2(2).
+pub unsafe fn wait_in_kernel(
+    epfd: c_int,
+    events: *mut epoll_event,
+    capacity: c_int,
+    limit: Limit,
+    mask: Mask,
+    call: impl Fn(Limit) -> c_int,
+) -> c_int {
+    let rest = Rest::of(limit);
+    let mut limit = limit;
+    loop {
+        // SAFETY: the kernel returns how many it has written.
+        if let Some(found) = unsafe { set::in_kernel(epfd, events, || call(limit)) } {
+            return found;
+        }
+        // SAFETY: the kernel has accepted it.
+        limit = unsafe { rest.limit() };
+        // SAFETY: the caller's contract.
+        let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
+        if let Verdict::Done(result) = verdict {
+            return returned(result.map(|n| n as isize)) as c_int;
+        }
+    }
 }
 
 /// The lengths of one buffer that mean the same to read(2) as to readv(2). The latter takes an
@@ -256,17 +287,12 @@ impl TimeLimit {
 
 /// A limit as poll(2) takes it, rounded up; none is -1.
 pub fn milliseconds_of(limit: Option<Duration>) -> c_int {
-    limit.map_or(-1, |limit| {
-        c_int::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
-    })
+    limit.map_or(-1, set::milliseconds_of)
 }
 
 /// A time as ppoll(2) takes it.
 pub fn timespec_of(time: Duration) -> timespec {
-    timespec {
-        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(time.subsec_nanos()),
-    }
+    set::timespec_of(time)
 }
 
 /// A time as select(2) takes it.

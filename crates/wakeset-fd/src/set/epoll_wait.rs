@@ -238,7 +238,7 @@ unsafe fn wait_on_closed(
 ///
 /// # Safety
 /// `call` writes as many events to `events` as it returns.
-pub unsafe fn in_kernel(
+pub(crate) unsafe fn in_kernel(
     epfd: c_int,
     events: *mut epoll_event,
     call: impl FnOnce() -> c_int,

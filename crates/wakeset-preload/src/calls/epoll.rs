@@ -7,9 +7,9 @@ use crate::{listeners, signals};
 use core::ffi::{c_int, c_long};
 use core::ptr;
 use libc::{epoll_event, sigset_t, timespec};
-use wakeset_fd::interpose::{answered_int, answered_unit, mask_of, returned};
-use wakeset_fd::set::{self, Limit, Mask, Rest};
-use wakeset_fd::{Verdict, migrate, user};
+use wakeset_fd::interpose::{answered_int, answered_unit, mask_of, returned, wait_in_kernel};
+use wakeset_fd::set::{self, Limit, Mask};
+use wakeset_fd::{migrate, user};
 
 /// epoll_create(2).
 pub(super) fn epoll_create(size: c_int, call: impl FnOnce(c_int) -> c_int) -> c_int {
@@ -75,35 +75,6 @@ unsafe fn wait(
         listeners::note_events();
     }
     found
-}
-
-/// A wait that has to be the kernel's. `call` is the program's, with a limit of the same form.
-///
-/// # Safety
-/// As epoll_pwait2(2).
-unsafe fn wait_in_kernel(
-    epfd: c_int,
-    events: *mut epoll_event,
-    capacity: c_int,
-    limit: Limit,
-    mask: Mask,
-    call: impl Fn(Limit) -> c_int,
-) -> c_int {
-    let rest = Rest::of(limit);
-    let mut limit = limit;
-    loop {
-        // SAFETY: the kernel returns how many it has written.
-        if let Some(found) = unsafe { set::in_kernel(epfd, events, || call(limit)) } {
-            return found;
-        }
-        // SAFETY: the kernel has accepted it.
-        limit = unsafe { rest.limit() };
-        // SAFETY: the caller's contract.
-        let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
-        if let Verdict::Done(result) = verdict {
-            return returned(result.map(|n| n as isize)) as c_int;
-        }
-    }
 }
 
 /// What a mask blocks does not end the wait: see [`signals::Uncounted`].

@@ -100,7 +100,7 @@ impl Rest {
 }
 
 /// In milliseconds, rounded up so as not to end early.
-pub(super) fn milliseconds_of(left: Duration) -> c_int {
+pub(crate) fn milliseconds_of(left: Duration) -> c_int {
     let part = u64::from(left.subsec_nanos().div_ceil(1_000_000));
     let whole = left.as_secs().saturating_mul(1000).saturating_add(part);
     c_int::try_from(whole).unwrap_or(c_int::MAX)

@@ -14,7 +14,7 @@ mod settled;
 mod spin;
 
 pub use self::limits::{Limit, Mask, Rest};
-pub(crate) use self::limits::{short_of, timespec_of};
+pub(crate) use self::limits::{milliseconds_of, short_of, timespec_of};
 pub(crate) use self::settled::Settled;
 
 use self::limits::Until;
