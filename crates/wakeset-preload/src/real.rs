@@ -38,8 +38,16 @@ pub(crate) fn resolve(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     if function.is_null() { look_up(memory, name) } else { function }
 }
 
+/// The function that `memory` leads to, of this type, or `unknown` if none has been looked up.
+#[inline(always)]
+pub(crate) fn known_or<F: Copy>(memory: &AtomicPtr<c_void>, unknown: F) -> F {
+    let function = memory.load(Ordering::Relaxed);
+    if function.is_null() { unknown } else { typed(function) }
+}
+
+/// The next definition of `name` after ours, which `memory` leads to from now on.
 #[cold]
-fn look_up(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+pub(crate) fn look_up(memory: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let mut function = match loader::next(name).or_else(|| loader::in_late_part(name)) {
         Some(address) => ptr::with_exposed_provenance_mut(address),
         None => look_up_elsewhere(name),

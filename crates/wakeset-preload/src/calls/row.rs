@@ -141,10 +141,20 @@ macro_rules! hook {
         #[unsafe(no_mangle)]
         pub unsafe extern $abi fn $name($($arg: $type),*) -> $ret {
             type Function = unsafe extern $abi fn($($type),*) -> $ret;
+            const NAME: &core::ffi::CStr = crate::calls::row::name(concat!(stringify!($name), "\0"));
+            static FUNCTION: core::sync::atomic::AtomicPtr<core::ffi::c_void> =
+                core::sync::atomic::AtomicPtr::new(core::ptr::null_mut());
+            /// Libc's function, which is not known yet. So a hook that ends in it ends in a jump,
+            /// and has nothing to keep over a look-up.
+            unsafe extern $abi fn look_up_and_call($($arg: $type),*) -> $ret {
+                let found = crate::real::look_up(&FUNCTION, NAME);
+                // SAFETY: the caller's contract.
+                unsafe { crate::real::typed::<Function>(found)($($arg),*) }
+            }
             // SAFETY: the caller's contract is that of libc's function.
             unsafe {
                 road!($name [$($arg)*] $policy $what, |$($arg: $type),*| {
-                    crate::real::real!($name: Function)($($arg),*)
+                    crate::real::known_or::<Function>(&FUNCTION, look_up_and_call)($($arg),*)
                 })
             }
         }
