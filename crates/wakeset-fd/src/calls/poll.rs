@@ -6,6 +6,7 @@ use crate::sys::{self, Errno, SIGSET_BYTES, user};
 use core::ffi::c_int;
 use core::ptr;
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec};
+use wakeset::Timeout;
 
 /// The limit for the kernel, which writes back what is left: a copy, or the program's own pointer
 /// if that leads to no time.
@@ -35,7 +36,14 @@ pub unsafe fn ppoll(
     // SAFETY: the caller's contract.
     unsafe {
         if poll::names_object(fds, n) {
-            if let Some(timeout) = TimeLimit::of_timespec(limit).timeout() {
+            let timeout = TimeLimit::of_timespec(limit).timeout();
+            if timeout == Some(Timeout::Now)
+                && mask.is_null()
+                && let Some(result) = poll::look_quickly(fds, n)
+            {
+                return result.map(|found| found as c_int);
+            }
+            if let Some(timeout) = timeout {
                 outcome = poll::poll(fds, n, timeout, mask);
             }
             if let Outcome::Done(result) = outcome {
@@ -67,7 +75,14 @@ pub unsafe fn pselect(
     // SAFETY: the caller's contract.
     unsafe {
         if poll::sets_name_object(n, read_only) {
-            if let Some(timeout) = TimeLimit::of_timespec(limit).timeout() {
+            let timeout = TimeLimit::of_timespec(limit).timeout();
+            if timeout == Some(Timeout::Now)
+                && mask.is_null()
+                && let Some(result) = poll::select_quickly(n, sets)
+            {
+                return result.map(|found| found as c_int);
+            }
+            if let Some(timeout) = timeout {
                 outcome = poll::select(n, sets, timeout, mask);
             }
             if let Outcome::Done(result) = outcome {

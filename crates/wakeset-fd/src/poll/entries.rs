@@ -39,7 +39,7 @@ pub(super) trait Asked {
 pub(super) const NONE: pollfd = pollfd { fd: NO_NUMBER, events: 0, revents: 0 };
 /// Stands for any negative number: its inverse is no descriptor's either, because Linux has none
 /// so high.
-const NO_NUMBER: c_int = c_int::MIN;
+pub(super) const NO_NUMBER: c_int = c_int::MIN;
 
 /// The number of an entry; `None` for a negative one.
 pub(super) fn number(entry: pollfd) -> Option<c_int> {
@@ -230,25 +230,30 @@ fn look_up(fd: c_int, now: &mut pollfd, away: &impl Fn(c_int) -> Begun) -> Resul
 
 /// The entries from the first that lives here to the last. Mostly there are few among many.
 #[derive(Clone, Copy)]
-struct Span {
+pub(super) struct Span {
     first: usize,
     end: usize,
 }
 
 impl Span {
     #[inline(always)]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { first: usize::MAX, end: 0 }
     }
 
     #[inline(always)]
-    fn add(&mut self, at: usize) {
+    pub(super) fn add(&mut self, at: usize) {
         self.first = self.first.min(at);
         self.end = at + 1;
     }
 
     #[inline(always)]
-    fn of(self, entries: &[Cell<pollfd>]) -> &[Cell<pollfd>] {
+    pub(super) fn is_empty(self) -> bool {
+        self.end == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn of(self, entries: &[Cell<pollfd>]) -> &[Cell<pollfd>] {
         entries.get(self.first..self.end).unwrap_or_default()
     }
 }
@@ -295,12 +300,11 @@ pub(super) fn may_have_news(entries: &[Cell<pollfd>]) -> bool {
 /// # Errors
 /// As ppoll(2), but for EINTR: the kernel has found nothing then.
 #[inline(always)]
-pub(super) fn look_in_kernel(entries: &[Cell<pollfd>]) -> Result<bool, Errno> {
+pub(super) fn look_in_kernel(entries: &[Cell<pollfd>]) -> Result<usize, Errno> {
     let place = entries.as_ptr().cast_mut().cast::<pollfd>();
     match sys::poll_entries(place, entries.len(), Duration::ZERO) {
-        Ok(found) => Ok(found > 0),
-        Err(Errno::EINTR) => Ok(false),
-        Err(errno) => Err(errno),
+        Err(Errno::EINTR) => Ok(0),
+        result => result,
     }
 }
 

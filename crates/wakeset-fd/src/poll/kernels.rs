@@ -15,17 +15,24 @@
 use super::select;
 use crate::kernel_half::listeners;
 use crate::sys::user;
-use crate::table;
+use crate::table::{self, low_numbers};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{
     FD_SETSIZE, POLLIN, POLLOUT, POLLRDNORM, POLLWRBAND, POLLWRNORM, fd_set, nfds_t, pollfd,
 };
 
-/// Whether the number is surely the kernel's.
+/// Whether an entry of the table says that its number is surely the kernel's.
 #[inline(always)]
-fn is_sure(words: &[AtomicUsize], fd: u32) -> bool {
-    words.get(fd as usize).is_none_or(|word| table::is_kernels(word.load(Ordering::Acquire)))
+fn is_sure(word: &AtomicUsize) -> bool {
+    let word = word.load(Ordering::Acquire);
+    word == 0 || table::is_kernels(word)
+}
+
+/// Whether a listener among so many descriptors takes turns.
+#[inline(always)]
+fn take_turns(n: usize) -> bool {
+    n <= listeners::MOST && listeners::order().is_some()
 }
 
 /// The first entry of poll(2)'s array that is not surely the kernel's alone; `None`: the whole call
@@ -43,24 +50,25 @@ pub unsafe fn first_unsure(fds: *const pollfd, n: nfds_t, may_sleep: bool) -> Op
     const NOT_THERE: u64 = u64::MAX;
     let n = n as usize;
     let words = table::words();
-    // Beside so many descriptors no listener takes turns.
-    let takes_turns = may_sleep && n <= listeners::MOST && listeners::order().is_some();
-    if words.is_empty() && !takes_turns {
+    let turns = if may_sleep && take_turns(n) { CONNECTIONS } else { 0 };
+    if words.is_empty() && turns == 0 {
         return None;
     }
     if fds.is_null() {
         return (n != 0).then_some(0);
     }
-    let turns = if takes_turns { CONNECTIONS } else { 0 };
+    let kinds = if may_sleep { listeners::kinds() } else { &[] };
     for i in 0..n {
         // SAFETY: an entry has 8 bytes, of which any are one.
         let entry = unsafe { user::load_u64_or(fds.wrapping_add(i).cast(), NOT_THERE) };
         let fd = entry as u32;
-        if !is_sure(words, fd) || entry == NOT_THERE {
-            return Some(i);
+        match words.get(fd as usize) {
+            Some(word) if is_sure(word) => {}
+            None if entry != NOT_THERE => {}
+            _ => return Some(i),
         }
         let asks_listener = entry & turns != 0 && entry & OTHERS == 0 && fd as c_int >= 0;
-        if asks_listener && !listeners::is_known_other(fd as c_int) {
+        if asks_listener && !listeners::is_other(kinds, fd) {
             return Some(i);
         }
     }
@@ -74,32 +82,78 @@ pub unsafe fn first_unsure(fds: *const pollfd, n: nfds_t, may_sleep: bool) -> Op
 #[inline(always)]
 pub unsafe fn sets_are_kernels(n: c_int, sets: [*const fd_set; 3], may_sleep: bool) -> bool {
     let entries = table::words();
-    let mut may_be_listener = false;
-    let mut count = 0;
     let n = n.max(0) as usize;
     // Beside numbers beyond an fd_set no listener takes turns.
-    let takes_turns = may_sleep && n <= FD_SETSIZE && listeners::order().is_some();
-    let n = if takes_turns { n } else { n.min(entries.len()) };
+    let minds_listeners = may_sleep && n <= FD_SETSIZE && listeners::order().is_some();
+    if entries.is_empty() && !minds_listeners {
+        return true;
+    }
+    let n = if minds_listeners { n } else { n.min(entries.len()) };
+    let kinds = if minds_listeners { listeners::kinds() } else { &[] };
+    let mut may_be_listener = false;
     for word in 0..n.div_ceil(64) {
-        // What lies beyond the last number is not asked for.
-        let beyond = if word == n / 64 { u64::MAX << (n % 64) } else { 0 };
-        let mut bits = [0; 3];
-        for (bits, set) in bits.iter_mut().zip(sets).filter(|(_, set)| !set.is_null()) {
-            // SAFETY: any bits are a word of a set.
-            match unsafe { user::load(set.cast::<u64>().wrapping_add(word)) } {
-                Some(found) => *bits = found & !beyond,
-                None => return false,
-            }
-        }
-        let [read, write, except] = bits;
-        let all = read | write | except;
-        if !select::numbers(all, word).all(|fd| is_sure(entries, fd as u32)) {
+        // SAFETY: the caller's contract.
+        let Some([read, write, except]) = (unsafe { bits_of(sets, n, word) }) else {
+            return false;
+        };
+        let is_sure = |fd: c_int| entries.get(fd as usize).is_none_or(is_sure);
+        let suspects = (read | write | except) & low_numbers::suspects(word);
+        if suspects != 0 && !select::numbers(suspects, word).all(is_sure) {
             return false;
         }
-        count += all.count_ones() as usize;
-        let mut connections = select::numbers(read & !write, word);
-        may_be_listener |= takes_turns && !connections.all(listeners::is_known_other);
+        if minds_listeners {
+            let mut connections = select::numbers(read & !write, word);
+            may_be_listener |= connections.any(|fd| !listeners::is_other(kinds, fd as u32));
+        }
     }
-    // Beside more descriptors no listener takes turns.
-    !may_be_listener || count > listeners::MOST
+    // SAFETY: the caller's contract.
+    !may_be_listener || unsafe { has_many(n, sets) }
+}
+
+/// What the sets say in their words with this index, of numbers below `n`. `None`: one of them is
+/// not there.
+///
+/// # Safety
+/// As [`sets_are_kernels`].
+#[inline(always)]
+unsafe fn bits_of(sets: [*const fd_set; 3], n: usize, word: usize) -> Option<[u64; 3]> {
+    // What lies beyond the last number is not asked for.
+    let beyond = if word == n / 64 { u64::MAX << (n % 64) } else { 0 };
+    let mut bits = [0; 3];
+    for (bits, set) in bits.iter_mut().zip(sets).filter(|(_, set)| !set.is_null()) {
+        let place = set.cast::<u64>().wrapping_add(word);
+        // SAFETY: any bits are a word of a set.
+        let found = match unsafe { user::load_u64_or(place, u64::MAX) } {
+            // It may not be there.
+            // SAFETY: as above.
+            u64::MAX => unsafe { user::load(place) }?,
+            found => found,
+        };
+        *bits = found & !beyond;
+    }
+    Some(bits)
+}
+
+/// Whether the sets have so many numbers that no listener among them takes turns.
+///
+/// # Safety
+/// As [`sets_are_kernels`].
+#[cold]
+unsafe fn has_many(n: usize, sets: [*const fd_set; 3]) -> bool {
+    // SAFETY: the caller's contract.
+    unsafe { count_numbers(n, sets) > listeners::MOST }
+}
+
+/// How many numbers below `n` are in any of the sets, as far as these are there.
+///
+/// # Safety
+/// As [`sets_are_kernels`].
+#[inline(always)]
+pub(super) unsafe fn count_numbers(n: usize, sets: [*const fd_set; 3]) -> usize {
+    let of_word = |word| {
+        // SAFETY: the caller's contract.
+        let [read, write, except] = unsafe { bits_of(sets, n, word) }.unwrap_or_default();
+        (read | write | except).count_ones() as usize
+    };
+    (0..n.div_ceil(64)).map(of_word).sum()
 }

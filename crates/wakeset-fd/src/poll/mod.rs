@@ -10,6 +10,7 @@
 //! | `select` | select(2)'s sets as such an array |
 //! | `room` | where the array is, and how long it may be |
 //! | `at_once` | a call without time: one look |
+//! | `quick_look`, `quick_select` | the same in one function, for what most such calls name |
 //! | `wait` | one call: look, spin, sleep, look |
 //! | `host` | a poller as a migration sees it |
 //! | `poller` | what a thread sleeps in: a set of the engine that nobody sees |
@@ -29,6 +30,8 @@ mod host;
 mod kernels;
 mod poller;
 mod pool;
+mod quick_look;
+mod quick_select;
 mod room;
 mod select;
 mod sleeper;
@@ -123,6 +126,17 @@ pub unsafe fn set_has(n: c_int, set: *const fd_set, f: impl Fn(c_int) -> bool) -
     false
 }
 
+/// poll(2) without time and without a mask, if it is one of those that can be answered by a
+/// [quick look](quick_look). What it needs of the stack is its caller's.
+///
+/// # Safety
+/// As poll(2).
+#[inline(always)]
+pub unsafe fn look_quickly(fds: *mut pollfd, n: nfds_t) -> Option<Result<usize, Errno>> {
+    // SAFETY: the caller's contract.
+    unsafe { quick_look::quick_look(fds, n as usize) }
+}
+
 /// poll(2) and ppoll(2) of what [names an object](names_object).
 ///
 /// # Safety
@@ -139,6 +153,16 @@ pub unsafe fn poll(
     }
     // SAFETY: the caller's contract.
     unsafe { wait::answer(&Polled::new(fds, n as usize), timeout, mask.cast()) }
+}
+
+/// select(2) without time and without a mask, as [`look_quickly`].
+///
+/// # Safety
+/// As select(2).
+#[inline(always)]
+pub unsafe fn select_quickly(n: c_int, sets: [*mut fd_set; 3]) -> Option<Result<usize, Errno>> {
+    // SAFETY: the caller's contract.
+    unsafe { quick_select::quick_select(n, sets) }
 }
 
 /// select(2) and pselect(2) of what [names an object](sets_name_object).

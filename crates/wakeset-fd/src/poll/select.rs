@@ -7,6 +7,7 @@
 
 use super::entries::Asked;
 use crate::sys::user;
+use crate::table::low_numbers::WORDS;
 use core::cell::Cell;
 use core::ffi::c_int;
 use libc::{
@@ -15,15 +16,11 @@ use libc::{
 };
 
 /// What makes a number ready in each of the sets.
-const BITS: [i16; 3] = [
+pub(super) const BITS: [i16; 3] = [
     POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR,
     POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR,
     POLLPRI,
 ];
-
-/// So many words hold the numbers of nearly every program (`FD_SETSIZE`). A call with higher ones
-/// is the kernel's.
-const WORDS: usize = 16;
 
 /// The numbers in a word of a set.
 pub(super) fn numbers(bits: u64, word: usize) -> impl Iterator<Item = c_int> {
@@ -36,7 +33,7 @@ pub(super) fn numbers(bits: u64, word: usize) -> impl Iterator<Item = c_int> {
     })
 }
 
-/// A call of select(2) or pselect(2).
+/// A call of select(2) or pselect(2). One with numbers beyond so many words is the kernel's.
 pub(super) struct Selected {
     places: [*mut u64; 3],
     asked: [[u64; WORDS]; 3],

@@ -276,7 +276,7 @@ impl<A: Asked> Wait<'_, A> {
         };
         let ready = || may_have_news(self.entries);
         let mut outside =
-            || self.has_signal() || self.kernel && look_in_kernel(self.entries).unwrap_or(true);
+            || self.has_signal() || self.kernel && look_in_kernel(self.entries) != Ok(0);
         let outside: Option<&mut dyn FnMut() -> bool> =
             if self.sleeps_in_kernel() { Some(&mut outside) } else { None };
         poller.spin(self.deadline, stay, ready, outside)

@@ -84,16 +84,27 @@ impl<T: Entry, const N: usize> Reserved<T, N> {
         }
     }
 
-    /// The first `n` entries, to be read, or those that there are.
+    /// The first `n` entries, to be read.
+    ///
+    /// # Safety
+    /// `n` is 0, or an entry with an index not below `n - 1` has been [got](Self::get) before, in
+    /// this thread or in one of which this thread has heard since.
     #[inline(always)]
-    pub fn first(&self, n: usize) -> &'static [T] {
-        // Acquire: the base was stored before.
-        let n = n.min(self.len.load(Ordering::Acquire));
+    pub unsafe fn first(&self, n: usize) -> &'static [T] {
         if n == 0 {
             return &[];
         }
-        // SAFETY: as for `get`.
+        // SAFETY: as for `get`: there are so many, and who has seen that has seen the base.
         unsafe { core::slice::from_raw_parts(self.base.load(Ordering::Relaxed), n) }
+    }
+
+    /// All entries, to be read.
+    #[inline(always)]
+    pub fn all(&self) -> &'static [T] {
+        // Acquire: the base was stored before.
+        let len = self.len.load(Ordering::Acquire);
+        // SAFETY: there are so many.
+        unsafe { self.first(len) }
     }
 
     /// An entry to be written to. `None`: there is no such entry, or no memory for it.

@@ -151,6 +151,47 @@ pub(crate) unsafe fn store_u16(pointer: *mut u16, value: u16) -> bool {
     }
 }
 
+/// Writes the last 2 of the 8 bytes of each of `n` entries, `revents` of poll(2)'s array, from an
+/// array of the same form. Returns whether all the memory was mapped.
+///
+/// # Safety
+/// `from` is valid for `n` entries. As far as the other memory is mapped, it is the caller's to
+/// give.
+#[inline(always)]
+pub(crate) unsafe fn store_revents(from: *const u64, to: *mut libc::pollfd, n: usize) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut left = n.wrapping_neg();
+        // SAFETY: a fault resumes at 3 with entries left. From the first on, as the kernel does.
+        unsafe {
+            core::arch::asm!(
+                "test {left}, {left}",
+                "jz 3f",
+                "4: movzx {revents:e}, word ptr [{from} + 8 * {left} + 6]",
+                "2: mov word ptr [{to} + 8 * {left} + 6], {revents:x}",
+                "inc {left}",
+                "jnz 4b",
+                "3:",
+                may_fault!(),
+                revents = out(reg) _,
+                from = in(reg) from.wrapping_add(n),
+                to = in(reg) to.wrapping_add(n),
+                left = inout(reg) left,
+                options(nostack),
+            );
+        }
+        left == 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        for i in 0..n {
+            // SAFETY: by the caller.
+            unsafe { (*to.add(i)).revents = (*from.add(i) >> 48) as i16 };
+        }
+        true
+    }
+}
+
 /// Writes as many bytes as there is mapped memory for, and returns how many that were.
 ///
 /// # Safety

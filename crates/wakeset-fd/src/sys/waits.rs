@@ -130,6 +130,17 @@ pub(crate) fn poll(entries: *mut pollfd, n: usize, limit: Duration) -> Result<us
     exact()
 }
 
+/// select(2) without time. It may be refused.
+#[inline(always)]
+pub(crate) fn select_now(n: c_int, sets: [*mut u64; 3]) -> Result<usize, Errno> {
+    let [read, write, except] = sets;
+    let mut no_time = [0_u64; 2];
+    #[cfg(target_arch = "x86_64")]
+    return raw!(select, n, read, write, except, no_time.as_mut_ptr());
+    #[cfg(not(target_arch = "x86_64"))]
+    return raw!(pselect6, n, read, write, except, no_time.as_mut_ptr(), 0);
+}
+
 /// The events that poll(2) reports for one descriptor now; 0 for none.
 pub(crate) fn poll_now(fd: c_int, events: i16) -> i16 {
     poll_within(fd, events, Duration::ZERO)

@@ -32,10 +32,12 @@ pub(crate) mod kept;
 pub mod late;
 pub(crate) mod left;
 pub(crate) mod lifecycle;
+pub(crate) mod low_numbers;
 pub(crate) mod migrating;
 pub(crate) mod object;
 pub(crate) mod process;
 pub(crate) mod slot;
+mod words;
 
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
@@ -44,6 +46,7 @@ pub(crate) use crate::table::duplicates::{
     Held, get_held, get_held_for_bytes, get_held_for_poll, get_held_of,
 };
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
+pub(crate) use crate::table::words::{is_kernels, is_vacant_word, plain_object, words};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use wakeset::mutated;
@@ -260,20 +263,6 @@ pub(crate) fn find_relaxed<S: Slot>(fd: c_int) -> Option<&'static S> {
         .then(|| unsafe { &*((word - S::KIND) as *const S) })
 }
 
-/// The words of the numbers that may stand for something of ours, for [`is_kernels`].
-#[inline(always)]
-pub(crate) fn words() -> &'static [AtomicUsize] {
-    TABLE.first(END.load(Ordering::SeqCst) as usize)
-}
-
-/// Whether a word stands for nothing that lives here: such a number is the kernel's. A further
-/// number of an object, and what a forked child has inherited, may be as well.
-#[inline(always)]
-pub(crate) fn is_kernels(word: usize) -> bool {
-    const KERNELS: u32 = 1 | 1 << VACANT | 1 << DOORBELL | 1 << SPARE_DOORBELL;
-    KERNELS >> (word & TAG) & 1 == 1
-}
-
 /// Whether a number may stand for something that lives here, or comes home: an object, also one
 /// that is away, or what a forked child has inherited. By one look, because an object that comes
 /// home in between two is found by neither.
@@ -291,7 +280,7 @@ pub(crate) fn may_be_here(fd: c_int) -> bool {
 /// Whether the number is the kernel's, or closed.
 #[inline(always)]
 pub(crate) fn is_vacant(fd: c_int) -> bool {
-    matches!(load(fd) & TAG, 0 | VACANT)
+    is_vacant_word(load(fd))
 }
 
 /// The highest number of the standard streams, which libc reads and writes without calling anything
@@ -318,6 +307,7 @@ fn put(fd: c_int, word: usize) {
 fn put_in_room(fd: c_int, word: usize) {
     if let Some(place) = word_of(fd) {
         step!(entry_before_put);
+        low_numbers::note(fd);
         // It does not fall while there are other threads.
         if END.load(Ordering::SeqCst) <= fd {
             END.fetch_max(fd + 1, Ordering::SeqCst);

@@ -19,7 +19,7 @@ use libc::{
 };
 use reports::*;
 use select::*;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -36,9 +36,11 @@ on_both!(
     looks_at_both_halves_of_a_set,
     tells_of_objects_and_the_kernels_in_one_call,
     takes_long_arrays,
+    tells_of_an_object_among_many_of_the_kernels,
     refuses_more_than_there_may_be,
     takes_as_many_as_there_may_be,
     needs_its_memory,
+    tells_what_it_has_memory_for,
     a_write_ends_it,
     a_write_to_a_pipe_ends_it,
     the_kernels_end_it_too,
@@ -62,6 +64,7 @@ on_both!(
     a_select_counts_bits,
     a_select_passes_over_what_is_beyond,
     a_select_refuses_closed_numbers,
+    a_select_asks_the_kernel_of_the_rest,
     a_select_ends_with_a_write,
     a_select_ends_with_the_kernels,
     a_select_that_a_signal_ends_leaves_the_sets,

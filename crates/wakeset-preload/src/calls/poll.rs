@@ -65,6 +65,19 @@ unsafe fn first_unsure(fds: *mut pollfd, n: nfds_t, may_sleep: bool) -> Option<u
     unsafe { in_process::first_unsure(fds, n, may_sleep) }
 }
 
+/// Answers a call that has no time and no mask, if that takes no more than a look.
+///
+/// # Safety
+/// As poll(2).
+#[inline(always)]
+unsafe fn look_quickly(fds: *mut pollfd, n: nfds_t) -> Option<c_int> {
+    if listeners::has_told() {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { in_process::look_quickly(fds, n) }.map(|result| returned(result) as c_int)
+}
+
 /// What poll(2) and ppoll(2) have in common. The entries before `first` are the kernel's.
 ///
 /// # Safety
@@ -129,7 +142,26 @@ pub(super) unsafe fn poll(
         // Nothing comes after it, so it is a jump and costs no second return.
         None => call(fds, n, timeout),
         // SAFETY: as above.
-        Some(first) => unsafe { poll_from(fds, n, first, timeout, call) },
+        Some(first) => unsafe { poll_now(fds, n, first, call) },
+    }
+}
+
+/// [`poll`] of a call that has no time, and names something of ours.
+///
+/// # Safety
+/// As poll(2).
+#[inline(never)]
+unsafe fn poll_now(
+    fds: *mut pollfd,
+    n: nfds_t,
+    first: usize,
+    call: impl Fn(*mut pollfd, nfds_t, c_int) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    match unsafe { look_quickly(fds, n) } {
+        Some(found) => found,
+        // SAFETY: as above.
+        None => unsafe { poll_from(fds, n, first, 0, call) },
     }
 }
 
@@ -193,7 +225,29 @@ pub(super) unsafe fn ppoll(
     match unsafe { first_unsure(fds, n, false) } {
         None => call(fds, n, timeout, mask),
         // SAFETY: as above.
-        Some(first) => unsafe { ppoll_from(fds, n, first, timeout, mask, call) },
+        Some(first) => unsafe { ppoll_now(fds, n, first, timeout, mask, call) },
+    }
+}
+
+/// [`ppoll`] of a call that has no time, and names something of ours.
+///
+/// # Safety
+/// As ppoll(2).
+#[inline(never)]
+unsafe fn ppoll_now(
+    fds: *mut pollfd,
+    n: nfds_t,
+    first: usize,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: impl Fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    let found = if mask.is_null() { unsafe { look_quickly(fds, n) } } else { None };
+    match found {
+        Some(found) => found,
+        // SAFETY: as above.
+        None => unsafe { ppoll_from(fds, n, first, timeout, mask, call) },
     }
 }
 

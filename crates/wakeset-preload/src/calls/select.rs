@@ -52,6 +52,19 @@ unsafe fn is_kernels(n: c_int, sets: [*mut fd_set; 3], may_sleep: bool) -> bool 
         }
 }
 
+/// Answers a call that has no time and no mask, if that takes no more than a look.
+///
+/// # Safety
+/// As select(2).
+#[inline(always)]
+unsafe fn select_quickly(n: c_int, sets: [*mut fd_set; 3]) -> Option<c_int> {
+    if listeners::has_told() {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { in_process::select_quickly(n, sets) }.map(|result| returned(result) as c_int)
+}
+
 /// What select(2) and pselect(2) have in common.
 ///
 /// # Safety
@@ -106,13 +119,59 @@ pub(super) unsafe fn select(
 ) -> c_int {
     // SAFETY: the caller's contract.
     unsafe {
-        if is_kernels(n, [read, write, except], !interpose::is_no_time(timeout.cast_const().cast()))
-        {
+        if !interpose::is_no_time(timeout.cast_const().cast()) {
+            return select_in_time(n, read, write, except, timeout, call);
+        }
+        if is_kernels(n, [read, write, except], false) {
             // Nothing comes after it, so it is a jump and costs no second return.
             return call(n, read, write, except, timeout);
         }
         // So is this, which leaves it the stack.
+        select_now(n, read, write, except, timeout, call)
+    }
+}
+
+/// [`select`] of a call that has time.
+///
+/// # Safety
+/// As select(2).
+#[inline(never)]
+unsafe fn select_in_time(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+    call: impl Fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if is_kernels(n, [read, write, except], true) {
+            return call(n, read, write, except, timeout);
+        }
         select_unsure(n, read, write, except, timeout, call)
+    }
+}
+
+/// [`select`] of a call that has no time, and names something of ours.
+///
+/// # Safety
+/// As select(2).
+#[inline(never)]
+unsafe fn select_now(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+    call: impl Fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match select_quickly(n, [read, write, except]) {
+            Some(found) => found,
+            None => select_unsure(n, read, write, except, timeout, call),
+        }
     }
 }
 
@@ -183,11 +242,74 @@ pub(super) unsafe fn pselect(
 ) -> c_int {
     // SAFETY: the caller's contract.
     unsafe {
-        let may_sleep = !interpose::is_no_time(timeout.cast());
-        if signals::passes_unchanged(mask) && is_kernels(n, [read, write, except], may_sleep) {
+        if !signals::passes_unchanged(mask) || !interpose::is_no_time(timeout.cast()) {
+            return pselect_in_time(n, read, write, except, timeout, mask, call);
+        }
+        if is_kernels(n, [read, write, except], false) {
+            return call(n, read, write, except, timeout, mask);
+        }
+        pselect_now(n, read, write, except, timeout, mask, call)
+    }
+}
+
+/// [`pselect`] of a call that has time, or a mask that may have to be changed.
+///
+/// # Safety
+/// As pselect(2).
+#[inline(never)]
+unsafe fn pselect_in_time(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: impl Fn(
+        c_int,
+        *mut fd_set,
+        *mut fd_set,
+        *mut fd_set,
+        *const timespec,
+        *const sigset_t,
+    ) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if signals::passes_unchanged(mask) && is_kernels(n, [read, write, except], true) {
             return call(n, read, write, except, timeout, mask);
         }
         pselect_unsure(n, read, write, except, timeout, mask, call)
+    }
+}
+
+/// [`pselect`] of a call that has no time, and names something of ours.
+///
+/// # Safety
+/// As pselect(2).
+#[inline(never)]
+unsafe fn pselect_now(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    call: impl Fn(
+        c_int,
+        *mut fd_set,
+        *mut fd_set,
+        *mut fd_set,
+        *const timespec,
+        *const sigset_t,
+    ) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let found = if mask.is_null() { select_quickly(n, [read, write, except]) } else { None };
+        match found {
+            Some(found) => found,
+            None => pselect_unsure(n, read, write, except, timeout, mask, call),
+        }
     }
 }
 

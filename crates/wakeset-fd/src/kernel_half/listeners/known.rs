@@ -72,7 +72,19 @@ pub fn is_listener(fd: c_int) -> bool {
 /// Returns whether a number is known not to be a listening socket, without asking the kernel.
 #[inline(always)]
 pub fn is_known_other(fd: c_int) -> bool {
-    kind(fd).is_some_and(|kind| kind.load(Ordering::Relaxed) == OTHER)
+    is_other(kinds(), fd as u32)
+}
+
+/// What numbers are, for [`is_other`].
+#[inline(always)]
+pub(crate) fn kinds() -> &'static [AtomicU8] {
+    KINDS.all()
+}
+
+/// [`is_known_other`] by what numbers are.
+#[inline(always)]
+pub(crate) fn is_other(kinds: &[AtomicU8], fd: u32) -> bool {
+    kinds.get(fd as usize).is_some_and(|kind| kind.load(Ordering::Relaxed) == OTHER)
 }
 
 /// Returns whether a number is a stream socket, which may be a listener one day.

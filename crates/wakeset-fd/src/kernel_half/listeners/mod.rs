@@ -34,7 +34,7 @@ pub use crate::stats::ListenerStat;
 pub use alone::{any_alone, begin_alone, end_all_alone, end_alone, is_only_waiter};
 pub use ending::{End, before_end};
 pub use family::stay_apart;
-pub(crate) use known::confirm;
+pub(crate) use known::{confirm, is_other, kinds};
 pub use known::{
     count, forget, forget_kind, forget_listener, forget_range, generation, is_known_listener,
     is_known_other, is_listener, is_stream, knows_any, note_connection,

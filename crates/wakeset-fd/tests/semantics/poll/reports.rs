@@ -135,6 +135,40 @@ pub(super) fn takes_long_arrays<B: Polls>() {
     assert_eq!(told.iter().position(|told| *told != 0), Some(100));
 }
 
+/// The ends of a pipe that is the kernel's on both sides.
+pub(super) fn kernels_pipe() -> [OwnedFd; 2] {
+    let mut ends = [0; 2];
+    // SAFETY: two numbers, which are this test's.
+    unsafe {
+        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
+        ends.map(|end| OwnedFd::from_raw_fd(end))
+    }
+}
+
+/// Wherever it stands, and around the lengths at which an answer takes another way.
+pub(super) fn tells_of_an_object_among_many_of_the_kernels<B: Polls>() {
+    let (counter, ends) = (Counter::<B>::new(0), kernels_pipe());
+    let [reading, writing] = ends.each_ref().map(|end| end.as_raw_fd());
+    for n in [3, 24, 25, 100, 128, 129, 200] {
+        for at in [0, n / 2, n - 1] {
+            let mut asked: Vec<_> = [(reading, POLLIN), (-1, POLLIN), (writing, POLLOUT | POLLIN)]
+                .into_iter()
+                .cycle()
+                .take(n)
+                .collect();
+            asked[at] = (counter.as_raw_fd(), POLLIN | POLLPRI);
+            let mut told: Vec<_> =
+                asked.iter().map(|(fd, _)| if *fd == writing { POLLOUT } else { 0 }).collect();
+            let writers = told.iter().filter(|told| **told != 0).count() as c_int;
+            assert_eq!(poll::<B>(&asked, NOW), (Ok(writers), told.clone()), "{n}, {at}");
+            counter.write(1);
+            told[at] = POLLIN;
+            assert_eq!(poll::<B>(&asked, NOW), (Ok(writers + 1), told), "{n}, {at}");
+            counter.read();
+        }
+    }
+}
+
 pub(super) fn refuses_more_than_there_may_be<B: Polls>() {
     let counter = Counter::<B>::new(1);
     let mut entries =
@@ -176,6 +210,30 @@ pub(super) fn needs_its_memory<B: Polls>() {
         assert_eq!(B::ppoll(last, 2, &limit, ptr::null()), Err(EFAULT));
         assert_eq!(libc::mprotect(pages, page, libc::PROT_READ), 0);
         assert_eq!(B::ppoll(last, 1, &limit, ptr::null()), Err(EFAULT));
+        libc::munmap(pages, 2 * page);
+    }
+}
+
+/// What is written before the memory that is not there is reached stays written.
+pub(super) fn tells_what_it_has_memory_for<B: Polls>() {
+    let (counter, ends) = (Counter::<B>::new(1), kernels_pipe());
+    let [reading, writing] = ends.each_ref().map(|end| end.as_raw_fd());
+    // SAFETY: four entries around the end of a page, after which nothing can be written.
+    unsafe {
+        let page = 4096;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let pages = libc::mmap(ptr::null_mut(), 2 * page, access, kind, -1, 0);
+        let first = pages.byte_add(page).cast::<pollfd>().sub(2);
+        for (i, fd) in [counter.as_raw_fd(), writing, reading, writing].into_iter().enumerate() {
+            let events = if fd == writing { POLLOUT } else { POLLIN };
+            first.add(i).write(pollfd { fd, events, revents: -1 });
+        }
+        assert_eq!(libc::mprotect(pages.byte_add(page), page, libc::PROT_READ), 0);
+        let limit = timespec_of(Duration::ZERO);
+        assert_eq!(B::ppoll(first, 4, &limit, ptr::null()), Err(EFAULT));
+        let told = [0, 1, 2, 3].map(|i| first.add(i).read().revents);
+        assert_eq!(told, [POLLIN, POLLOUT, -1, -1]);
         libc::munmap(pages, 2 * page);
     }
 }

@@ -107,6 +107,35 @@ pub(super) fn a_select_refuses_closed_numbers<B: Polls>() {
     panic!("{told:?}");
 }
 
+/// Of few numbers and of many, of which only those that this expects are ready.
+pub(super) fn a_select_asks_the_kernel_of_the_rest<B: Polls>() {
+    let idle: Vec<_> = (0..40).map(|_| kernels_pipe()).collect();
+    for idle in [&idle[..0], &idle] {
+        asks_the_kernel_of_the_rest::<B>(idle);
+    }
+}
+
+fn asks_the_kernel_of_the_rest<B: Polls>(idle: &[[OwnedFd; 2]]) {
+    let (counter, ends) = (Counter::<B>::new(0), kernels_pipe());
+    let [reading, writing] = ends.each_ref().map(|end| end.as_raw_fd());
+    let fd = counter.as_raw_fd();
+    let mut all: Vec<_> = idle.iter().map(|[reader, _]| reader.as_raw_fd()).collect();
+    all.extend([fd, reading, writing]);
+    let n = above(&all);
+    let asked = sets(&all[..all.len() - 1], &[fd, writing], &all);
+    let told = select::<B>(n, asked, NOW, None);
+    assert_eq!(told, (Ok(2), sets(NONE, &[fd, writing], NONE)));
+    counter.write(1);
+    let told = select::<B>(n, asked, NOW, None);
+    assert_eq!(told, (Ok(3), sets(&[fd], &[fd, writing], NONE)));
+    // SAFETY: one byte, to a pipe of this test's.
+    assert_eq!(unsafe { libc::write(writing, [0_u8].as_ptr().cast(), 1) }, 1);
+    let told = select::<B>(n, asked, NOW, None);
+    assert_eq!(told, (Ok(4), sets(&[fd, reading], &[fd, writing], NONE)));
+    let told = select::<B>(n, sets(&[reading], &[fd], &all), NOW, None);
+    assert_eq!(told, (Ok(2), sets(&[reading], &[fd], NONE)));
+}
+
 pub(super) fn a_select_ends_with_a_write<B: Polls>() {
     let counter = Counter::<B>::new(0);
     let fd = counter.as_raw_fd();
