@@ -141,7 +141,8 @@ macro_rules! hook {
         #[unsafe(no_mangle)]
         pub unsafe extern $abi fn $name($($arg: $type),*) -> $ret {
             type Function = unsafe extern $abi fn($($type),*) -> $ret;
-            const NAME: &core::ffi::CStr = crate::calls::row::name(concat!(stringify!($name), "\0"));
+            const NAME: &core::ffi::CStr =
+                crate::calls::row::name(concat!(stringify!($name), "\0"));
             static FUNCTION: core::sync::atomic::AtomicPtr<core::ffi::c_void> =
                 core::sync::atomic::AtomicPtr::new(core::ptr::null_mut());
             /// Libc's function, which is not known yet. So a hook that ends in it ends in a jump,
