@@ -31,15 +31,17 @@
 mod cost;
 pub(crate) mod joint;
 mod latency;
+mod one_spin;
+mod sleep;
 mod waker;
 
-use crate::sync::spin::{self, Limit, Spinner, processor};
+use crate::sync::spin::{self, Limit, processor};
 use crate::sync::thread_id;
 use crate::sync::time::Deadline;
 use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32};
 use cost::{SLEEP_COST, WAKE_COST};
-use joint::Alone;
 use latency::LATENCY;
+pub(crate) use one_spin::Spin;
 use waker::DUE;
 
 /// A wait that took less than this (ns) was no sleep.
@@ -68,14 +70,6 @@ const FIRST_GAIN: i32 = -5_000;
 const FAILED: u8 = 4;
 const PREEMPTED: u8 = 16;
 const MOST_FAILURES: u8 = 64;
-/// A waiter looks outside of the ready list this often (ns).
-const OUTSIDE_EVERY: u64 = 4_000;
-/// Time between two looks at the clock (ns) in which the thread must have lost its processor.
-const GAP: u64 = 20_000;
-/// How long (ns) as many threads may spin as there are processors.
-const CROWDED: u64 = 3_000;
-/// Checks of the ready list between two readings of the clock.
-const CHECKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
 /// The memory of one set or object about its last waits. All of it is a guess and none of it
 /// matters for correctness, so the accesses are relaxed and may lose updates.
@@ -210,46 +204,6 @@ impl AdaptiveSpin {
         self.woken_from.load(Ordering::Relaxed) == processor()
     }
 
-    /// A spin, if this wait is to spin, until `until` (ns) at most.
-    pub(crate) fn begin(&self, until: u64) -> Option<Spin<'_>> {
-        let (limit, adaptive) = match spin::limit() {
-            Limit::Off => return None,
-            Limit::Auto => (LATENCY.limit(), true),
-            Limit::Nanos(limit) => (limit, false),
-        };
-        let shares = self.shares_processor();
-        let by_itself = !shares && (!adaptive || self.is_worth_it() || is_soon(until));
-        let alone = match shares {
-            true => Alone::OnlySleeps,
-            _ if by_itself => Alone::Spins,
-            _ => Alone::Sleeps,
-        };
-        let is_joint = adaptive && self.takes_part() && joint::waits(alone);
-        if shares || !by_itself && !is_joint {
-            return None;
-        }
-        let limit = if is_joint { LATENCY.joint_limit() } else { limit };
-        let spinner = Spinner::begin(!adaptive || is_joint)?;
-        let start = Deadline::now().as_nanos();
-        let end = until.min(start + limit);
-        spinner.spins_until(end);
-        Some(Spin {
-            memory: self,
-            spinner,
-            start,
-            last: start,
-            last_outside: start,
-            outside_every: if adaptive { OUTSIDE_EVERY } else { 0 },
-            end,
-            cut_short: end < start + limit,
-            limit,
-            looks: 0,
-            preempted: false,
-            crowded: false,
-            is_joint,
-        })
-    }
-
     fn is_worth_it(&self) -> bool {
         let skipped = self.skipped.load(Ordering::Relaxed);
         if skipped > 0 {
@@ -318,181 +272,6 @@ impl AdaptiveSpin {
         self.failures.store(failures, Ordering::Relaxed);
         let skipped = (1_u32 << (failures / FAILED)).min(u16::MAX.into());
         self.skipped.store(skipped as u16, Ordering::Relaxed);
-    }
-
-    /// Sleeps, and asks now and then how much processor time that has taken the thread.
-    fn measured<T>(&self, sleep: impl FnOnce() -> T) -> (T, Option<u64>) {
-        if !SLEEP_COST.is_due() && !self.is_look_due() {
-            return (sleep(), None);
-        }
-        let before = spin::thread_time();
-        let result = sleep();
-        let after = spin::thread_time();
-        (result, after.zip(before).map(|(after, before)| after.saturating_sub(before)))
-    }
-
-    /// Times a sleep, and learns from it. `outside`: it is one in a kernel half.
-    pub(crate) fn asleep<T>(&self, outside: bool, sleep: impl FnOnce() -> T) -> T {
-        let Some(before) = Self::begin_sleep() else { return sleep() };
-        let (result, cost) = self.measured(sleep);
-        let slept = self.end_sleep(before, outside);
-        self.learn_latency(before, slept);
-        // One that found something just before it was no sleep.
-        if let Some(cost) = cost.filter(|_| slept > SLEEP) {
-            SLEEP_COST.remember(cost);
-        }
-        result
-    }
-
-    /// When a sleep begins (ns), if something is to be learned from it.
-    pub(crate) fn begin_sleep() -> Option<u64> {
-        let learns = !cfg!(any(loom, shuttle)) && spin::limit() != Limit::Off;
-        learns.then(|| Deadline::now().as_nanos())
-    }
-
-    /// Learns from a sleep that began `before` (ns); how long it was.
-    pub(crate) fn end_sleep(&self, before: u64, outside: bool) -> u64 {
-        let now = Deadline::now().as_nanos();
-        let slept = now.saturating_sub(before);
-        let needed = self.woken_after(before, slept);
-        self.look_at_waker(now, slept, needed);
-        let is_woken = needed.is_some();
-        // One that found something just before it was none. In a kernel half it found that sooner
-        // than a spin would have looked there.
-        let needed = needed.or_else(|| (slept <= SLEEP && !outside).then_some(slept));
-        let penalty = self.penalty.load(Ordering::Relaxed);
-        if penalty > 0 {
-            self.penalty.store(penalty - 1, Ordering::Relaxed);
-        } else if slept < SHORT_SLEEP {
-            let credit = self.credit.load(Ordering::Relaxed);
-            self.credit.store((credit + 1).min(MOST), Ordering::Relaxed);
-        } else {
-            self.credit.store(0, Ordering::Relaxed);
-        }
-        let notes = self.notes.swap(if is_woken { WOKEN } else { 0 }, Ordering::Relaxed);
-        // Otherwise it is known already.
-        if notes & SPUN == 0 {
-            self.remember(needed, LATENCY.limit());
-        }
-        slept
-    }
-}
-
-/// Whether a time (ns) comes before a sleep would be over.
-fn is_soon(until: u64) -> bool {
-    until < Deadline::FAR.as_nanos()
-        && until.saturating_sub(Deadline::now().as_nanos()) < SLEEP_COST.get() as u64
-}
-
-/// One spin.
-#[derive(Debug)]
-pub(crate) struct Spin<'a> {
-    memory: &'a AdaptiveSpin,
-    spinner: Spinner,
-    start: u64,
-    /// When the clock was last looked at.
-    last: u64,
-    last_outside: u64,
-    outside_every: u64,
-    end: u64,
-    /// The spin ends before its limit, because the wait or a timer does.
-    cut_short: bool,
-    limit: u64,
-    looks: u32,
-    preempted: bool,
-    crowded: bool,
-    /// The wait would have slept if it were not for the others that spin.
-    is_joint: bool,
-}
-
-impl Spin<'_> {
-    /// Pauses between two looks. Whether the spin goes on, until `due` (ns) at most.
-    #[inline]
-    pub(crate) fn goes_on(&mut self, due: u64) -> bool {
-        spin::pause(2);
-        self.looks += 1;
-        if !self.looks.is_multiple_of(CHECKS) {
-            return true;
-        }
-        if due < self.end {
-            self.end = due;
-            self.cut_short = true;
-        }
-        self.preempted = self.read_clock() > GAP;
-        let is_one_too_many = || self.spinner.is_one_too_many(self.last);
-        if self.is_joint && !self.preempted && is_one_too_many() {
-            return self.yields();
-        }
-        self.crowded = self.last.saturating_sub(self.start) > CROWDED && is_one_too_many();
-        self.last < self.end && !self.preempted && !self.crowded
-    }
-
-    /// In a joint spin on all processors: the thread that is to do something may wait for this one.
-    /// Whether the spin goes on.
-    #[cold]
-    fn yields(&mut self) -> bool {
-        spin::yield_now();
-        self.preempted = self.read_clock() > LONG_YIELD;
-        self.last < self.end && !self.preempted
-    }
-
-    /// Reads the clock; how long ago (ns) that was done before. Long, if the processor was lost.
-    fn read_clock(&mut self) -> u64 {
-        let before = self.last;
-        self.last = Deadline::now().as_nanos();
-        let passed = self.last.saturating_sub(before);
-        joint::lost(passed);
-        passed
-    }
-
-    /// Whether it is time to look outside of the ready list: in the kernel half.
-    #[inline]
-    pub(crate) fn looks_outside(&mut self) -> bool {
-        if self.last.saturating_sub(self.last_outside) < self.outside_every {
-            return false;
-        }
-        self.last_outside = self.last;
-        true
-    }
-
-    /// The look outside is over, and was no loss of the processor.
-    #[inline]
-    pub(crate) fn looked_outside(&mut self) {
-        self.last = Deadline::now().as_nanos();
-    }
-
-    /// It found what the wait was for, on the ready list.
-    pub(crate) fn succeeded(self) {
-        if self.is_joint {
-            return self.memory.found_jointly(false, self.so_far());
-        }
-        self.memory.succeeded(self.so_far(), self.limit);
-    }
-
-    /// It found something outside, which was no waker's of ours.
-    pub(crate) fn found_outside(self) {
-        if self.is_joint {
-            return self.memory.found_jointly(true, self.so_far());
-        }
-        self.memory.remember(Some(self.so_far()), self.limit);
-    }
-
-    /// How long it has lasted (ns).
-    fn so_far(&self) -> u64 {
-        Deadline::now().as_nanos().saturating_sub(self.start)
-    }
-
-    /// It found nothing.
-    pub(crate) fn failed(self) {
-        if self.is_joint {
-            joint::spun(false);
-            // What the sleep takes that follows says nothing of one without a spin.
-            self.memory.note_spun();
-        } else if self.preempted {
-            self.memory.failed(PREEMPTED, self.limit);
-        } else if !self.cut_short && !self.crowded {
-            self.memory.failed(FAILED, self.limit);
-        }
     }
 }
 

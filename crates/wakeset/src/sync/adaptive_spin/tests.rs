@@ -1,6 +1,7 @@
 extern crate std;
 use super::cost::MOST_COST;
 use super::*;
+use crate::sync::spin::Spinner;
 use core::time::Duration;
 
 /// One that has just looked at a waker.
