@@ -23,11 +23,14 @@
 //!
 //! A spin that fails doubles, roughly, the number of waits that do not spin. It ends early where it
 //! can only do harm: with as many threads spinning as there are processors, and after the thread
-//! has lost its processor in it. A joint spin yields instead while as many threads spin.
+//! has lost its processor in it. A joint spin yields instead while as many threads spin. Where
+//! other programs [want the processors](busy), and spins lose more to these than they gain, no
+//! thread of the process spins or yields for a while.
 //!
 //! Under the model checkers nothing is learned, because a schedule must be repeatable: a model says
 //! how many times each wait looks before it sleeps (`set_model_spin`), and without that none does.
 
+mod busy;
 mod cost;
 pub(crate) mod joint;
 mod latency;
@@ -39,6 +42,7 @@ use crate::sync::spin::{self, Limit, processor};
 use crate::sync::thread_id;
 use crate::sync::time::Deadline;
 use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32};
+use busy::{BUSY, Busy};
 use cost::{SLEEP_COST, WAKE_COST};
 use latency::LATENCY;
 pub(crate) use one_spin::Spin;
@@ -171,23 +175,38 @@ impl AdaptiveSpin {
         &self,
         pure: bool,
         yielded: impl Fn() -> bool,
+        take: impl FnMut() -> usize,
+    ) -> usize {
+        self.yield_unless(&BUSY, pure, yielded, take)
+    }
+
+    fn yield_unless(
+        &self,
+        busy: &Busy,
+        pure: bool,
+        yielded: impl Fn() -> bool,
         mut take: impl FnMut() -> usize,
     ) -> usize {
         let credit = self.credit.load(Ordering::Relaxed);
-        if credit < THRESHOLD || !(self.shares_processor() || pure && !self.gains_by_sleeping()) {
+        if credit < THRESHOLD
+            || !(self.shares_processor() || pure && !self.gains_by_sleeping())
+            || busy.rests(now)
+        {
             return 0;
         }
+        busy.note_spin();
         for _ in 0..YIELDS {
-            let before = Deadline::now();
-            if !yielded() {
-                continue;
+            let before = now();
+            let found = if yielded() { take() } else { 0 };
+            let took = now().saturating_sub(before);
+            let is_lost = found < BATCH && took > LONG_YIELD;
+            if is_lost {
+                busy::lost(took);
             }
-            let found = take();
             if found == 0 {
                 continue;
             }
-            let took = Deadline::now().as_nanos().saturating_sub(before.as_nanos());
-            if found < BATCH && took > LONG_YIELD {
+            if is_lost {
                 self.credit.store(0, Ordering::Relaxed);
                 self.penalty.store(PENALTY, Ordering::Relaxed);
             } else {
@@ -230,13 +249,16 @@ impl AdaptiveSpin {
     /// known, and how long it may.
     fn remember(&self, needed: Option<u64>, limit: u64) {
         let gained = match needed {
-            Some(needed) if needed <= limit => {
-                SLEEP_COST.get() + WAKE_COST.get() - needed as i32 - self.busy()
-            }
+            Some(needed) if needed <= limit => self.saved(needed),
             _ => -(limit.min(LATENCY.limit()) as i32),
         };
         let before = self.gain();
         self.gain.store((before + ((gained - before) >> MEMORY)) as u32, Ordering::Relaxed);
+    }
+
+    /// What a spin gains in processor time (ns) that finds its event after so long (ns).
+    fn saved(&self, needed: u64) -> i32 {
+        SLEEP_COST.get() + WAKE_COST.get() - needed as i32 - self.busy()
     }
 
     fn succeeded(&self, needed: u64, limit: u64) {
@@ -273,6 +295,11 @@ impl AdaptiveSpin {
         let skipped = (1_u32 << (failures / FAILED)).min(u16::MAX.into());
         self.skipped.store(skipped as u16, Ordering::Relaxed);
     }
+}
+
+/// The time (ns).
+fn now() -> u64 {
+    Deadline::now().as_nanos()
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

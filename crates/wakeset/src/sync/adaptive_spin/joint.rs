@@ -17,7 +17,7 @@
 //! the number of windows that are kept, and each that does not the number that rest. A lasting
 //! change of the rate of waits ends a rest. Where waits come too [rarely](Machine::slow), or most
 //! wakers run on the waiters' processor, nothing is tried. Where other programs [want the
-//! processors](busy), spins end at once, and are not tried for a while.
+//! processors](super::busy), spins end at once, and are not tried for a while.
 //!
 //! Only waits take part that would sleep, and whose last sleep a waker of this process has ended
 //! that then waited itself: one that keeps busy would have its work taken piece by piece, which
@@ -32,17 +32,16 @@
 //!
 //! All of it is a guess and none of it matters for correctness, so the accesses are relaxed.
 
-mod busy;
 mod credit;
 mod machine;
 mod measure;
 mod part;
 
+use super::busy::Busy;
 use super::latency::{LATENCY, MOST_JOINT};
 use crate::sync::line::Line;
 use crate::sync::thread_id;
 use crate::sync::{Ordering, UnmodelledU32, UnmodelledU64};
-use busy::{Busy, LOSS};
 use credit::Credit;
 use machine::{Machine, Real};
 use measure::Taken;
@@ -136,12 +135,10 @@ pub(super) fn spun(found: bool) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A thread that spun, or had been woken, was without a processor for so long (ns).
-#[inline]
-pub(super) fn lost(nanos: u64) {
-    if nanos > LOSS {
-        JOINT.lost(nanos, &real());
-    }
+/// A thread that spun, or had been woken, was without a processor for so long (ns);
+/// `all_rest` if that is the end of all spins.
+pub(super) fn lost(nanos: u64, all_rest: bool) {
+    JOINT.lost(nanos, all_rest, &real());
 }
 
 /// The calling thread has written to something that threads of this process may wait for.
@@ -171,7 +168,7 @@ impl Joint {
             elapsed: UnmodelledU64::new(0),
             changed: UnmodelledU32::new(0),
             credit: Credit::new(),
-            busy: Busy::new(),
+            busy: Busy::new(0),
             trial: UnmodelledU32::new(0),
             parts: [const { Line(Part::new()) }; THREADS],
         }
@@ -282,7 +279,7 @@ impl Joint {
                 }
                 None => self.fail(),
             },
-            Phase::Together | Phase::Kept if self.busy.rests(now) => self.leave(machine),
+            Phase::Together | Phase::Kept if self.busy.rests(|| now) => self.leave(machine),
             // In vain, or too late before it has settled.
             Phase::Together if left >= (WAITS - SETTLE) as i32 => self.give_up(machine),
             Phase::Together => match self.taken(now, machine).and_then(|taken| self.by_work(taken))
@@ -322,7 +319,7 @@ impl Joint {
         let is_due = can_spin && (windows == 0 || has_changed);
         if !is_due
             || elapsed > machine.slow()
-            || self.busy.rests(machine.now())
+            || self.busy.rests(|| machine.now())
             || !machine.has_processors()
             || !self.credit.can_pay(machine)
         {
@@ -417,12 +414,16 @@ impl Joint {
 
     /// A thread was without a processor for so long (ns), which counts if it is in the trial.
     #[cold]
-    fn lost(&self, nanos: u64, machine: &impl Machine) {
+    fn lost(&self, nanos: u64, all_rest: bool, machine: &impl Machine) {
         let window = self.window();
         let (spins, thread) =
             (matches!(window.phase(), Phase::Together | Phase::Kept), machine.thread());
         let is_in_trial = || self.part(thread).is_in(self.trial(), thread);
-        if spins && is_in_trial() && self.busy.lose(nanos, machine.now()) {
+        if all_rest {
+            self.busy.begin_rest(machine.now());
+        }
+        let is_lost = || is_in_trial() && self.busy.lose(nanos, machine.now());
+        if spins && (all_rest || is_lost()) {
             self.turn(window, self.left.load(Ordering::Relaxed) as i32, machine);
         }
     }

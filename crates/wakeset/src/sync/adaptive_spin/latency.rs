@@ -6,7 +6,7 @@
 //! that one takes to wake up. If it spins for less, it sleeps as well, so its partner's next spin
 //! fails in turn, and one sleep becomes many.
 
-use super::{AdaptiveSpin, SLEEP, joint};
+use super::{AdaptiveSpin, SLEEP, busy};
 use crate::sync::spin::AUTO_LIMIT;
 use crate::sync::{Ordering, UnmodelledU32};
 
@@ -64,7 +64,7 @@ impl AdaptiveSpin {
     pub(super) fn learn_latency(&self, before: u64, slept: u64) {
         let needed = self.woken_after(before, slept).filter(|_| slept > SLEEP);
         let Some(taken) = needed.map(|needed| slept - needed) else { return };
-        joint::lost(taken);
+        busy::lost(taken);
         if !self.shares_processor() {
             LATENCY.remember(taken);
         }

@@ -1,9 +1,10 @@
 //! One spin, from the question whether it begins to what is learned from its end.
 
+use super::busy::{self, BUSY, Busy};
 use super::cost::SLEEP_COST;
 use super::joint::{self, Alone};
 use super::latency::LATENCY;
-use super::{AdaptiveSpin, FAILED, LONG_YIELD, PREEMPTED};
+use super::{AdaptiveSpin, FAILED, LONG_YIELD, PREEMPTED, now};
 use crate::sync::spin::{self, Limit, Spinner};
 use crate::sync::time::Deadline;
 
@@ -18,9 +19,15 @@ const CHECKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
 impl AdaptiveSpin {
     /// A spin, if this wait is to spin, until `until` (ns) at most.
+    #[inline]
     pub(crate) fn begin(&self, until: u64) -> Option<Spin<'_>> {
+        self.begin_unless(&BUSY, until)
+    }
+
+    pub(super) fn begin_unless<'a>(&'a self, busy: &'a Busy, until: u64) -> Option<Spin<'a>> {
         let (limit, adaptive) = match spin::limit() {
             Limit::Off => return None,
+            Limit::Auto if busy.rests(now) => return None,
             Limit::Auto => (LATENCY.limit(), true),
             Limit::Nanos(limit) => (limit, false),
         };
@@ -40,8 +47,10 @@ impl AdaptiveSpin {
         let start = Deadline::now().as_nanos();
         let end = until.min(start + limit);
         spinner.spins_until(end);
+        busy.note_spin();
         Some(Spin {
             memory: self,
+            busy,
             spinner,
             start,
             last: start,
@@ -68,6 +77,7 @@ fn is_soon(until: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Spin<'a> {
     memory: &'a AdaptiveSpin,
+    busy: &'a Busy,
     spinner: Spinner,
     start: u64,
     /// When the clock was last looked at.
@@ -121,7 +131,7 @@ impl Spin<'_> {
         let before = self.last;
         self.last = Deadline::now().as_nanos();
         let passed = self.last.saturating_sub(before);
-        joint::lost(passed);
+        busy::lost(passed);
         passed
     }
 
@@ -143,10 +153,12 @@ impl Spin<'_> {
 
     /// It found what the wait was for, on the ready list.
     pub(crate) fn succeeded(self) {
+        let needed = self.so_far();
+        self.busy.gain(self.memory.saved(needed));
         if self.is_joint {
-            return self.memory.found_jointly(false, self.so_far());
+            return self.memory.found_jointly(false, needed);
         }
-        self.memory.succeeded(self.so_far(), self.limit);
+        self.memory.succeeded(needed, self.limit);
     }
 
     /// It found something outside, which was no waker's of ours.

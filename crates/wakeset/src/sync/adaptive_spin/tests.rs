@@ -278,3 +278,41 @@ fn joint_spins_are_spent() {
     (0..2_000).for_each(|_| memory.found_jointly(false, 10_000));
     assert!(!memory.takes_part(), "one wait sleeps, in order to look");
 }
+
+/// One whose account is overdrawn until an hour from now.
+fn resting() -> Busy {
+    let (busy, later) = (Busy::new(0), now() + 3_600_000_000_000);
+    (0..2).for_each(|i| _ = busy.lose(2_500_000, later + i * 5_000_000));
+    assert!(busy.rests(now));
+    busy
+}
+
+#[test]
+fn nothing_spins_or_yields_while_others_want_the_processors() {
+    let memory = looked();
+    (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+    if memory.begin_unless(&Busy::new(0), u64::MAX).is_none() {
+        return;
+    }
+    let busy = resting();
+    assert!(memory.begin_unless(&busy, u64::MAX).is_none());
+    memory.credit.store(MOST, Ordering::Relaxed);
+    let yields = |busy| memory.yield_unless(busy, true, || true, || 1);
+    assert_eq!(yields(&busy), 0);
+    assert_eq!(yields(&Busy::new(0)), 1);
+    busy.end_rest(now());
+    assert!(memory.begin_unless(&busy, u64::MAX).is_some());
+}
+
+#[test]
+fn a_spin_that_finds_something_gains_what_a_sleep_costs() {
+    let (memory, busy) = (looked(), Busy::new(0));
+    (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+    let Some(spin) = memory.begin_unless(&busy, u64::MAX) else { return };
+    spin.failed();
+    assert_eq!(busy.account(), 0);
+    memory.skipped.store(0, Ordering::Relaxed);
+    (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+    memory.begin_unless(&busy, u64::MAX).unwrap().succeeded();
+    assert!(busy.account() > 0);
+}

@@ -1,6 +1,6 @@
 //! What spins that do not pay may cost at most.
 
-use super::super::busy::{Busy, MOST_REST};
+use super::super::super::busy::{Busy, MOST_REST};
 use super::*;
 
 /// Of a chain whose spins cost more, the waits that spin while a third thread computes and, if it
@@ -83,14 +83,14 @@ fn what_was_kept_is_forgotten_with_its_trial() {
 /// Losses come whenever threads begin to spin, which they do long after they were to.
 #[test]
 fn rests_double_until_spins_go_on() {
-    let (busy, mut now, mut longest) = (Busy::new(), 1_000_000_000, 0);
+    let (busy, mut now, mut longest) = (Busy::new(0), 1_000_000_000, 0);
     for _ in 0..8 {
         now += 5_000_000_000;
         busy.end_rest(now);
         now += 10_000_000;
         busy.lose(2_500_000, now - 5_000_000);
         assert!(busy.lose(2_500_000, now));
-        longest = (0..).find(|rest| !busy.rests(now + rest * 1_000_000)).unwrap_or(0);
+        longest = (0..).find(|rest| !busy.rests(|| now + rest * 1_000_000)).unwrap_or(0);
     }
     assert_eq!(longest * 1_000_000, MOST_REST);
 }

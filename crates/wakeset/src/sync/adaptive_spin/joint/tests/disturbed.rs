@@ -1,7 +1,7 @@
 //! What disturbs a trial, or spins that are kept: other programs, a stop of the process, threads
 //! that come late.
 
-use super::super::busy::MOST_REST;
+use super::super::super::busy::MOST_REST;
 use super::*;
 
 /// Spins cost less than sleeps and take less time, but now and then one gives its processor to
@@ -14,7 +14,7 @@ fn run_beside_others(joint: &Joint, chain: &Chain, waits: u64) -> u64 {
         // All waits take longer for that later, spins or not.
         chain.apart.set((if i % 5_000 < 2_500 { 120_000 } else { 30_000 }, 40_000));
         if chain.wait(joint) && lost > 0 {
-            joint.lost(lost, chain);
+            joint.lost(lost, false, chain);
         }
     }
     chain.spun.get() - before
@@ -41,7 +41,20 @@ fn spins_that_were_kept_end_when_others_want_the_processors() {
     chain.run(&joint, LONG);
     let spun = run_beside_others(&joint, &chain, 1 << 13);
     assert!(spun < u64::from(WAITS), "{spun}");
-    assert!(joint.busy.rests(chain.now.get()));
+    assert!(joint.busy.rests(|| chain.now.get()));
+}
+
+/// Spins lose more than they gain, as the process finds by all of them.
+#[test]
+fn spins_that_were_kept_end_when_all_do() {
+    let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
+    chain.run(&joint, LONG);
+    while joint.window().phase() != Phase::Kept {
+        chain.wait(&joint);
+    }
+    joint.lost(300_000, true, &chain);
+    assert_eq!(joint.window().phase(), Phase::Resting);
+    assert!(joint.busy.rests(|| chain.now()));
 }
 
 /// A short loss is none, and a longer one is seldom enough.
@@ -50,7 +63,7 @@ fn a_processor_lost_now_and_then_is_no_busy_machine() {
     let (joint, chain) = (Joint::new(), Chain::new(PAYS[0], PAYS[1]));
     for i in 0..LONG {
         if chain.wait(&joint) && i % 1024 == 0 {
-            joint.lost(300_000, &chain);
+            joint.lost(300_000, false, &chain);
         }
     }
     assert!(chain.spun.get() > LONG * 7 / 8, "{:?}", chain.spun);
@@ -66,7 +79,7 @@ fn a_loss_before_a_window_settles_is_one_as_any_other() {
         let begins = window != before && window.phase() == Phase::Together;
         before = window;
         if chain.wait(&joint) && begins {
-            joint.lost(1_000_000, &chain);
+            joint.lost(1_000_000, false, &chain);
         }
     }
     assert!(chain.spun.get() > LONG * 7 / 8, "{:?}", chain.spun);
@@ -81,8 +94,8 @@ fn a_stop_ends_no_trials_for_long() {
         let hour = 3_600_000_000_000;
         if chain.wait(&joint) {
             // Each thread that spins finds it.
-            (0..3).for_each(|_| joint.lost(hour, &chain));
-            assert!(!joint.busy.rests(chain.now()), "a stop at {at} is no busy machine");
+            (0..3).for_each(|_| joint.lost(hour, false, &chain));
+            assert!(!joint.busy.rests(|| chain.now()), "a stop at {at} is no busy machine");
         }
         chain.now.set(chain.now.get() + hour);
         chain.run(&joint, 1 << 14);
