@@ -2,12 +2,14 @@
 //! `mixed`, those of its quiet waits in `quiet` and `calm`, those of what it leaves when its
 //! listener goes in `leftover`, those of threads that slept before its first listener in `alarm`,
 //! those of what is taken for a listener in `same_data`, those of a thread in poll(2) in `poller`,
-//! those of what a vfork(2) child asks for in `vforked`, and those of an object that comes home in
-//! `away`. A wait without a limit that nothing ends is what loom calls a deadlock.
+//! those of what a vfork(2) child asks for in `vforked`, those of an object that comes home in
+//! `away`, and those of a hidden number in `hidden`. A wait without a limit that nothing ends is
+//! what loom calls a deadlock.
 
 mod alarm;
 mod away;
 mod calm;
+mod hidden;
 mod leftover;
 mod mixed;
 mod poller;

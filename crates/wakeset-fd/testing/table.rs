@@ -9,6 +9,9 @@ pub(crate) mod lifecycle;
 #[path = "../src/table/away/word.rs"]
 pub(crate) mod away_word;
 
+#[path = "../src/table/hidden/claims.rs"]
+pub(crate) mod hidden_claims;
+
 /// No number stands for a set: the models have the sets themselves.
 pub(crate) fn find_plain<S>(_: c_int) -> Option<&'static S> {
     None
@@ -36,13 +39,25 @@ pub(crate) fn take_spare_doorbell() -> Option<c_int> {
 pub(crate) fn spare_doorbell(_: c_int) {}
 
 pub(crate) mod hidden {
+    use crate::sys::sync::{AtomicI32, Ordering};
     use core::ffi::c_int;
 
     pub(crate) fn hide(low: c_int) -> c_int {
         low
     }
 
-    pub(crate) fn disclose(_: c_int) {}
+    /// The program has numbers enough.
+    pub(crate) fn close_in(_: &AtomicI32, _: c_int) -> bool {
+        unreachable!("nothing is given up")
+    }
+
+    /// No number changes while a set has it, so that one step is enough.
+    pub(crate) fn spare_in(field: &AtomicI32, none: c_int, leave: impl FnOnce(c_int)) {
+        let doorbell = field.swap(none, Ordering::SeqCst);
+        if doorbell >= 0 {
+            leave(doorbell);
+        }
+    }
 }
 
 pub(crate) mod gate {

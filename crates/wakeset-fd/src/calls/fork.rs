@@ -8,10 +8,10 @@ use crate::kernel_half::listeners;
 use crate::migrate;
 use crate::objects::pipe;
 use crate::stats::Stat;
+use crate::sys::process;
 pub use crate::sys::process::{is_foreign, see_children, share_for_good};
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::vforked::Request;
-use crate::sys::{self, process};
 use crate::table::process::{begin_anew, begin_anew_late, begin_anew_with, has_empty_table};
 pub use crate::table::process::{may_make_objects, set_in_child};
 use crate::table::{self, gate, hidden, inherited, lifecycle};
@@ -83,6 +83,7 @@ impl Forking {
     ) -> Self {
         let waits_alone = keeping.is_none() && deputy::forked::are_refused();
         let migrations = if waits_alone { gate::begin_fork(migrations) } else { migrations };
+        hidden::begin_fork();
         Self { section, migrations: ManuallyDrop::new(migrations), keeping, waits_alone }
     }
 
@@ -94,6 +95,7 @@ impl Forking {
     /// [`in_parent`](Self::in_parent) after [`prepare_to_keep`]: the child, if objects have stayed
     /// in process.
     pub fn with_child(self) -> Option<Child> {
+        hidden::end_fork();
         let child = self.keeping.map(Keeping::in_parent);
         drop(ManuallyDrop::into_inner(self.migrations));
         if self.waits_alone {
@@ -125,8 +127,7 @@ pub fn before_sharing_numbers() {
     let _migrating = gate::hold_migrations();
     listeners::close_private_sets();
     while let Some(doorbell) = table::take_spare_doorbell() {
-        table::forget_doorbell(doorbell);
-        let _ = sys::close(doorbell);
+        hidden::close(doorbell);
     }
     // What a call of a parent's thread still sleeps in stays, and is not the child's to close.
     hidden::share();

@@ -193,9 +193,9 @@ fn add(
             return elsewhere::add_under(epfd, source.fd(), fd, event);
         }
         // There the file replaces what has the number: the set's own handle.
-        let set = hidden::duplicate(epfd).ok_or(Errno::EMFILE)?;
+        let set = hidden::hidden_duplicate(epfd).ok_or(Errno::EMFILE)?;
         let added = elsewhere::add_under(set, source.fd(), fd, event);
-        let _ = sys::close(set);
+        hidden::close(set);
         return added;
     }
     sys::epoll_ctl(epfd, EPOLL_CTL_ADD, fd, event)

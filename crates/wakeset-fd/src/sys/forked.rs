@@ -74,6 +74,11 @@ pub(crate) fn end() -> c_int {
     END.load(Ordering::Relaxed)
 }
 
+/// Where that is.
+pub(crate) fn end_number() -> &'static AtomicI32 {
+    &END
+}
+
 /// In a forked child: it asks by that, or by nothing.
 pub(crate) fn begin(end: Option<ChildsEnd>) {
     let number = end.map_or(-1, |end| end.number);
@@ -95,30 +100,25 @@ pub(crate) fn renumber(old: c_int, new: c_int) {
 /// In a child: has its parent migrate what a number stood for at the fork; `fd` is that number, as
 /// it is or [passed on](passing_on). When this returns that has been done, or there is nobody to do
 /// it. `is_wanted` says whether it is still to be done,
-/// `done` that it has; no other thread asks meanwhile. Returns the number of an end that is of no
-/// more use, for the caller to close.
-pub(crate) fn ask(
-    fd: c_int,
-    is_wanted: impl FnOnce() -> bool,
-    done: impl FnOnce(),
-) -> Option<c_int> {
+/// `done` that it has; no other thread asks meanwhile. Whether the end is of no more use: then the
+/// caller closes it.
+pub(crate) fn ask(fd: c_int, is_wanted: impl FnOnce() -> bool, done: impl FnOnce()) -> bool {
     let _guard = SignalGuard::enter();
     let _asking = ASKING.lock();
     if !is_wanted() {
-        return None;
+        return false;
     }
     let end = end();
-    let mut left = None;
+    let mut is_over = false;
     if end >= 0 && !mutated!("forked_child_asks_nobody") {
         if inode(end) != Some(SOCKET.load(Ordering::Relaxed)) {
-            END.store(-1, Ordering::SeqCst);
-        } else if !has_answered(end, fd) {
-            END.store(-1, Ordering::SeqCst);
-            left = Some(end);
+            let _ = END.compare_exchange(end, -1, Ordering::SeqCst, Ordering::SeqCst);
+        } else {
+            is_over = !has_answered(end, fd);
         }
     }
     done();
-    left
+    is_over
 }
 
 /// What to [`ask`] about a number that the child may pass on.

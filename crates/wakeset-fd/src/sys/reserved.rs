@@ -76,6 +76,14 @@ impl<T: Entry, const N: usize> Reserved<T, N> {
         Some(unsafe { &*self.base.load(Ordering::Relaxed).add(index) })
     }
 
+    /// An entry that has been [asked for](Self::place) to be written to, or one beside it.
+    pub fn writable(&self, index: usize) -> Option<&'static T> {
+        let entry = self.get(index)?;
+        let piece = index / Self::ENTRIES;
+        let word = self.writable.get(piece / 64)?.load(Ordering::Acquire);
+        (word >> (piece % 64) & 1 == 1).then_some(entry)
+    }
+
     /// Makes an entry zero, if there is one. Needs no memory.
     #[inline]
     pub fn clear(&self, index: usize) {
@@ -210,7 +218,9 @@ mod tests {
             };
             maps.lines().filter_map(of_line).sum::<usize>()
         };
+        assert!(ARRAY.writable(3).is_none());
         ARRAY.place(3).unwrap();
+        assert!(ARRAY.writable(3).is_some() && ARRAY.writable(NUMBERS - 1).is_none());
         assert_eq!(writable_bytes(), NUMBERS / PIECES * size_of::<usize>());
         ARRAY.place(4).unwrap();
         assert_eq!(writable_bytes(), NUMBERS / PIECES * size_of::<usize>());

@@ -45,6 +45,8 @@ mod list {
         entry_before_put use_counted object_ended use_before_end use_ended entry_vacated number_lost
         // table/duplicates.rs, calls/duplicate.rs
         one_number_closed number_duplicated
+        // table/hidden.rs
+        hidden_before_close
         // set/doorbell.rs
         doorbell_before_ring doorbell_rung doorbell_in_kernel doorbell_known
         // set/wait

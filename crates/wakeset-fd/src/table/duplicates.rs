@@ -30,7 +30,6 @@
 //! closing thread that found one must not: a migration waits, with that lock, for the closes under
 //! way, whose watches it still finds in a set.
 
-use crate::sys;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
 use crate::table::closing;
@@ -88,20 +87,20 @@ fn has_room(fd: c_int) -> bool {
     TARGETS.place(index).is_some() && NEXT.place(index).is_some() && table::has_room(fd)
 }
 
-/// What an alias stands for. Where it is being closed, what the number stands for after that.
+/// What an alias stands for, when it is not being closed. `None`: the number is no alias any more.
 #[cold]
-pub(super) fn entry(fd: c_int) -> Entry {
+pub(super) fn entry(fd: c_int) -> Option<Entry> {
     loop {
         // First: an entry that is loaded when the close is over is vacant.
         closing::wait(fd);
         let word = table::load(fd);
         if word & table::TAG != table::ALIAS {
-            return table::entry_of(word);
+            return None;
         }
         let found = target_of(fd);
         // Where the number leads is forgotten after the close.
         if table::load(fd) == word {
-            return found;
+            return Some(found);
         }
     }
 }
@@ -166,8 +165,7 @@ pub(crate) fn prepare(head: &SlotHead) -> Option<()> {
     let home = head.fd();
     let handle = hidden::hidden_duplicate(home)?;
     if !has_room(handle) || !has_room(home) {
-        hidden::disclose(handle);
-        let _ = sys::close(handle);
+        hidden::close(handle);
         return None;
     }
     MADE.store(true, Ordering::SeqCst);
@@ -307,14 +305,18 @@ pub(crate) fn leave_all(head: &'static SlotHead) -> usize {
 #[cold]
 pub(super) fn release(head: &SlotHead) {
     // Not beside a thread that gives the handle's number to the program.
-    let _links = hold_links();
+    let links = hold_links();
     let handle = head.stop_being_several();
     if handle < 0 {
         return;
     }
     TARGETS.clear(handle as u32 as usize);
-    hidden::disclose(handle);
-    let _ = sys::close(handle);
+    let claim = hidden::claim(handle);
+    drop(links);
+    // It takes the kernel long where a set watches much.
+    if let Some(claim) = claim {
+        claim.close();
+    }
 }
 
 /// A use of an object by a call that came by an alias; of one that was found under its home number,
@@ -343,6 +345,9 @@ pub(crate) fn get_held(fd: c_int) -> (Entry, Held) {
 pub(crate) fn get_held_of<S: Slot>(fd: c_int) -> Result<(Entry, Held), ()> {
     match table::load(fd) {
         word if word & table::TAG == table::AWAY && away::kind(fd) == Some(S::KIND) => Err(()),
+        word if word & table::TAG == table::ALIAS => {
+            get_alias(fd).map_or_else(|| get_held_of::<S>(fd), Ok)
+        }
         word => Ok(get_held_by(fd, word)),
     }
 }
@@ -353,7 +358,7 @@ fn get_held_by(fd: c_int, word: usize) -> (Entry, Held) {
         word if word & table::TAG < table::ALIAS => {
             (table::for_caller(fd, table::entry_of(word)), Held(None))
         }
-        word if word & table::TAG == table::ALIAS => get_alias(fd),
+        word if word & table::TAG == table::ALIAS => get_alias(fd).unwrap_or_else(|| get_held(fd)),
         word => (table::get_marked(fd, word), Held(None)),
     }
 }
@@ -365,10 +370,10 @@ pub(crate) fn get_held_for_bytes(fd: c_int) -> (Bytes, Held) {
         word if word & table::TAG < table::ALIAS => {
             (Bytes::Entry(table::for_caller(fd, table::entry_of(word))), Held(None))
         }
-        word if word & table::TAG == table::ALIAS => {
-            let (entry, held) = get_alias(fd);
-            (Bytes::Entry(entry), held)
-        }
+        word if word & table::TAG == table::ALIAS => match get_alias(fd) {
+            Some((entry, held)) => (Bytes::Entry(entry), held),
+            None => get_held_for_bytes(fd),
+        },
         word => (table::get_marked_for_bytes(fd, word), Held(None)),
     }
 }
@@ -379,6 +384,10 @@ pub(crate) fn get_held_for_bytes(fd: c_int) -> (Bytes, Held) {
 pub(crate) fn get_held_for_poll(fd: c_int) -> (Bytes, Held) {
     match table::load(fd) {
         word if word & table::TAG == table::AWAY => (Bytes::Away, Held(None)),
+        word if word & table::TAG == table::ALIAS => match get_alias(fd) {
+            Some((entry, held)) => (Bytes::Entry(entry), held),
+            None => get_held_for_poll(fd),
+        },
         word => {
             let (entry, held) = get_held_by(fd, word);
             (Bytes::Entry(entry), held)
@@ -386,21 +395,19 @@ pub(crate) fn get_held_for_poll(fd: c_int) -> (Bytes, Held) {
     }
 }
 
+/// What a number stands for as an alias. `None`: it is none any more, and is to be looked up again:
+/// the object that has it by now may come home, or be a parent's.
 #[cold]
-fn get_alias(fd: c_int) -> (Entry, Held) {
+pub(super) fn get_alias(fd: c_int) -> Option<(Entry, Held)> {
     loop {
-        let word = table::load(fd);
-        if word & table::TAG != table::ALIAS {
-            return (table::for_caller(fd, table::entry_of(word)), Held(None));
-        }
-        let found = table::for_caller(fd, entry(fd));
-        let Entry::Object(head) = found else { return (found, Held(None)) };
+        let found = table::for_caller(fd, entry(fd)?);
+        let Entry::Object(head) = found else { return Some((found, Held(None))) };
         // Joined only while it has a user. One that has ended has lost its numbers before.
         if head.join() {
             let held = Held(Some(head));
             step!(use_counted);
             if table::stands_for(fd, head) {
-                return (Entry::Object(head), held);
+                return Some((Entry::Object(head), held));
             }
         }
     }

@@ -6,7 +6,7 @@
 //! or executed another program. By any other look-up the object may get to a further process, or
 //! into a set of this one, so the parent is told, and keeps it in the kernel.
 
-use crate::sys::{self, forked};
+use crate::sys::forked;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::{self, Entry, INHERITED, SHARED, VACANT, hidden};
 use core::ffi::c_int;
@@ -50,9 +50,8 @@ pub(super) fn give(fd: c_int) -> Entry {
 fn ask_by(fd: c_int, message: c_int, from: &[usize], to: usize) -> Entry {
     let is_wanted = || has_tag(fd, from);
     let done = || _ = table::retag(fd, from, to);
-    if let Some(end) = forked::ask(message, is_wanted, done) {
-        hidden::disclose(end);
-        let _ = sys::close(end);
+    if forked::ask(message, is_wanted, done) {
+        hidden::close_in(forked::end_number(), -1);
     }
     Entry::Kernel
 }

@@ -2,7 +2,6 @@
 //! with when another thread closes the number, or puts another file under it. The kernel holds a
 //! file for the length of a call; here a hidden duplicate does.
 
-use crate::sys;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::{self, hidden};
 use core::ffi::c_int;
@@ -36,14 +35,7 @@ impl KeptFile {
 
     /// Nobody uses the object any more.
     pub(crate) fn let_go(&self) {
-        if self.0.load(Ordering::SeqCst) == NONE {
-            return;
-        }
-        let number = self.0.swap(NONE, Ordering::SeqCst);
-        if number != NONE {
-            hidden::disclose(number);
-            let _ = sys::close(number);
-        }
+        hidden::close_in(&self.0, NONE);
     }
 
     fn renumber(&self, old: c_int, new: c_int) {

@@ -10,8 +10,10 @@
 //! | 0, `INHERITED` | in a forked child: an object that may live on in its parent | `SHARED` when the child reads or writes it, which has it migrate; 0 when the child does anything else with it, or closes it |
 //! | 0, `SHARED` | in a forked child: an object that may come home in its parent | 0 when the child does anything but read or write it |
 //! | 0 or slot, `ALIAS` | a further number of an in-process object, after dup(2), or one that is being closed; the slot, if any, is the number's own | `VACANT` or 0 when it is closed or the object migrates |
-//! | 0 or slot, `DOORBELL` | a doorbell of ours, which the program does not know | `SPARE_DOORBELL` when its set is gone; 0 or `VACANT` when the program needs the number |
-//! | 0 or slot, `SPARE_DOORBELL` | a doorbell that no set uses | `DOORBELL` when a set needs one; 0 or `VACANT` as above |
+//! | 0 or slot, `DOORBELL` | a hidden number: a doorbell of ours, say, which the program does not know | `CLAIMED` when it is closed, its set is gone, or the program needs the number |
+//! | 0 or slot, `SPARE_DOORBELL` | a doorbell that no set uses | `DOORBELL` when a set needs one; `CLAIMED` as above |
+//! | 0 or slot, `CLAIMED` | a hidden number that one thread closes or gives away: [`hidden::claims`] | 0 or `VACANT`; `SPARE_DOORBELL`; `LEFT` |
+//! | 0 or slot, `LEFT` | a hidden number that is closed when a fork is over | `CLAIMED` |
 //!
 //! **Reclamation.** A thread may read an entry, stop, and go on after another closed the
 //! descriptor. So slots are type-stable and each is used again only under *the same number*: what
@@ -23,6 +25,7 @@
 pub(crate) mod alone;
 pub(crate) mod away;
 pub(crate) mod closing;
+mod doorbells;
 pub(crate) mod duplicates;
 pub(crate) mod engine;
 pub(crate) mod gate;
@@ -42,34 +45,28 @@ mod words;
 use crate::sys::reserved::{NUMBERS, Reserved};
 use crate::sys::steps::step;
 use crate::sys::vforked::{self, Wish};
+pub(crate) use crate::table::doorbells::{put_doorbell, spare_doorbell, take_spare_doorbell};
 pub(crate) use crate::table::duplicates::{
     Held, get_held, get_held_for_bytes, get_held_for_poll, get_held_of,
 };
+use crate::table::hidden::claims::{CLAIMED, DOORBELL, LEFT, SPARE_DOORBELL, TAG, VACANT};
 pub(crate) use crate::table::slot::{Slot, SlotHead, Using};
 pub(crate) use crate::table::words::{is_kernels, is_vacant_word, plain_object, words};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use wakeset::mutated;
 
 /// Numbers for which it has no room are left to the kernel.
 static TABLE: Reserved<AtomicUsize, NUMBERS> = Reserved::new();
 /// One above the highest number that ever stood for something of ours.
 static END: AtomicI32 = AtomicI32::new(0);
-/// How many entries are `SPARE_DOORBELL`, at least at rest.
-static SPARE_DOORBELLS: AtomicU32 = AtomicU32::new(0);
-/// Where one was found last.
-static LAST_DOORBELL: AtomicI32 = AtomicI32::new(0);
 
 /// Stands for the closes under way, where a test follows who waits for whom.
 #[cfg(wakeset_steps)]
 pub(crate) static CLOSES: u8 = 0;
 
-const TAG: usize = 15;
 pub(crate) const COUNTER: usize = 1;
 pub(crate) const SET: usize = 2;
-const VACANT: usize = 3;
-const DOORBELL: usize = 4;
-const SPARE_DOORBELL: usize = 5;
 pub(crate) const TIMER: usize = 6;
 pub(crate) const PIPE: usize = 7;
 const ALIAS: usize = 8;
@@ -114,6 +111,11 @@ fn word_of(fd: c_int) -> Option<&'static AtomicUsize> {
     TABLE.get(fd as u32 as usize)
 }
 
+/// The entry of a number, if there is one that can say something.
+fn noted(fd: c_int) -> Option<&'static AtomicUsize> {
+    TABLE.writable(fd as u32 as usize)
+}
+
 /// Whether it is a vfork(2) child that has looked an object up: what it names migrates, and is the
 /// kernel's to the child, whose number may even be another file's.
 #[inline(always)]
@@ -139,9 +141,17 @@ pub(crate) fn get(fd: c_int) -> Entry {
 #[cold]
 fn get_marked(fd: c_int, word: usize) -> Entry {
     match word & TAG {
-        ALIAS => for_caller(fd, duplicates::entry(fd)),
+        ALIAS => match duplicates::entry(fd) {
+            Some(entry) => for_caller(fd, entry),
+            None => get(fd),
+        },
         INHERITED | SHARED => inherited::give(fd),
         AWAY => away::look_up(fd),
+        CLAIMED => {
+            hidden::wait(fd);
+            get(fd)
+        }
+        LEFT => Entry::Doorbell,
         _ => Entry::Kernel,
     }
 }
@@ -178,6 +188,11 @@ fn get_marked_for_bytes(fd: c_int, word: usize) -> Bytes {
     match word & TAG {
         AWAY => Bytes::Away,
         INHERITED => Bytes::Entry(inherited::ask(fd)),
+        CLAIMED => {
+            hidden::wait(fd);
+            get_for_bytes(fd)
+        }
+        LEFT => Bytes::Entry(Entry::Doorbell),
         _ => Bytes::Entry(Entry::Kernel),
     }
 }
@@ -195,12 +210,26 @@ fn for_caller(fd: c_int, entry: Entry) -> Entry {
 #[inline(always)]
 pub(crate) fn peek(fd: c_int) -> Entry {
     match load(fd) {
-        word if word & TAG == ALIAS => duplicates::entry(fd),
-        word => entry_of(word),
+        word if word & TAG < ALIAS => entry_of(word),
+        word => peek_marked(fd, word),
     }
 }
 
-/// What a word stands for that is no alias.
+/// [`peek`] of a number whose entry leads to no slot of its own.
+#[cold]
+fn peek_marked(fd: c_int, word: usize) -> Entry {
+    match word & TAG {
+        ALIAS => duplicates::entry(fd).unwrap_or_else(|| peek(fd)),
+        CLAIMED => {
+            hidden::wait(fd);
+            peek(fd)
+        }
+        LEFT => Entry::Doorbell,
+        _ => Entry::Kernel,
+    }
+}
+
+/// What a word stands for with a tag below [`ALIAS`].
 #[inline(always)]
 fn entry_of(word: usize) -> Entry {
     match word & TAG {
@@ -359,52 +388,6 @@ fn retag(fd: c_int, from: &[usize], to: usize) -> Option<usize> {
     place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).ok().map(|before| before & TAG)
 }
 
-pub(crate) fn put_doorbell(fd: c_int) {
-    // The kernel has given the number out before the table has forgotten what it was.
-    closing::wait(fd);
-    put(fd, vacant_slot(fd) | DOORBELL);
-}
-
-/// A doorbell is no more.
-pub(crate) fn forget_doorbell(fd: c_int) {
-    if retag(fd, &[DOORBELL, SPARE_DOORBELL], VACANT) == Some(SPARE_DOORBELL) {
-        let _ = count_spare_doorbell_out();
-    }
-}
-
-fn count_spare_doorbell_out() -> Result<u32, u32> {
-    SPARE_DOORBELLS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |spare| spare.checked_sub(1))
-}
-
-/// A set no longer uses a doorbell.
-pub(crate) fn spare_doorbell(fd: c_int) {
-    if retag(fd, &[DOORBELL], SPARE_DOORBELL).is_some() {
-        SPARE_DOORBELLS.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// A doorbell that no set uses, for one that will. Looks through the table, and only if there is
-/// one.
-pub(crate) fn take_spare_doorbell() -> Option<c_int> {
-    count_spare_doorbell_out().ok()?;
-    // The latest one taken lay among the others, most likely.
-    let (begin, end) = (LAST_DOORBELL.load(Ordering::Relaxed), END.load(Ordering::SeqCst));
-    let found = (begin..end)
-        .chain(0..begin.min(end))
-        .find(|fd| retag(*fd, &[SPARE_DOORBELL], DOORBELL).is_some());
-    if let Some(fd) = found {
-        LAST_DOORBELL.store(fd, Ordering::Relaxed);
-    }
-    found
-}
-
-/// A doorbell has another number: spare or not, as it was.
-pub(crate) fn renumber_doorbell(fd: c_int, new: c_int) {
-    if let Some(tag) = retag(fd, &[DOORBELL, SPARE_DOORBELL], VACANT) {
-        put(new, vacant_slot(new) | tag);
-    }
-}
-
 /// Makes the entry of an object vacant; whether it was this call that did. For an alias the caller
 /// holds the migrations lock.
 pub(crate) fn vacate(fd: c_int, head: &SlotHead) -> bool {
@@ -425,8 +408,15 @@ pub(crate) fn stands_for(fd: c_int, head: &SlotHead) -> bool {
 
 /// The vacant slot of a number: its address, 0 for none.
 pub(crate) fn vacant_slot(fd: c_int) -> usize {
-    let word = word_of(fd).map_or(0, |place| place.load(Ordering::SeqCst));
-    if matches!(word & TAG, VACANT | AWAY) { word & !TAG } else { 0 }
+    loop {
+        let word = word_of(fd).map_or(0, |place| place.load(Ordering::SeqCst));
+        match word & TAG {
+            VACANT | AWAY => return word & !TAG,
+            // The kernel has given the number out before the table has forgotten what it was.
+            CLAIMED => hidden::wait(fd),
+            _ => return 0,
+        }
+    }
 }
 
 /// Calls `f` with each slot that has ever been used for an object of this number.
@@ -474,6 +464,5 @@ pub(crate) fn forget_all(inherits: bool) {
     if !inherits {
         END.store(0, Ordering::SeqCst);
     }
-    SPARE_DOORBELLS.store(0, Ordering::SeqCst);
-    LAST_DOORBELL.store(0, Ordering::SeqCst);
+    doorbells::begin_anew();
 }

@@ -109,6 +109,7 @@ pub(crate) fn begin_anew_late() {
         return begin_anew();
     }
     gate::begin_anew();
+    hidden::begin_anew();
     IS_PARENTS.store(true, Ordering::SeqCst);
     process::disown();
 }
@@ -132,6 +133,7 @@ pub(crate) fn begin_anew_with(end: Option<ChildsEnd>) {
     engine::abandon();
     IS_PARENTS.store(false, Ordering::SeqCst);
     gate::begin_anew();
+    hidden::begin_anew();
     process::own_memory();
     count::begin_anew();
     IN_CHILD.call();

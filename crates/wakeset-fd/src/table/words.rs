@@ -1,6 +1,7 @@
 //! The table's words as poll(2) and select(2) go through them, number by number.
 
-use super::{COUNTER, DOORBELL, END, PIPE, SPARE_DOORBELL, SlotHead, TABLE, TAG, TIMER, VACANT};
+use super::hidden::claims::{CLAIMED, DOORBELL, LEFT, SPARE_DOORBELL, TAG, VACANT};
+use super::{COUNTER, END, PIPE, SlotHead, TABLE, TIMER};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The words of the numbers that may stand for something of ours, for [`is_kernels`].
@@ -14,7 +15,8 @@ pub(crate) fn words() -> &'static [AtomicUsize] {
 /// number of an object, and what a forked child has inherited, may be as well.
 #[inline(always)]
 pub(crate) fn is_kernels(word: usize) -> bool {
-    const KERNELS: u32 = 1 | 1 << VACANT | 1 << DOORBELL | 1 << SPARE_DOORBELL;
+    const KERNELS: u32 =
+        1 | 1 << VACANT | 1 << DOORBELL | 1 << SPARE_DOORBELL | 1 << CLAIMED | 1 << LEFT;
     KERNELS >> (word & TAG) & 1 == 1
 }
 

@@ -203,7 +203,7 @@ fn connect(slot: &'static Slot, server: Server) -> Option<Keeping> {
     }
     let [ours, childs] = ends.map(hidden::hide);
     let Some(childs) = ChildsEnd::new(childs) else {
-        [ours, childs].into_iter().for_each(close);
+        [ours, childs].into_iter().for_each(|end| _ = hidden::close(end));
         return None;
     };
     slot.child.store(0, Ordering::SeqCst);
@@ -220,11 +220,6 @@ fn is_among_last(number: c_int) -> bool {
     usize::try_from(number).is_ok_and(|number| number + LEFT >= sys::number_limit())
 }
 
-fn close(hidden: c_int) {
-    hidden::disclose(hidden);
-    let _ = sys::close(hidden);
-}
-
 impl Keeping {
     /// After the fork, in the child: what it asks by.
     pub(in super::super) fn childs_end(&self) -> ChildsEnd {
@@ -234,7 +229,7 @@ impl Keeping {
     /// After the fork, in the parent: there is a deputy for the child from now on. The caller holds
     /// the migrations lock.
     pub(in super::super) fn in_parent(self) -> Child {
-        close(self.childs.number);
+        hidden::close(self.childs.number);
         let is_served = match self.server {
             // It waits for the lock, and changes nothing before.
             Server::Deputy => serve::begin(self.slot),
@@ -271,7 +266,7 @@ fn finish(slot: &Slot, is_gone: bool) {
         serve::unwatch(end);
         // Another child may have a copy of this end, so that its close would not be heard.
         forked::send_over(end);
-        close(end);
+        hidden::close(end);
     }
     slot.begun.store(0, Ordering::SeqCst);
     if !slot.outlived.swap(false, Ordering::SeqCst) {
@@ -378,7 +373,7 @@ fn renumber(old: c_int, new: c_int) {
             forked::send_over(old);
             slot.end.store(-1, Ordering::SeqCst);
             if new >= 0 {
-                close(new);
+                hidden::close(new);
             }
         } else {
             slot.end.store(new, Ordering::SeqCst);

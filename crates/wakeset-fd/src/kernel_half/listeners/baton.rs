@@ -205,10 +205,9 @@ pub(super) fn pass_unlocked() {
     let _guard = SignalGuard::enter();
     if let Some(_migrating) = gate::try_hold_migrations() {
         signal(number());
-    } else if let Some(copy) = hidden::duplicate(number()) {
+    } else {
         // The number may become another file's, and the copy's does not.
-        signal(copy);
-        let _ = sys::close(copy);
+        let _ = hidden::with_duplicate(number(), signal);
     }
 }
 

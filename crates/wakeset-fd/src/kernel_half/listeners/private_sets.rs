@@ -135,12 +135,7 @@ static EMPTY: Sleeper = Sleeper::new();
 impl PrivateSet {
     /// Closes the set, and returns whether there was one. The caller holds the migrations lock.
     fn close(&self) -> bool {
-        let set = self.set.swap(-1, Ordering::SeqCst);
-        if set >= 0 {
-            hidden::disclose(set);
-            let _ = sys::close(set);
-        }
-        set >= 0
+        hidden::close_in(&self.set, -1)
     }
 }
 

@@ -199,13 +199,11 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
 /// closed, and keeps it for the next one. Waits may still be in the set, and one of them may have
 /// taken the doorbell's event and not looked at it yet.
 pub(crate) fn remove(set: &FdSet) {
-    let doorbell = set.doorbell.swap(GONE, Ordering::SeqCst);
-    if doorbell >= 0 {
+    hidden::spare_in(&set.doorbell, GONE, |doorbell| {
         set.set.set_doorbell(None);
         // The kernel epoll lives on, if only for a moment, in a wait of another thread.
         let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, doorbell, ptr::null());
-        table::spare_doorbell(doorbell);
-    }
+    });
 }
 
 /// For a new set, in which no wait has begun yet.

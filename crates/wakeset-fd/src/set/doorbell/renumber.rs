@@ -37,8 +37,9 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
         return Ok(());
     }
     lent::wait_until_returned(fd);
-    if let Some(new) = duplicate_of(fd) {
-        table::renumber_doorbell(fd, new);
+    let new = duplicate_of(fd);
+    if let Some(new) = new {
+        table::put_doorbell(new);
         lifecycle::renumber(fd, new);
         renumber_baton(fd, new);
         renumber_alarm(fd, new);
@@ -60,17 +61,17 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
         lifecycle::renumber(fd, -1);
         renumber_baton(fd, -1);
         renumber_alarm(fd, -1);
-        table::forget_doorbell(fd);
     }
     wait_for_wakers();
-    replace(fd, old);
+    hidden::give(fd, new, || replace(fd, old));
     Ok(())
 }
 
 /// A duplicate of what is hidden under a number, for which other sets give up theirs if a set that
 /// cannot do without has it. The caller holds the migrations lock.
 fn duplicate_of(fd: c_int) -> Option<c_int> {
-    let duplicate = || hidden::duplicate(fd).or_else(|| sys::duplicate_above(fd, 0));
+    let anywhere = |fd| hidden::duplicate(fd).or_else(|| sys::duplicate_above(fd, 0));
+    let duplicate = || hidden::duplicate_by(fd, anywhere);
     duplicate().or_else(|| {
         let has_room = is_fixed_sets(fd) && give_up_held();
         has_room.then(duplicate).flatten()
@@ -180,8 +181,7 @@ fn give_up_spares() -> bool {
         }
         wait_for_wakers();
         for doorbell in taken.into_iter().filter(|doorbell| *doorbell >= 0) {
-            table::forget_doorbell(doorbell);
-            has_made |= sys::close(doorbell).is_ok();
+            has_made |= hidden::close(doorbell);
         }
     }
 }

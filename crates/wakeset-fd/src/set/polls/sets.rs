@@ -106,7 +106,6 @@ fn renumber(old: c_int, new: c_int) {
             }
         }
     };
-    KEPT.for_each(change);
     for set in all() {
         set.polls.with(|watches| {
             if let Some(uring) = watches.uring.as_mut() {
@@ -115,6 +114,8 @@ fn renumber(old: c_int, new: c_int) {
             }
         });
     }
+    // After those of the sets: one that a set has no more use for is kept.
+    KEPT.for_each(change);
 }
 
 /// In a forked child, which has none of it. The hidden numbers are closed with the doorbells.

@@ -47,6 +47,18 @@ pub(crate) fn read(fd: c_int) -> Result<u64, Errno> {
     unsafe { crate::read(fd, (&raw mut value).cast(), 8) }.map(|_| value)
 }
 
+/// A read went to the kernel object, uncounted, of what had taken the number of an alias meanwhile:
+/// it was found there by a look-up that had begun with the alias.
+#[test]
+fn an_alias_that_is_one_no_more_is_looked_up_again() {
+    let _alone = alone();
+    let fd = eventfd(0, 0);
+    lend(fd, CHILD);
+    assert!(table::duplicates::get_alias(fd).is_none());
+    give_back(CHILD);
+    crate::close(fd).unwrap();
+}
+
 /// Before an exec every number is looked at, and what comes home in that moment is looked at too.
 #[test]
 fn what_comes_home_is_seen_all_along() {

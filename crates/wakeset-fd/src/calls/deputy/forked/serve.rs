@@ -25,7 +25,7 @@
 
 use super::super::thread;
 use super::alone::ALONE;
-use super::{CONNECTIONS, SLOTS, Slot, close, connected, finish, migrate_noted};
+use super::{CONNECTIONS, SLOTS, Slot, connected, finish, migrate_noted};
 use crate::migrate;
 use crate::stats::Stat;
 use crate::stats::area::now;
@@ -162,10 +162,7 @@ pub(super) fn tell_to_end() {
 /// Nothing of a deputy is known any more. The caller holds the migrations lock.
 fn forget() {
     for word in [&EPOLL, &DOORBELL] {
-        let number = word.swap(-1, Ordering::SeqCst);
-        if number >= 0 {
-            close(number);
-        }
+        hidden::close_in(word, -1);
     }
     IS_TO_END.store(false, Ordering::SeqCst);
 }

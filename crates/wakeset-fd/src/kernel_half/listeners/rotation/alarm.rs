@@ -145,9 +145,7 @@ impl Alarm {
         if self.is_set() || self.number() < 0 {
             return false;
         }
-        let timer = self.number.swap(-1, Ordering::SeqCst);
-        hidden::disclose(timer);
-        sys::close(timer).is_ok()
+        hidden::close_in(&self.number, -1)
     }
 
     /// Lowers the level, until it goes off again.

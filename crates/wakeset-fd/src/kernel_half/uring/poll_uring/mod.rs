@@ -189,8 +189,7 @@ impl PollUring {
     pub(crate) fn close(&mut self) {
         self.rings.unmap();
         self.entries.unmap();
-        hidden::disclose(self.fd);
-        let _ = sys::close(self.fd);
+        hidden::close(self.fd);
     }
 
     /// Waits until the kernel has ended a closed io_uring. For that the thread that it served has
@@ -206,8 +205,7 @@ impl PollUring {
 
     fn close_pipe(&mut self) {
         if self.gone >= 0 {
-            hidden::disclose(self.gone);
-            let _ = sys::close(self.gone);
+            hidden::close(self.gone);
             self.gone = -1;
         }
     }

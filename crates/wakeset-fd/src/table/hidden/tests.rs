@@ -1,0 +1,100 @@
+//! Closes of hidden numbers beside the program's calls, on the real kernel. The steps between them
+//! are in the models (`hidden_claims`).
+
+use super::*;
+use crate::table::Entry;
+use crate::table::alone::alone;
+use crate::{fork, migrate};
+use libc::{EFD_CLOEXEC, EFD_NONBLOCK};
+extern crate std;
+use std::thread;
+use std::time::Duration;
+
+fn eventfd() -> c_int {
+    sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).unwrap()
+}
+
+fn hidden_eventfd() -> c_int {
+    let _guard = SignalGuard::enter();
+    let _migrating = migrate::hold_migrations();
+    hide(eventfd())
+}
+
+fn is_open(fd: c_int) -> bool {
+    sys::fcntl(fd, libc::F_GETFD, 0).is_ok()
+}
+
+fn is_hidden(fd: c_int) -> bool {
+    matches!(table::peek(fd), Entry::Doorbell)
+}
+
+/// Runs `call` beside a thread that has claimed a number, and closes that in the end.
+fn beside_a_close<T: Send>(fd: c_int, call: impl FnOnce() -> T + Send) -> T {
+    let guard = SignalGuard::enter();
+    let claim = claim(fd).expect("it is hidden");
+    thread::scope(|scope| {
+        let calling = scope.spawn(call);
+        thread::sleep(Duration::from_millis(50));
+        assert!(!calling.is_finished(), "a call by the number does not wait for its close");
+        claim.close();
+        drop(guard);
+        calling.join().unwrap()
+    })
+}
+
+/// The program's file was closed by the thread that had found the number hidden.
+#[test]
+fn a_dup2_waits_for_a_close() {
+    let _alone = alone();
+    let (file, number) = (eventfd(), hidden_eventfd());
+    beside_a_close(number, || {
+        let verdict = crate::duplicate::dup2(file, number);
+        assert!(matches!(verdict, crate::Verdict::Kernel));
+        assert_eq!(sys::raw!(dup2, file, number), Ok(number as usize));
+    });
+    assert!(is_open(number) && !is_hidden(number));
+    [file, number].into_iter().for_each(|fd| crate::close(fd).unwrap());
+}
+
+/// So was one that got the number after such a close of the program's.
+#[test]
+fn a_close_by_the_program_waits_for_ours() {
+    let _alone = alone();
+    let number = hidden_eventfd();
+    assert_eq!(beside_a_close(number, || crate::close(number)), Err(sys::Errno::EBADF));
+    let number = hidden_eventfd();
+    let bits = number as core::ffi::c_uint;
+    let verdict = beside_a_close(number, || crate::descriptor::close_range(bits, bits, 0));
+    assert!(matches!(verdict, crate::Verdict::Kernel));
+    assert!(!is_open(number) && !is_hidden(number));
+}
+
+/// What gives a number to the program has a duplicate, which is nobody's if the owner has closed
+/// what it had.
+#[test]
+fn a_duplicate_of_what_is_closed_meanwhile_is_closed() {
+    let _alone = alone();
+    let number = AtomicI32::new(hidden_eventfd());
+    let fd = number.load(Ordering::SeqCst);
+    let _guard = SignalGuard::enter();
+    let migrating = migrate::hold_migrations();
+    let copy = duplicate_by(fd, duplicate).inspect(|copy| table::put_doorbell(*copy));
+    assert!(close_in(&number, -1));
+    give(fd, copy, || panic!("nothing is hidden there"));
+    drop(migrating);
+    let copy = copy.unwrap();
+    assert!(![fd, copy].into_iter().any(|fd| is_open(fd) || is_hidden(fd)));
+}
+
+/// A child would have a copy of it that its table does not know of.
+#[test]
+fn nothing_hidden_is_closed_within_a_fork() {
+    let _alone = alone();
+    let number = hidden_eventfd();
+    let forking = fork::prepare();
+    assert!(close(number));
+    assert!(is_open(number) && is_hidden(number));
+    assert_eq!(crate::close(number), Err(sys::Errno::EBADF));
+    forking.in_parent();
+    assert!(!is_open(number) && !is_hidden(number));
+}

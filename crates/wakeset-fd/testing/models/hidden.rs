@@ -1,0 +1,182 @@
+//! Models of a hidden number: one thread closes what is hidden there, while another gives the
+//! number to the program, closes it for the program, or forks. The kernel's table of numbers is
+//! played, and so is a dup2(2) of the program, in the steps of `set::doorbell::renumber`.
+
+use crate::table::hidden_claims::{CLAIMED, Claims, DOORBELL, LEFT, SPARE_DOORBELL, TAG, VACANT};
+use core::ffi::c_int;
+use loom::sync::{Mutex, MutexGuard};
+use loom::thread::{JoinHandle, spawn};
+use std::sync::Arc;
+use wakeset::explore;
+use wakeset::model_atomics::{AtomicI32, AtomicUsize, Ordering::SeqCst};
+
+/// The hidden number, and the one that takes its place.
+const NUMBER: c_int = 0;
+const NEXT: c_int = 1;
+const NONE: c_int = -1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum File {
+    Ours,
+    Programs,
+}
+
+struct World {
+    claims: Claims,
+    entries: [AtomicUsize; 2],
+    /// Where the owner of what is hidden has its number.
+    field: AtomicI32,
+    files: Mutex<[Option<File>; 2]>,
+}
+
+fn is_copy() -> bool {
+    false
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            claims: Claims::new(),
+            entries: [AtomicUsize::new(DOORBELL), AtomicUsize::new(0)],
+            field: AtomicI32::new(NUMBER),
+            files: Mutex::new([Some(File::Ours), None]),
+        })
+    }
+
+    fn entry(&self, fd: c_int) -> &AtomicUsize {
+        &self.entries[fd as usize]
+    }
+
+    fn files(&self) -> MutexGuard<'_, [Option<File>; 2]> {
+        self.files.lock().unwrap()
+    }
+
+    /// close(2) of a number of ours.
+    fn close_ours(&self, fd: c_int) {
+        let file = self.files()[fd as usize].take();
+        assert_eq!(file, Some(File::Ours), "{fd} is not ours, and is closed");
+    }
+
+    /// As `table::hidden::close_in`.
+    fn close(&self) {
+        let entry = |fd| Some(self.entry(fd));
+        if let Some(fd) = self.claims.take(&self.field, NONE, entry, is_copy) {
+            self.claims.close(self.entry(fd), || self.close_ours(fd));
+        }
+    }
+
+    /// Whether a number is hidden, once no claim on it is left to be settled.
+    fn is_hidden(&self, fd: c_int) -> bool {
+        loop {
+            match self.entry(fd).load(SeqCst) & TAG {
+                CLAIMED => self.claims.wait(self.entry(fd), &is_copy),
+                tag => return is_hidden(tag),
+            }
+        }
+    }
+
+    /// A dup2(2) of the program onto the number.
+    fn take_number(&self) {
+        if self.is_hidden(NUMBER) {
+            self.make_way();
+        }
+        let file = self.files()[NUMBER as usize].replace(File::Programs);
+        assert_ne!(file, Some(File::Ours), "what is hidden is lost");
+    }
+
+    fn make_way(&self) {
+        let entry = self.entry(NUMBER);
+        let copy = self.claims.claim(entry, is_copy).map(|tag| {
+            let mut files = self.files();
+            assert_eq!(files[NUMBER as usize], Some(File::Ours));
+            files[NEXT as usize] = Some(File::Ours);
+            drop(files);
+            self.claims.settle(entry, tag);
+        });
+        if copy.is_some() {
+            self.entry(NEXT).store(DOORBELL, SeqCst);
+            let _ = self.field.compare_exchange(NUMBER, NEXT, SeqCst, SeqCst);
+        }
+        if self.claims.claim(entry, is_copy).is_some() {
+            self.files()[NUMBER as usize] = Some(File::Programs);
+            self.claims.settle(entry, VACANT);
+        } else if copy.is_some() {
+            assert!(self.claims.claim(self.entry(NEXT), is_copy).is_some());
+            self.claims.close(self.entry(NEXT), || self.close_ours(NEXT));
+        }
+    }
+
+    /// What has been closed is neither open nor hidden.
+    fn assert_closed(&self, files: [Option<File>; 2]) {
+        assert_eq!(*self.files(), files);
+        assert!([NUMBER, NEXT].iter().all(|fd| !self.is_hidden(*fd)));
+        assert_eq!(self.field.load(SeqCst), NONE);
+    }
+}
+
+fn is_hidden(tag: usize) -> bool {
+    [DOORBELL, SPARE_DOORBELL, LEFT].contains(&tag)
+}
+
+fn run(world: &Arc<World>, act: impl FnOnce(&World) + 'static) -> JoinHandle<()> {
+    let world = Arc::clone(world);
+    spawn(move || act(&world))
+}
+
+/// Catches a close of the file that the program has put there meanwhile, a duplicate that nobody
+/// closes, and a thread that waits for a claim which has been settled.
+#[test]
+fn a_number_is_closed_and_given_away_at_once() {
+    explore(3, || {
+        let world = World::new();
+        let closing = run(&world, World::close);
+        world.take_number();
+        closing.join().unwrap();
+        world.assert_closed([Some(File::Programs), None]);
+    });
+}
+
+/// Catches a close of the program's that closes what is hidden, after which the number is another
+/// thread's, and that one's file is closed.
+#[test]
+fn a_number_is_closed_that_the_program_closes() {
+    explore(3, || {
+        let world = World::new();
+        let closing = run(&world, World::close);
+        let opening = run(&world, |world| {
+            let opens = world.files()[NUMBER as usize].is_none();
+            if opens {
+                world.files()[NUMBER as usize].get_or_insert(File::Programs);
+                assert!(!world.is_hidden(NUMBER), "a file of the program's is hidden");
+            }
+        });
+        if !world.is_hidden(NUMBER) {
+            let file = world.files()[NUMBER as usize].take();
+            assert_ne!(file, Some(File::Ours), "the program closes what is hidden");
+        }
+        closing.join().unwrap();
+        opening.join().unwrap();
+    });
+}
+
+/// Catches a child that has what its table does not say, or closes what is not ours; and what is
+/// left to a fork that is over.
+#[test]
+fn a_number_is_closed_beside_a_fork() {
+    explore(3, || {
+        let world = World::new();
+        let closing = run(&world, World::close);
+        world.claims.begin_fork();
+        // The kernel copies the numbers, and then the memory.
+        let files = *world.files();
+        let tag = world.entry(NUMBER).load(SeqCst) & TAG;
+        let closes = is_hidden(tag) || tag == CLAIMED;
+        assert_eq!(closes, files[NUMBER as usize].is_some(), "the child finds {tag}");
+        if world.claims.end_fork() {
+            let close = || world.close_ours(NUMBER);
+            world.claims.close_left(world.entry(NUMBER), close);
+        }
+        closing.join().unwrap();
+        world.assert_closed([None, None]);
+    });
+}
