@@ -230,10 +230,15 @@ pub(crate) fn end_fork() {
     if is_foreign() || !CLAIMS.end_fork() {
         return;
     }
-    for fd in table::numbers() {
-        if let Some(entry) = table::word_of(fd) {
-            CLAIMS.close_left(entry, || _ = sys::close(fd));
-        }
+    table::numbers().for_each(close_left);
+}
+
+/// Closes a number whose close was left to a fork which is over: the thread that left it may not
+/// have looked whether it is. The caller holds the migrations lock, so that no fork is under way,
+/// and has a signal guard.
+pub(crate) fn close_left(fd: c_int) {
+    if let Some(entry) = table::word_of(fd) {
+        CLAIMS.close_left(entry, || _ = sys::close(fd));
     }
 }
 

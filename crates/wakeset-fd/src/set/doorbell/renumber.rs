@@ -33,6 +33,7 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
     }
     let _guard = SignalGuard::enter();
     let _migrating = gate::hold_migrations();
+    hidden::close_left(fd);
     if !matches!(table::peek(fd), table::Entry::Doorbell) {
         return Ok(());
     }

@@ -98,3 +98,20 @@ fn nothing_hidden_is_closed_within_a_fork() {
     forking.in_parent();
     assert!(!is_open(number) && !is_hidden(number));
 }
+
+/// The fork was over before the closing thread had said that it left something to it, and then that
+/// thread closed the program's file.
+#[test]
+fn a_close_left_to_a_fork_that_is_over_is_not_met_by_a_dup2() {
+    let _alone = alone();
+    let (file, number) = (eventfd(), hidden_eventfd());
+    let _guard = SignalGuard::enter();
+    // As that thread leaves it, which stops before it looks whether the fork is over.
+    claim(number).expect("it is hidden").end_as(LEFT);
+    assert!(matches!(crate::duplicate::dup2(file, number), crate::Verdict::Kernel));
+    assert_eq!(sys::raw!(dup2, file, number), Ok(number as usize));
+    // It goes on.
+    CLAIMS.close_left(table::word_of(number).unwrap(), || _ = sys::close(number));
+    assert!(is_open(number) && !is_hidden(number));
+    [file, number].into_iter().for_each(|fd| crate::close(fd).unwrap());
+}
