@@ -99,26 +99,29 @@ pub(crate) fn renumber(old: c_int, new: c_int) {
 
 /// In a child: has its parent migrate what a number stood for at the fork; `fd` is that number, as
 /// it is or [passed on](passing_on). When this returns that has been done, or there is nobody to do
-/// it. `is_wanted` says whether it is still to be done,
-/// `done` that it has; no other thread asks meanwhile. Whether the end is of no more use: then the
-/// caller closes it.
-pub(crate) fn ask(fd: c_int, is_wanted: impl FnOnce() -> bool, done: impl FnOnce()) -> bool {
+/// it. `is_wanted` says whether it is still to be done, `done` that it has, and `close` closes an
+/// end that is of no more use; no other thread asks meanwhile.
+pub(crate) fn ask(
+    fd: c_int,
+    is_wanted: impl FnOnce() -> bool,
+    done: impl FnOnce(),
+    close: impl FnOnce(),
+) {
     let _guard = SignalGuard::enter();
     let _asking = ASKING.lock();
     if !is_wanted() {
-        return false;
+        return;
     }
     let end = end();
-    let mut is_over = false;
     if end >= 0 && !mutated!("forked_child_asks_nobody") {
         if inode(end) != Some(SOCKET.load(Ordering::Relaxed)) {
             let _ = END.compare_exchange(end, -1, Ordering::SeqCst, Ordering::SeqCst);
-        } else {
-            is_over = !has_answered(end, fd);
+        } else if !has_answered(end, fd) {
+            // Another thread would send by a number that is the program's by then.
+            close();
         }
     }
     done();
-    is_over
 }
 
 /// What to [`ask`] about a number that the child may pass on.
@@ -360,6 +363,25 @@ mod tests {
         let found = [kept, new].map(may_have);
         forget_child();
         assert_eq!(found, [true, false]);
+    }
+
+    /// Another thread sent its question to the program's file that had the number next.
+    #[test]
+    fn nobody_asks_by_an_end_that_is_being_closed() {
+        let _alone = crate::table::alone::alone();
+        let [ours, parents] = connection().unwrap();
+        crate::sys::close(parents).unwrap();
+        let before = SOCKET.swap(inode(ours).unwrap(), Ordering::SeqCst);
+        END.store(ours, Ordering::SeqCst);
+        let mut others_wait = None;
+        let close = || {
+            others_wait = Some(ASKING.try_lock().is_none());
+            END.store(-1, Ordering::SeqCst);
+            crate::sys::close(ours).unwrap();
+        };
+        ask(0, || true, || {}, close);
+        SOCKET.store(before, Ordering::SeqCst);
+        assert_eq!(others_wait, Some(true));
     }
 
     /// A child that has closed its end has gone only if its memory has.

@@ -50,9 +50,8 @@ pub(super) fn give(fd: c_int) -> Entry {
 fn ask_by(fd: c_int, message: c_int, from: &[usize], to: usize) -> Entry {
     let is_wanted = || has_tag(fd, from);
     let done = || _ = table::retag(fd, from, to);
-    if forked::ask(message, is_wanted, done) {
-        hidden::close_in(forked::end_number(), -1);
-    }
+    let close = || _ = hidden::close_in(forked::end_number(), -1);
+    forked::ask(message, is_wanted, done, close);
     Entry::Kernel
 }
 
