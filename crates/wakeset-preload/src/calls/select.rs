@@ -39,11 +39,13 @@ unsafe fn select_objects(
     unsafe { in_process::select(n, sets, timeout, mask) }
 }
 
-/// Whether the call is surely the kernel's alone, and can be passed on.
+/// Whether the call is surely the kernel's alone, and can be passed on. A part of its caller, but
+/// in a build for tests, where it would keep its stack while the call goes on.
 ///
 /// # Safety
 /// As pselect(2).
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 unsafe fn is_kernels(n: c_int, sets: [*mut fd_set; 3], may_sleep: bool) -> bool {
     // SAFETY: the caller's contract.
     !listeners::has_told()
@@ -119,14 +121,33 @@ pub(super) unsafe fn select(
 ) -> c_int {
     // SAFETY: the caller's contract.
     unsafe {
-        if !interpose::is_no_time(timeout.cast_const().cast()) {
-            return select_in_time(n, read, write, except, timeout, call);
+        // Nothing comes after them, so they are jumps, which leave them the stack.
+        match interpose::is_no_time(timeout.cast_const().cast()) {
+            true => select_without_time(n, read, write, except, timeout, call),
+            false => select_in_time(n, read, write, except, timeout, call),
         }
+    }
+}
+
+/// [`select`] of a call that has no time.
+///
+/// # Safety
+/// As select(2).
+#[inline(never)]
+unsafe fn select_without_time(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+    call: impl Fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
         if is_kernels(n, [read, write, except], false) {
-            // Nothing comes after it, so it is a jump and costs no second return.
+            // A jump as well, which costs no second return.
             return call(n, read, write, except, timeout);
         }
-        // So is this, which leaves it the stack.
         select_now(n, read, write, except, timeout, call)
     }
 }
