@@ -11,7 +11,7 @@ use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{Errno, user, vforked, waits};
 use crate::table::{self, low_numbers};
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::fd_set;
 use low_numbers::WORDS;
 
@@ -43,8 +43,11 @@ pub(super) unsafe fn quick_select(
     let _guard = SignalGuard::enter();
     let mut sets: Sets = [[0; WORDS]; 3];
     // SAFETY: the caller's contract.
-    unsafe { load(n as usize, words, places, &mut sets) }?;
-    let (objects, in_kernel) = take_objects_out(words, &mut sets)?;
+    unsafe { load(words, places, &mut sets) }?;
+    let entries = table::words();
+    // The kernel has numbers at least as high. Beyond its own last it does not look, nor write.
+    let known = entries.len().div_ceil(64).min(words);
+    let (asked, in_kernel) = take_objects_out(n as usize, words, entries, &mut sets)?;
     let mut found = 0;
     if in_kernel {
         let set_of = |i: usize| match places[i].is_null() {
@@ -53,10 +56,10 @@ pub(super) unsafe fn quick_select(
         };
         found = waits::select_now(n, [0, 1, 2].map(set_of)).ok()?;
     }
-    for (i, word) in objects.iter().enumerate().take(words) {
+    for (i, word) in asked.iter().enumerate().take(known) {
         let [read, write, except] = *word;
         for fd in numbers(read | write | except, i) {
-            let events = plain_events(table::words(), fd)?;
+            let events = plain_events(entries, fd)?;
             for ((set, asked), bits) in sets.iter_mut().zip(word).zip(BITS) {
                 let bit = 1 << (fd % 64);
                 if asked & bit != 0 && events & bits != 0 {
@@ -68,45 +71,52 @@ pub(super) unsafe fn quick_select(
     }
     count_look(in_kernel);
     let is_told =
-        places.iter().zip(&sets).filter(|(place, _)| !place.is_null()).all(|(place, set)| {
-            set.iter().enumerate().take(words).all(|(i, word)| {
+        places.iter().enumerate().filter(|(_, place)| !place.is_null()).all(|(k, place)| {
+            (0..words).all(|i| {
+                let word = sets[k][i];
                 // SAFETY: the caller of select(2) gives the memory.
-                unsafe { user::store_u64(place.wrapping_add(i), *word) }
+                i >= known && word == asked[i][k]
+                    || unsafe { user::store_u64(place.wrapping_add(i), word) }
             })
         });
     Some(if is_told { Ok(found) } else { Err(Errno::EFAULT) })
 }
 
-/// Fills in what the sets ask for. `None`: one of them is not there.
+/// Fills in the sets, also what their last words have beyond the last number. `None`: one of them
+/// is not there.
 ///
 /// # Safety
 /// As select(2).
 #[inline(always)]
-unsafe fn load(n: usize, words: usize, places: [*mut u64; 3], sets: &mut Sets) -> Option<()> {
+unsafe fn load(words: usize, places: [*mut u64; 3], sets: &mut Sets) -> Option<()> {
     for (set, place) in sets.iter_mut().zip(places).filter(|(_, place)| !place.is_null()) {
         for (i, word) in set.iter_mut().enumerate().take(words) {
             // SAFETY: any bits are a word of a set.
             *word = unsafe { user::load(place.cast_const().wrapping_add(i)) }?;
         }
-        if let Some(last) = set.get_mut(n / 64) {
-            // What lies beyond the last number is not asked for.
-            *last &= (1 << (n % 64)) - 1;
-        }
     }
     Some(())
 }
 
-/// Takes the numbers of objects out of the sets. Returns them, and whether there are others.
-/// `None`: there are none, or something is named that is not to be answered here.
+/// Takes the numbers of objects out of the sets. Returns them, with what the sets ask for beyond
+/// the last number that the table knows, and whether the kernel is to be asked: there are other
+/// numbers, or bits beyond the last one, which it clears or leaves alone. `None`: there are no
+/// objects, or something is named that is not to be answered here.
 #[inline(always)]
-fn take_objects_out(words: usize, sets: &mut Sets) -> Option<([[u64; 3]; WORDS], bool)> {
-    let entries = table::words();
-    let mut objects = [[0; 3]; WORDS];
+fn take_objects_out(
+    n: usize,
+    words: usize,
+    entries: &[AtomicUsize],
+    sets: &mut Sets,
+) -> Option<([[u64; 3]; WORDS], bool)> {
+    let known = entries.len().div_ceil(64);
+    let mut asked = [[0; 3]; WORDS];
     let (mut any, mut in_kernel) = (false, false);
-    for (i, out) in objects.iter_mut().enumerate().take(words) {
+    for (i, out) in asked.iter_mut().enumerate().take(words) {
         let all = sets[0][i] | sets[1][i] | sets[2][i];
+        let counted = if i == n / 64 { (1 << (n % 64)) - 1 } else { u64::MAX };
         let mut here = 0;
-        for fd in numbers(all & low_numbers::suspects(i), i) {
+        for fd in numbers(all & counted & low_numbers::suspects(i), i) {
             let word = entries.get(fd as usize).map_or(0, |word| word.load(Ordering::Acquire));
             if !table::is_vacant_word(word) {
                 table::plain_object(word)?;
@@ -116,9 +126,9 @@ fn take_objects_out(words: usize, sets: &mut Sets) -> Option<([[u64; 3]; WORDS],
         in_kernel |= all & !here != 0;
         any |= here != 0;
         for (out, set) in out.iter_mut().zip(sets.iter_mut()) {
-            *out = set[i] & here;
+            *out = if i < known { set[i] & here } else { set[i] };
             set[i] &= !here;
         }
     }
-    any.then_some((objects, in_kernel))
+    any.then_some((asked, in_kernel))
 }

@@ -63,6 +63,7 @@ on_both!(
     a_select_leaves_what_is_ready,
     a_select_counts_bits,
     a_select_passes_over_what_is_beyond,
+    a_select_leaves_what_is_beyond_to_the_kernel,
     a_select_refuses_closed_numbers,
     a_select_asks_the_kernel_of_the_rest,
     a_select_ends_with_a_write,

@@ -136,6 +136,45 @@ fn asks_the_kernel_of_the_rest<B: Polls>(idle: &[[OwnedFd; 2]]) {
     assert_eq!(told, (Ok(2), sets(&[reading], &[fd], NONE)));
 }
 
+/// Of bits beyond the last number the kernel clears those for which the process has a table, and
+/// leaves the others alone.
+pub(super) fn a_select_leaves_what_is_beyond_to_the_kernel<B: Polls>() {
+    const N: c_int = 1000;
+    const BEYOND: u64 = 0x5555 << 48;
+    let counters: [_; 20] = std::array::from_fn(|_| Counter::<B>::new(1));
+    let idle: [_; 20] = std::array::from_fn(|_| kernels_pipe());
+    let readers = idle.each_ref().map(|[reader, _]| reader.as_raw_fd());
+    let left = |asked: [Bits; 3]| {
+        let mut sets = asked;
+        let places = sets.each_mut().map(|set| set.as_mut_ptr().cast());
+        let [read, write, except] = places;
+        // SAFETY: three sets and a time.
+        let told = unsafe {
+            libc::pselect(N, read, write, except, &timespec_of(Duration::ZERO), ptr::null())
+        };
+        assert_eq!(told, 0);
+        sets[0][N as usize / 64]
+    };
+    for others in [&readers[..], &[]] {
+        let mut all = counters.each_ref().map(|counter| counter.as_raw_fd()).to_vec();
+        all.extend(others);
+        let mut asked = sets(&all, NONE, NONE);
+        asked[0][N as usize / 64] |= BEYOND;
+        let mut kernels = sets(others, NONE, NONE);
+        kernels[0][N as usize / 64] |= BEYOND;
+        // The table may grow meanwhile, with another test's numbers.
+        let told = loop {
+            let before = left(kernels);
+            let told = select::<B>(N, asked, NOW, None);
+            if left(kernels) == before {
+                assert_eq!(told.1[0][N as usize / 64], before);
+                break told.0;
+            }
+        };
+        assert_eq!(told, Ok(20));
+    }
+}
+
 pub(super) fn a_select_ends_with_a_write<B: Polls>() {
     let counter = Counter::<B>::new(0);
     let fd = counter.as_raw_fd();
