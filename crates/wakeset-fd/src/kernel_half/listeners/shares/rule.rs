@@ -16,9 +16,9 @@ static STEPS: AtomicBool = AtomicBool::new(false);
 static STEPS_IN_ACCEPT: AtomicBool = AtomicBool::new(false);
 
 /// A waiter of the automatic order that holds less than this goes on taking what it is woken for,
-/// once as many waiters hold some as there are processors, but for one, which is for the rest: the
-/// network, the clients. Spread over more processes, little work costs a switch for each request,
-/// and an event loop that could have answered two of them at a time answers one.
+/// once as many waiters hold some as there are processors. Spread over more processes, little work
+/// costs a switch for each request, and an event loop that could have answered two of them at once
+/// answers one. On fewer, workers whose threads take turns leave processors idle.
 const FEW: u32 = 4;
 /// The processors of the process that made the listener; the most where that is not known.
 static PROCESSORS: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -68,7 +68,7 @@ pub(super) fn is_better(its: u32, mine: u32, may_step: bool) -> bool {
 /// Whether a waiter that holds so many minds that another holds less. `holding`: how many waiters
 /// hold some.
 pub(super) fn minds(mine: u32, holding: impl FnOnce() -> u32) -> bool {
-    !is_on_credit() || !is_few(mine) || holding() < PROCESSORS.load(Relaxed).saturating_sub(1)
+    !is_on_credit() || !is_few(mine) || holding() < PROCESSORS.load(Relaxed)
 }
 
 /// Whether a waiter of the automatic order holds so little that it keeps its place.

@@ -281,7 +281,7 @@ fn as_many_waiters_as_processors_hold_few_each() {
         (2, 5, 4, true),
         (2, 5, 5, false),
         (1, 2, 0, false),
-        (3, 2, 0, false),
+        (3, 2, 0, true),
         (4, 2, 0, true),
         (4, 2, 1, true),
     ] {
@@ -296,6 +296,21 @@ fn as_many_waiters_as_processors_hold_few_each() {
         assert_eq!(share.leaves(NOTE), leaves, "{processors} processors, {mine} and {its}");
         (2..mine).for_each(|_| held::lower(share.holder()));
         [second, third].iter().for_each(|slot| slot.owner.store(0, Relaxed));
+        drop_both(&share);
+    }
+}
+
+/// On two processors one worker had the first four connections, and workers whose threads take
+/// turns (Python's, Ruby's) answered half as many requests as two of them.
+#[test]
+fn the_second_connection_is_for_another_processor() {
+    let _alone = alone();
+    for (processors, leaves) in [(1, false), (2, true)] {
+        let share = holding_two(None, Choice::Automatic);
+        let idle = other(0, NOTE, now());
+        rule::set_processors(processors);
+        assert_eq!(share.leaves(NOTE), leaves, "{processors} processors");
+        idle.owner.store(0, Relaxed);
         drop_both(&share);
     }
 }
