@@ -127,7 +127,7 @@ pub unsafe fn set_has(n: c_int, set: *const fd_set, f: impl Fn(c_int) -> bool) -
 }
 
 /// poll(2) without time and without a mask, if it is one of those that can be answered by a
-/// [quick look](quick_look). What it needs of the stack is its caller's.
+/// quick look. What it needs of the stack is its caller's.
 ///
 /// # Safety
 /// As poll(2).
