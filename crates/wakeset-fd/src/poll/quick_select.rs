@@ -47,7 +47,7 @@ pub(super) unsafe fn quick_select(
     let entries = table::words();
     // The kernel has numbers at least as high. Beyond its own last it does not look, nor write.
     let known = entries.len().div_ceil(64).min(words);
-    let (asked, in_kernel) = take_objects_out(n as usize, words, entries, &mut sets)?;
+    let (asked, in_kernel) = take_objects_out(n as usize, known, entries, &mut sets)?;
     let mut found = 0;
     if in_kernel {
         let set_of = |i: usize| match places[i].is_null() {
@@ -99,20 +99,19 @@ unsafe fn load(words: usize, places: [*mut u64; 3], sets: &mut Sets) -> Option<(
 }
 
 /// Takes the numbers of objects out of the sets. Returns them, with what the sets ask for beyond
-/// the last number that the table knows, and whether the kernel is to be asked: there are other
-/// numbers, or bits beyond the last one, which it clears or leaves alone. `None`: there are no
-/// objects, or something is named that is not to be answered here.
+/// the first `known` words, and whether the kernel is to be asked: there are other numbers, or bits
+/// beyond the last one, which it clears or leaves alone. `None`: there are no objects, or something
+/// is named that is not to be answered here.
 #[inline(always)]
 fn take_objects_out(
     n: usize,
-    words: usize,
+    known: usize,
     entries: &[AtomicUsize],
     sets: &mut Sets,
 ) -> Option<([[u64; 3]; WORDS], bool)> {
-    let known = entries.len().div_ceil(64);
     let mut asked = [[0; 3]; WORDS];
     let (mut any, mut in_kernel) = (false, false);
-    for (i, out) in asked.iter_mut().enumerate().take(words) {
+    for (i, out) in asked.iter_mut().enumerate().take(n.div_ceil(64)) {
         let all = sets[0][i] | sets[1][i] | sets[2][i];
         let counted = if i == n / 64 { (1 << (n % 64)) - 1 } else { u64::MAX };
         let mut here = 0;
