@@ -113,7 +113,7 @@ def print_row(name, clients, kept, side, rows):
     cells += [show("p50", 0), show("p99", 0), show("p999", 0), spread_of(side)]
     print("| " + " | ".join(cells) + " |", flush=True)
     row = {"server": name, "clients": clients, "kept": kept, "order": side.order, **values}
-    rows.append(row | {"served": dict(side.served)})
+    rows.append(row | {"served": dict(side.served), "spread": spread_of(side)})
 
 
 def measure_all(name, sides, load, chosen, rows):
