@@ -41,7 +41,8 @@ const MOST_LOSS: u64 = 2_500_000;
 const OVERDRAWN: i64 = 4_000_000;
 /// One in so many is that part: on any machine something else runs now and then.
 const PART: u64 = 16;
-/// What gains come to at most (ns): what some eight losses take.
+/// What gains come to at most (ns), but for the last one, which is some microseconds: what some
+/// eight losses take.
 pub(super) const FULL: i64 = 20_000_000;
 /// For how long (ns) threads sleep then, the first time and at most.
 pub(super) const REST: u64 = 250_000_000;
@@ -123,7 +124,7 @@ impl Busy {
     pub(super) fn gain(&self, nanos: i32) {
         let account = self.account();
         if account < FULL && nanos > 0 {
-            self.set_account((account + i64::from(nanos)).min(FULL));
+            self.set_account(account + i64::from(nanos));
         }
     }
 

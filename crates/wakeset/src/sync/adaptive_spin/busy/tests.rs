@@ -165,6 +165,28 @@ fn is_lost(event: impl Fn()) -> bool {
     })
 }
 
+/// Losses beside spins were none of theirs, and the spins went on.
+#[test]
+fn a_spin_is_noted_as_it_begins() {
+    let (memory, busy) = (AdaptiveSpin::new(), Busy::new(0));
+    (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+    let is_noted = || busy.spun.load(Ordering::Relaxed) != 0;
+    assert!(!is_noted());
+    // As many as there are processors may spin at a time, and other tests do.
+    let begins = (0..1_000).any(|_| {
+        let begun = memory.begin_unless(&busy, u64::MAX).is_some();
+        if !begun {
+            pause();
+        }
+        begun
+    });
+    assert!(begins || !spin::has_processors(), "it never spins");
+    assert_eq!(is_noted(), begins);
+    busy.spun.store(0, Ordering::Relaxed);
+    busy.begin_rest(now());
+    assert!(memory.begin_unless(&busy, u64::MAX).is_none() && !is_noted(), "it rests");
+}
+
 fn pause() {
     std::thread::sleep(Duration::from_nanos(2 * LOSS));
 }
