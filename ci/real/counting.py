@@ -1,5 +1,6 @@
 """Counts what the processes of a server do, from outside: calls of accept(2) by perf's tracepoints,
-context switches and processor time by /proc, over all of their threads.
+context switches and processor time by /proc, over all of their threads. `under_load` puts that
+beside what the clients of one load have seen.
 """
 
 import os
@@ -7,6 +8,7 @@ import pathlib
 import signal
 import subprocess
 
+import servers
 import twice
 from twice import require
 
@@ -84,3 +86,19 @@ def switches(pids):
 
 def processor_seconds(pids):
     return sum(int(read(task / "schedstat").split()[0]) for task in tasks(pids)) / 1e9
+
+
+def under_load(load, server, clients, seconds, kept, name):
+    """One load on a server: sleeps and processor time (µs) of its workers for an answer, what the
+    clients have seen, and how many answers each worker has given (`by`). `name`: whose answers are
+    wrong, if they are."""
+    pids = server.worker_pids()
+    before = switches(pids)[0], processor_seconds(pids)
+    got = load.run(server.port, clients, seconds, servers.requests_of(server, kept), kept=kept)
+    after = switches(pids)[0], processor_seconds(pids)
+    require(not got["broken"] and not got["wrong"], f"{name}: {got}")
+    count = max(got["answers"], 1)
+    slept, took = (now - then for now, then in zip(after, before))
+    seen = {key: got[key] for key in ("p50", "p99", "p999", "by")}
+    rate = count / got["seconds"]
+    return seen | {"sleeps": slept / count, "cpu": took / count * 1e6, "rate": rate}

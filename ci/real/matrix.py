@@ -73,30 +73,22 @@ class Side:
 
 def measure(side, load, clients, seconds, kept):
     """One load, and a second one for the calls, because perf slows what it counts."""
-    server, pids = side.server, side.server.worker_pids()
-    requests = servers.requests_of(side.server, kept)
+    server = side.server
     logged = server.logged() if isinstance(server, servers.Apache) else None
-    before = counting.switches(pids)[0], counting.processor_seconds(pids)
-    got = load.run(server.port, clients, seconds, requests, kept=kept)
-    after = counting.switches(pids)[0], counting.processor_seconds(pids)
-    require(not got["broken"] and not got["wrong"], f"{side.order}: {got}")
-    count = max(got["answers"], 1)
-    by = got["by"]
+    found = counting.under_load(load, server, clients, seconds, kept, side.order)
+    by = found["by"]
     if logged is not None:
         time.sleep(0.05)
         by = {int(pid): n - logged.get(pid, 0) for pid, n in server.logged().items()}
     side.served.update(by)
-    add = lambda key, value: side.figures[key].append(value)
-    add("sleeps", (after[0] - before[0]) / count)
-    add("cpu", (after[1] - before[1]) / count * 1e6)
-    add("rate", count / got["seconds"])
-    for key in ("p50", "p99", "p999"):
-        add(key, got[key])
+    for key in ("sleeps", "cpu", "rate", "p50", "p99", "p999"):
+        side.figures[key].append(found[key])
     if not kept and twice.find_program("perf"):
-        calls = counting.Calls(pids)
+        calls = counting.Calls(server.worker_pids())
+        requests = servers.requests_of(server, kept)
         load.run(server.port, clients, seconds / 2, requests, kept=kept)
         made, failed = calls.finish()
-        add("accepts", made / (made - failed))
+        side.figures["accepts"].append(made / (made - failed))
 
 
 def spread_of(side):

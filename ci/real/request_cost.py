@@ -22,7 +22,7 @@ import loads
 import servers
 import twice
 
-COLUMNS = ("cpu", "rate", "p50", "switches")
+COLUMNS = ("cpu", "rate", "p50", "sleeps")
 
 
 class Room(twice.Room):
@@ -42,23 +42,6 @@ class Room(twice.Room):
 
     def start(self, argv, **options):
         return super().start(argv, cpus=self.cpus, **options)
-
-
-def measure(server, load, chosen, clients):
-    """What the workers have taken for a request, and what the clients have seen."""
-    pids = server.worker_pids()
-    before = counting.processor_seconds(pids), counting.switches(pids)[0]
-    requests = servers.requests_of(server, chosen.kept)
-    got = load.run(server.port, clients, chosen.seconds, requests, kept=chosen.kept)
-    after = counting.processor_seconds(pids), counting.switches(pids)[0]
-    twice.require(not got["broken"] and not got["wrong"], f"wrong answers: {got}")
-    cpu, switches = (now - then for now, then in zip(after, before))
-    return {
-        "cpu": cpu / got["answers"] * 1e6,
-        "rate": got["answers"] / got["seconds"],
-        "p50": got["p50"],
-        "switches": switches / got["answers"],
-    }
 
 
 def report(sides, found):
@@ -87,6 +70,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.25)
     chosen = parser.parse_args()
     sides, load = chosen.sides.split(","), loads.Clients()
+
+    def measure(i, clients):
+        return counting.under_load(
+            load, started[i], clients, chosen.seconds, chosen.kept, sides[i]
+        )
+
     if chosen.pinned:
         os.sched_setaffinity(0, {1})
     rooms = [Room(side, "0" if chosen.pinned else None) for side in sides]
@@ -97,7 +86,7 @@ def main():
             found = []
             for _ in range(chosen.rounds + 1):
                 order = random.sample(range(len(sides)), len(sides))
-                one = {i: measure(started[i], load, chosen, clients) for i in order}
+                one = {i: measure(i, clients) for i in order}
                 found.append(one)
             print(f"\n{chosen.server}, {chosen.workers} workers, {clients} clients, "
                   f"{'kept' if chosen.kept else 'short'}\n\n| side | {' | '.join(COLUMNS)} |\n"
