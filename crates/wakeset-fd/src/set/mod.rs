@@ -37,6 +37,6 @@ pub use crate::set::export::export;
 pub(crate) use crate::set::fd_set::FdSet;
 pub use crate::set::last_listener::may_have_left;
 pub use crate::set::look::look_before_sleep;
-pub use crate::set::quiet::{epoll_wait_after_connection, epoll_wait_quietly};
+pub use crate::set::quiet::epoll_wait_quietly;
 pub use crate::set::wait::{Limit, Mask, STARVATION_BOUND};
 pub(crate) use crate::set::wait::{Rest, milliseconds_of, timespec_of};

@@ -30,6 +30,13 @@ use core::sync::atomic::Ordering;
 use libc::epoll_event;
 use wakeset::{Deadline, Timeout, mutant, mutated};
 
+/// Twice the longest time between two ticks (ms), because one may be late.
+const TICKS: c_int = 20;
+
+/// A limit (ms) from which on a wait may last so much longer. Linux lets a sleep in epoll last
+/// longer by a thousandth, and waits for what is in process have no less.
+const LONG: c_int = 1000 * TICKS;
+
 /// What is known of a set when a quiet wait begins.
 #[derive(Clone, Copy)]
 pub(crate) struct Quiet {
@@ -38,17 +45,18 @@ pub(crate) struct Quiet {
     /// The limit of the wait, and that of its sleep.
     limit: c_int,
     within: c_int,
-    /// When the wait began, if it has a limit or there are listeners; by the last tick where the
-    /// set watches nothing in process.
+    /// When the wait began, if it has a limit or there are listeners.
     began: Option<Deadline>,
+    /// That is not by the last tick alone.
+    is_exact: bool,
     /// How many signals the thread had handled, where a sleep is not the whole wait.
     handled: Option<u32>,
 }
 
 impl Quiet {
-    /// `None`: the set is not quiet.
+    /// `None`: the set is not quiet. `tick`: the time of the last tick, if that was asked.
     #[inline(always)]
-    pub(crate) fn of(set: &FdSet, limit: c_int) -> Option<Self> {
+    pub(crate) fn of(set: &FdSet, limit: c_int, tick: Option<Deadline>) -> Option<Self> {
         if !Self::may_be(set) {
             return None;
         }
@@ -61,11 +69,15 @@ impl Quiet {
         {
             return None;
         }
-        let (mut within, mut began) = (limit, None);
+        // A doorbell or an alarm may come during the sleep, and end it.
+        let is_exact = !is_empty && (1..LONG).contains(&limit);
+        let began = (has_listeners || limit > 0).then(|| match is_exact {
+            true => Deadline::now(),
+            false => tick.unwrap_or_else(Deadline::at_last_tick),
+        });
+        let mut within = limit;
         if has_listeners {
-            let now = if is_empty { Deadline::at_last_tick() } else { Deadline::now() };
-            began = Some(now);
-            let left = set.rotation.calm_left(now)?.as_millis() as c_int;
+            let left = set.rotation.calm_left(began?)?;
             // One that only looks leaves what is another's alone.
             if left == 0 || limit == 0 && !set.rotation.is_calm_alone() {
                 return None;
@@ -73,12 +85,9 @@ impl Quiet {
             if limit < 0 || limit > left {
                 within = left;
             }
-        } else if limit > 0 {
-            // A doorbell or an alarm may come during the sleep, and end it.
-            began = Some(if is_empty { Deadline::at_last_tick() } else { Deadline::now() });
         }
         let handled = has_listeners.then(handled::any);
-        Some(Self { has_listeners, is_empty, limit, within, began, handled })
+        Some(Self { has_listeners, is_empty, limit, within, began, is_exact, handled })
     }
 
     /// Whether waits on this set may be quiet, as far as that does not change from one to the next.
@@ -123,8 +132,8 @@ impl Quiet {
             set.set.leave_remote();
             return None;
         }
-        if self.has_listeners {
-            set.rotation.sleep_calmly();
+        if let (true, Some(began)) = (self.has_listeners, self.began) {
+            set.rotation.sleep_calmly(|| began);
         }
         let found = call(self.within);
         set.set.leave_remote();
@@ -151,8 +160,6 @@ impl Quiet {
 
     /// What is left of the wait's limit after a sleep that has reported so much.
     fn rest(self, found: c_int) -> c_int {
-        /// Twice the longest time between two ticks, because one may be late.
-        const TICKS: c_int = 20;
         match self.began {
             _ if found == 0 && self.limit > 0 => self.limit - self.within,
             // It has no limit, or does not sleep.
@@ -162,7 +169,7 @@ impl Quiet {
                 let passed = Deadline::now().since_boot().saturating_sub(began.since_boot());
                 let passed = c_int::try_from(passed.as_millis()).unwrap_or(c_int::MAX);
                 // Not too short: the last tick may have been that long ago.
-                let most = if self.is_empty { TICKS } else { 0 };
+                let most = if self.is_exact { 0 } else { TICKS };
                 self.limit - passed.saturating_sub(most).clamp(0, self.limit)
             }
         }
@@ -207,6 +214,9 @@ enum Reported {
 /// epoll_wait(2) without a mask, in a thread that has nothing to pass on, if the set is quiet.
 /// `call` is the program's, with another limit in milliseconds. `None`: it is not.
 ///
+/// `is_told`: the thread was told of a connection by its last wait. Then this one minds the
+/// listeners before, as the general wait does.
+///
 /// # Safety
 /// `call` writes as many events to `events` as it returns; it returns -1 with `errno` otherwise.
 #[inline(always)]
@@ -215,33 +225,22 @@ pub unsafe fn epoll_wait_quietly(
     events: *mut epoll_event,
     maxevents: c_int,
     limit: c_int,
+    is_told: bool,
     call: impl FnOnce(c_int) -> c_int,
 ) -> Option<c_int> {
     let set = table::find_plain::<FdSet>(epfd)?;
-    let quiet = Quiet::of(set, limit)?;
-    let set = Using::begin(epfd, set)?;
-    // SAFETY: the caller's contract.
-    unsafe { quiet.wait(&set, events, maxevents, call) }
-}
-
-/// [`epoll_wait_quietly`] in a thread that was told of a connection by its last wait, and has
-/// nothing to pass on: minds the listeners before, as the general wait does.
-///
-/// # Safety
-/// As there.
-#[inline(always)]
-pub unsafe fn epoll_wait_after_connection(
-    epfd: c_int,
-    events: *mut epoll_event,
-    maxevents: c_int,
-    limit: c_int,
-    call: impl FnOnce(c_int) -> c_int,
-) -> Option<c_int> {
-    let set = Using::begin(epfd, table::find_plain::<FdSet>(epfd)?)?;
-    if limit != 0 && Quiet::may_be(&set) {
-        set.rotation.mind(&*set);
+    let (mut using, mut tick) = (None, None);
+    if is_told && limit != 0 && Quiet::may_be(set) {
+        let set = using.insert(Using::begin(epfd, set)?);
+        let now = Deadline::at_last_tick();
+        set.rotation.mind(&**set, now);
+        tick = Some(now);
     }
-    let quiet = Quiet::of(&set, limit)?;
+    let quiet = Quiet::of(set, limit, tick)?;
+    let set = match using {
+        Some(set) => set,
+        None => Using::begin(epfd, set)?,
+    };
     // SAFETY: the caller's contract.
     unsafe { quiet.wait(&set, events, maxevents, call) }
 }

@@ -8,7 +8,7 @@
 
 use super::raw;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// As many numbers as such an array has entries for at most. Higher ones are left to the kernel.
 pub const NUMBERS: usize = 1 << 20;
@@ -38,6 +38,15 @@ macro_rules! entries {
     )*};
 }
 entries!(AtomicU8, AtomicU64, AtomicUsize);
+
+/// Raises the end of the entries that are in use. Mostly it is high enough, and a look costs a
+/// fraction of a locked instruction.
+#[inline]
+pub fn raise(end: &AtomicU32, to: u32) {
+    if end.load(Ordering::Relaxed) < to {
+        end.fetch_max(to, Ordering::Relaxed);
+    }
+}
 
 /// `N` entries, all zero before the first write. Each piece is a number of whole pages.
 #[derive(Debug)]

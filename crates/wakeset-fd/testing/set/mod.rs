@@ -154,7 +154,7 @@ impl FdSet {
     /// epoll_wait(2) without a limit, as the interposer has it: a quiet wait, if the set is quiet.
     /// Where a sleep that has a limit finds nothing, `None`.
     pub(crate) fn wait_quietly(&self, maxevents: usize) -> Option<Vec<u64>> {
-        let Some(quiet) = Quiet::of(self, -1) else { return self.try_wait(maxevents) };
+        let Some(quiet) = Quiet::of(self, -1, None) else { return self.try_wait(maxevents) };
         let mut events = std::vec![epoll_event { events: 0, u64: 0 }; maxevents];
         let (place, capacity) = (events.as_mut_ptr(), maxevents as c_int);
         let call = |within| {

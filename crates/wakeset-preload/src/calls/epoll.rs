@@ -98,16 +98,15 @@ unsafe fn wait_quietly(
     timeout: c_int,
     call: impl Fn(c_int) -> c_int,
 ) -> Option<c_int> {
-    if !listeners::has_told() {
-        // SAFETY: the caller's contract.
-        return unsafe { set::epoll_wait_quietly(epfd, events, capacity, timeout, call) };
+    let is_told = listeners::has_told();
+    if is_told {
+        listeners::before_wait();
+        if listeners::has_told() {
+            return None;
+        }
     }
-    listeners::before_wait();
-    if listeners::has_told() {
-        return None;
-    }
-    // SAFETY: as above.
-    unsafe { set::epoll_wait_after_connection(epfd, events, capacity, timeout, call) }
+    // SAFETY: the caller's contract.
+    unsafe { set::epoll_wait_quietly(epfd, events, capacity, timeout, is_told, call) }
 }
 
 /// epoll_wait(2).

@@ -87,7 +87,8 @@ impl Deadline {
     }
 
     /// Nanoseconds since the clock's start.
-    pub(crate) const fn as_nanos(self) -> u64 {
+    #[doc(hidden)]
+    pub const fn as_nanos(self) -> u64 {
         self.0
     }
 

@@ -18,7 +18,7 @@
 use super::rescue_clock::RescueClock;
 use super::shares;
 use crate::sys::process::is_foreign;
-use crate::sys::reserved::{NUMBERS, Reserved};
+use crate::sys::reserved::{self, NUMBERS, Reserved};
 use crate::sys::{self, Errno};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -72,7 +72,7 @@ pub fn count_of(holder: u8) -> u32 {
 /// A thread has accepted a connection under this number.
 pub fn note_accepted(fd: c_int, holder: u8) {
     let Some(note) = NOTES.place(fd as u32 as usize) else { return };
-    END.fetch_max(fd as u32 + 1, Relaxed);
+    reserved::raise(&END, fd as u32 + 1);
     forget(note.swap(holder, Relaxed));
     for holder in [holder, PROCESS] {
         raise(holder);

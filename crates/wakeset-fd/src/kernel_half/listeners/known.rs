@@ -8,7 +8,7 @@
 use super::alone;
 use crate::stats::{ADDRESS_BYTES, ListenerStat, count};
 use crate::sys;
-use crate::sys::reserved::{NUMBERS, Reserved};
+use crate::sys::reserved::{self, NUMBERS, Reserved};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use wakeset::probe;
@@ -37,7 +37,7 @@ fn kind(fd: c_int) -> Option<&'static AtomicU8> {
 
 fn remember(fd: c_int, now: u8) {
     if let Some(kind) = KINDS.place(fd as u32 as usize) {
-        END.fetch_max(fd as u32 + 1, Ordering::Relaxed);
+        reserved::raise(&END, fd as u32 + 1);
         if now >= LISTENER {
             HAS_LISTENED.store(true, Ordering::Relaxed);
         }

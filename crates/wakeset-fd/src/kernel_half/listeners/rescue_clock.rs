@@ -5,6 +5,9 @@ use core::time::Duration;
 use wakeset::Deadline;
 use wakeset_group::listener::RESCUE;
 
+/// [`RESCUE`], in nanoseconds.
+const PERIOD: u64 = RESCUE.as_nanos() as u64;
+
 /// When a waiter last checked the listeners it waits for, instead of waiting to be told. A check is
 /// due once in each [`RESCUE`].
 #[derive(Debug)]
@@ -22,14 +25,23 @@ impl RescueClock {
     }
 
     fn until_next_from(&self, now: Deadline) -> Duration {
-        let last = Duration::from_nanos(self.0.load(Ordering::Relaxed));
-        RESCUE.saturating_sub(now.since_boot().saturating_sub(last))
+        Duration::from_nanos(PERIOD.saturating_sub(self.passed(now)))
+    }
+
+    /// Whether it is due by then. Where a few milliseconds do not matter, that may be the time of
+    /// the last tick.
+    pub(crate) fn is_due_by(&self, now: Deadline) -> bool {
+        self.passed(now) >= PERIOD
+    }
+
+    /// Nanoseconds since the last check.
+    fn passed(&self, now: Deadline) -> u64 {
+        now.as_nanos().saturating_sub(self.0.load(Ordering::Relaxed))
     }
 
     /// When the next check is due.
     pub(crate) fn next(&self) -> Deadline {
-        let next = u128::from(self.0.load(Ordering::Relaxed)) + RESCUE.as_nanos();
-        Deadline::from_nanos(next as u64)
+        Deadline::from_nanos(self.0.load(Ordering::Relaxed) + PERIOD)
     }
 
     /// As [`never`](Self::never).
@@ -40,8 +52,8 @@ impl RescueClock {
     /// Notes that a check is made now. Returns whether it was due.
     pub fn note(&self) -> bool {
         let now = Deadline::now();
-        let was_due = self.until_next_from(now).is_zero();
-        self.0.store(now.since_boot().as_nanos() as u64, Ordering::Relaxed);
+        let was_due = self.is_due_by(now);
+        self.0.store(now.as_nanos(), Ordering::Relaxed);
         was_due
     }
 }

@@ -84,7 +84,7 @@ const SAYS: Duration = Duration::from_secs(1);
 static WAITERS: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn now() -> u64 {
-    Deadline::now().since_boot().as_nanos() as u64
+    Deadline::now().as_nanos()
 }
 
 /// Whether a time is not long ago. What others write now may be later than when this one looked at
@@ -221,11 +221,16 @@ impl Share {
 
     /// Its slot, which is another's if it has not been used for long.
     fn own_slot(&self) -> Option<(u16, &'static Slot)> {
-        let (slots, id) = (slots::all(), self.id());
-        if let Some(slot) = self.known_slot() {
-            return Some((self.slot.load(Relaxed), slot));
+        let id = self.id();
+        match self.known_slot() {
+            Some(slot) => Some((self.slot.load(Relaxed), slot)),
+            None => self.claim_slot(id),
         }
-        let now = now();
+    }
+
+    #[cold]
+    fn claim_slot(&self, id: u64) -> Option<(u16, &'static Slot)> {
+        let (slots, now) = (slots::all(), now());
         let found = slots.iter().position(|slot| {
             let owner = slot.owner.load(Relaxed);
             (owner == 0 || !is_within(slot.since.load(Relaxed), now, LEFT)) && {
@@ -240,6 +245,12 @@ impl Share {
 
     /// It is about to sleep for the listeners with these notes.
     pub fn note_sleep(&self, notes: Notes) {
+        self.note_sleep_by(notes, Deadline::at_last_tick());
+    }
+
+    /// The same, where the time of the last tick is known: when a waiter went to sleep is asked in
+    /// seconds.
+    pub(super) fn note_sleep_by(&self, notes: Notes, tick: Deadline) {
         if !counts_held() {
             return;
         }
@@ -250,12 +261,14 @@ impl Share {
         if let Some(slot_of) = SLOT_OF.get(usize::from(holder)) {
             slot_of.store(index + 1, Relaxed);
         }
-        if let (true, [whole, ..]) = (holder != PROCESS, &SLOT_OF) {
+        if let (true, [whole, ..]) = (holder != PROCESS, &SLOT_OF)
+            && whole.load(Relaxed) == index + 1
+        {
             // It is not the only waiter any more.
             let _ = whole.compare_exchange(index + 1, 0, Relaxed, Relaxed);
         }
         slot.held.store(held::count_of(holder), Relaxed);
-        slot.since.store(now(), Relaxed);
+        slot.since.store(tick.as_nanos(), Relaxed);
         slot.told.store(0, Relaxed);
         slot.awake.store(0, Relaxed);
         slot.note_sleep(notes);

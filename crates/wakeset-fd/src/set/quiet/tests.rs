@@ -58,13 +58,8 @@ impl Watched {
                 .unwrap_or(-1)
         };
         let (epfd, capacity) = (self.epfd, capacity as c_int);
-        let found = if minds {
-            // SAFETY: it writes what it returns.
-            unsafe { epoll_wait_after_connection(epfd, place, capacity, limit, call) }
-        } else {
-            // SAFETY: as above.
-            unsafe { epoll_wait_quietly(epfd, place, capacity, limit, call) }
-        }?;
+        // SAFETY: it writes what it returns.
+        let found = unsafe { epoll_wait_quietly(epfd, place, capacity, limit, minds, call) }?;
         let mut data: Vec<_> =
             events.iter().take(found.max(0) as usize).map(|event| event.u64).collect();
         data.sort_unstable();
@@ -355,7 +350,7 @@ fn errors_are_the_kernels() {
         -1
     };
     // SAFETY: nothing is written.
-    let found = unsafe { epoll_wait_quietly(watched.epfd, ptr::null_mut(), 8, -1, call) };
+    let found = unsafe { epoll_wait_quietly(watched.epfd, ptr::null_mut(), 8, -1, false, call) };
     assert_eq!(found, Some(-1));
     // SAFETY: this thread's errno.
     assert_eq!(unsafe { *libc::__errno_location() }, libc::EINTR);
@@ -371,6 +366,30 @@ fn a_limit_lasts_beyond_a_look_at_the_listeners() {
     let passed = begun.elapsed().as_millis();
     assert!((1_300..1_800).contains(&passed), "{passed}");
     assert_eq!(watched.calls.get(), 1);
+}
+
+/// The exact time was read for each wait of a server whose set has an object in process.
+#[test]
+fn a_long_limit_is_reckoned_from_the_last_tick() {
+    let _alone = alone();
+    let (watched, (_client, connection)) = (Watched::new(), pair());
+    let object = crate::eventfd(0, 0).expect("a number");
+    watched.add(connection.as_raw_fd(), 2);
+    watched.add(object, object as u64);
+    assert_eq!(watched.wait(0), 0);
+    let quiet = |limit| Quiet::of(watched.set(), limit, None).expect("it is quiet");
+    let rest = |limit: c_int| {
+        let began = Deadline::from_nanos(Deadline::now().as_nanos() - 50_000_000);
+        Quiet { began: Some(began), ..quiet(limit) }.rest(1)
+    };
+    assert!(quiet(LONG - 1).is_exact && rest(LONG - 1) < LONG - 50);
+    for limit in [LONG, c_int::MAX] {
+        assert!(!quiet(limit).is_exact);
+        // The machine may pause in between.
+        assert!((limit - 10_000..=limit - 30).contains(&rest(limit)), "{}", limit - rest(limit));
+    }
+    assert!(!quiet(-1).is_exact && rest(-1) == -1);
+    let _ = crate::close(object);
 }
 
 /// Waits that are woken in the process learn whether to spin, and a quiet one does not.
@@ -449,7 +468,8 @@ fn a_handler_at_the_end_of_a_sleep_ends_the_wait() {
         0
     };
     // SAFETY: nothing is written.
-    let found = unsafe { epoll_wait_quietly(watched.epfd, events.as_mut_ptr(), 8, 10_000, call) };
+    let found =
+        unsafe { epoll_wait_quietly(watched.epfd, events.as_mut_ptr(), 8, 10_000, false, call) };
     assert_eq!(found, Some(-1));
     // SAFETY: this thread's errno.
     assert_eq!(unsafe { *libc::__errno_location() }, libc::EINTR);

@@ -119,18 +119,18 @@ impl Rotation {
         self.is_calm()
     }
 
-    pub(crate) fn sleep_calmly(&self) {}
+    pub(crate) fn sleep_calmly(&self, _: impl FnOnce() -> Deadline) {}
 
     pub(crate) fn wake_calmly(&self) {}
 
-    pub(crate) fn mind(&self, _: &FdSet) {}
+    pub(crate) fn mind(&self, _: &FdSet, _: Deadline) {}
 
     pub(crate) fn takes(&self) -> bool {
         true
     }
 
-    pub(crate) fn calm_left(&self, _: Deadline) -> Option<Duration> {
-        self.is_calm().then_some(RESCUE)
+    pub(crate) fn calm_left(&self, _: Deadline) -> Option<c_int> {
+        self.is_calm().then_some(RESCUE.as_millis() as c_int)
     }
 
     pub(crate) fn is_listeners(&self, event: epoll_event) -> bool {

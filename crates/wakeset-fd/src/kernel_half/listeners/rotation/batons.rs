@@ -20,7 +20,7 @@ impl Rotation {
     /// Before a sleep or a pass: has the set watch the baton, at the end of the queue if it is due.
     pub(super) fn place_baton(&self, set: &impl KernelEpoll, members: &[Member]) {
         let wanted = if members.iter().any(Member::is_some) { baton::number() } else { -1 };
-        if wanted == self.baton.load(Ordering::Relaxed) && !(wanted >= 0 && self.rounds.is_due()) {
+        if !self.is_baton_due(wanted) {
             return;
         }
         self.drop_baton(set);
@@ -33,6 +33,11 @@ impl Rotation {
                 self.baton.store(wanted, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Whether the watch of the baton is another's than this number's, or is to go to the end.
+    pub(super) fn is_baton_due(&self, wanted: c_int) -> bool {
+        wanted != self.baton.load(Ordering::Relaxed) || wanted >= 0 && self.rounds.is_due()
     }
 
     /// The set watches the baton no longer. Returns whether it did.

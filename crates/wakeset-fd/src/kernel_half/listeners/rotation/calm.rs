@@ -20,7 +20,8 @@
 
 mod state;
 
-use super::super::baton::{Look, Notes};
+use super::super::Order;
+use super::super::baton::{self, Look, Notes};
 use super::super::told::telling;
 use super::member::Member;
 use super::{Rotation, steps};
@@ -28,7 +29,6 @@ use crate::kernel_half::KernelEpoll;
 use crate::stats::count;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use libc::epoll_event;
 pub(super) use state::Calm;
 use wakeset::{Deadline, mutated};
@@ -61,12 +61,13 @@ impl Rotation {
         self.calm.is() && self.calm.told_notes() == 0
     }
 
-    /// Before a sleep of a calm set: tells others of it.
+    /// Before a sleep of a calm set: tells others of it. `tick` gives a time that may be that of
+    /// the last tick.
     #[inline]
-    pub(crate) fn sleep_calmly(&self) {
+    pub(crate) fn sleep_calmly(&self, tick: impl FnOnce() -> Deadline) {
         let notes = self.calm.told_notes();
         if notes != 0 && !mutated!("calm_says_nothing") {
-            self.share.note_sleep(notes);
+            self.share.note_sleep_by(notes, tick());
         }
     }
 
@@ -82,13 +83,47 @@ impl Rotation {
     /// the listeners as each sleep does that is not calm, so that this one may be. Left to the
     /// general wait are a look that is due and listeners without a watch, which take more; and sets
     /// with more listeners than can be calm, because the general wait will follow in any case, and
-    /// would mind them a second time.
-    pub(crate) fn mind(&self, set: &impl KernelEpoll) {
-        let is_watched = || self.watches_all() && !self.rescue_clock.until_next().is_zero();
+    /// would mind them a second time. `tick`: the time of the last tick.
+    #[inline]
+    pub(crate) fn mind(&self, set: &impl KernelEpoll, tick: Deadline) {
+        let is_watched = || self.watches_all() && !self.rescue_clock.is_due_by(tick);
         let may_be_calm = || self.end.load(Ordering::Relaxed) <= state::MOST;
-        if self.any() && !self.calm.is() && may_be_calm() && is_watched() {
-            let _ = self.rotate(set);
+        if self.any() && !self.calm.is() && may_be_calm() && is_watched() && !self.go_on(set) {
+            self.mind_in_whole(set);
         }
+    }
+
+    #[cold]
+    fn mind_in_whole(&self, set: &impl KernelEpoll) {
+        let _ = self.rotate(set);
+    }
+
+    /// The same for the usual event, which has but paused the calm: no watch is to move. Returns
+    /// whether that is all. What was declined meanwhile ends the calm at once
+    /// ([`is_calm`](Self::is_calm)).
+    ///
+    /// A worker that was alone looks for others instead.
+    fn go_on(&self, set: &impl KernelEpoll) -> bool {
+        if !self.calm.is_paused() || self.calm.told_notes() == 0 {
+            return false;
+        }
+        self.with_same(|members| {
+            let order = super::super::order_of(self.share.counted_as()).unwrap_or(Order::Lifo);
+            let stays = |member: &Member| {
+                let is_old = member.is_edge() && !mutated!("paused_edge_is_followed");
+                let moves = order.ends_turn(member.reports) && !mutated!("paused_turn_has_no_end");
+                !is_old && !moves
+            };
+            let is_all = self.calm.is_paused()
+                && set.is_usable()
+                && !self.is_baton_due(baton::number())
+                && members.iter().all(|member| !member.due || stays(member));
+            if is_all {
+                members.iter_mut().for_each(|member| member.due = false);
+                self.calm.go_on();
+            }
+            is_all
+        })
     }
 
     /// Whether this waiter takes a connection that has ended its sleep in a calm set, and leaves it
@@ -105,10 +140,10 @@ impl Rotation {
         self.share.is_free() || !is_anothers() || mutated!("quiet_takes_anothers")
     }
 
-    /// How long a calm set stays so at most.
+    /// How long a calm set stays so at most, in milliseconds.
     #[inline(always)]
-    pub(crate) fn calm_left(&self, now: Deadline) -> Option<Duration> {
-        self.calm.left_from(|| now)
+    pub(crate) fn calm_left(&self, now: Deadline) -> Option<c_int> {
+        self.calm.millis_left(now)
     }
 
     /// Whether an event has the data of a listener's watch in a calm set.

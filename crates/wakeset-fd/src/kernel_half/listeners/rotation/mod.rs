@@ -56,7 +56,7 @@ use libc::epoll_event;
 use member::Member;
 use others::Others;
 use outline::Outline;
-use wakeset::mutated;
+use wakeset::{Deadline, mutated};
 
 /// Listeners in one set that are in the rotation.
 const MOST: usize = 8;
@@ -141,13 +141,21 @@ impl Rotation {
     /// [`with`](Self::with) for waits, which add no member: those after the last one are left out,
     /// because each takes a line of a cache that the program has just used for something else.
     fn with_known<T>(&self, f: impl FnOnce(&mut [Member]) -> T) -> T {
+        self.with_same(|members| {
+            let result = f(members);
+            self.note_members(members);
+            result
+        })
+    }
+
+    /// [`with_known`](Self::with_known) for what leaves the members where they are, with their
+    /// watches.
+    fn with_same<T>(&self, f: impl FnOnce(&mut [Member]) -> T) -> T {
         self.lock.lock();
         let end = self.end.load(Ordering::Relaxed);
         // SAFETY: this thread holds the lock.
         let members = unsafe { &mut *self.members.get() };
-        let members = members.get_mut(..end).unwrap_or_default();
-        let result = f(members);
-        self.note_members(members);
+        let result = f(members.get_mut(..end).unwrap_or_default());
         self.lock.unlock();
         result
     }
@@ -181,8 +189,8 @@ impl Rotation {
         if !self.any() || found <= 0 || unsafe { self.calm.is_about_others(events, found) } {
             return;
         }
-        self.with_known(|members| {
-            self.calm.end();
+        self.with_same(|members| {
+            self.calm.pause();
             for i in 0..found as usize {
                 // SAFETY: the kernel has just written `found` events there.
                 let data = unsafe { events.add(i).read_unaligned() }.u64;
@@ -211,10 +219,12 @@ impl Rotation {
             return None;
         }
         if self.is_calm() {
-            self.sleep_calmly();
+            self.sleep_calmly(Deadline::at_last_tick);
             return None;
         }
         self.with_known(|members| {
+            // What a listener's event has paused does not outlast what follows.
+            self.calm.end();
             if !set.is_usable() {
                 return None;
             }

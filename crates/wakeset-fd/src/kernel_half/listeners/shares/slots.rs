@@ -4,6 +4,7 @@
 use super::super::baton::{NOTES, Notes, of_one};
 use super::super::{held, shared_hint};
 use super::{FRESH, is_within};
+use crate::sys::reserved;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 use wakeset::{mutated, process_id};
@@ -78,10 +79,8 @@ pub(super) fn holding(now: u64) -> u32 {
 
 /// The slot with this index is taken. Another process may have written that it is not.
 pub(super) fn note_used(index: u16) {
-    if let Some(Slots { used, .. }) = shared_hint::slots()
-        && used.load(Relaxed) <= u32::from(index)
-    {
-        used.fetch_max(u32::from(index) + 1, Relaxed);
+    if let Some(Slots { used, .. }) = shared_hint::slots() {
+        reserved::raise(used, u32::from(index) + 1);
     }
 }
 
@@ -114,7 +113,8 @@ fn own_slot_at(index: u16) -> Option<&'static Slot> {
 pub(in super::super) fn note_taken(holder: u8) {
     let index = SLOT_OF.get(usize::from(holder)).map_or(0, |slot| slot.load(Relaxed));
     if let Some(slot) = own_slot_at(index) {
-        slot.taken.fetch_add(1, Relaxed);
+        // Of two threads at a time one may count, which changes it all the same.
+        slot.taken.store(slot.taken.load(Relaxed).wrapping_add(1), Relaxed);
         slot.note_sleep(0);
     }
 }

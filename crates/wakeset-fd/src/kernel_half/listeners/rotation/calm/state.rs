@@ -5,9 +5,13 @@
 //! |---|---|
 //! | ends the calm, and adds the listener's watch | the kernel reports the listener's event |
 //! | may begin it anew, before a sleep: data, then word | word, then data: it is a listener's event |
+//!
+//! A listener's event alone *pauses* it, because the next wait has little to do for that. What the
+//! calm was about still holds when it goes on: whatever changes the members ends a pause, too.
 
 use crate::kernel_half::listeners::baton::Notes;
 use crate::sys::sync::{AtomicBool, AtomicU64, Ordering, array_of, const_fn, mutant};
+use core::ffi::c_int;
 use core::time::Duration;
 use libc::epoll_event;
 use wakeset::{Deadline, mutated};
@@ -22,6 +26,9 @@ pub(crate) struct Calm {
     /// When the listeners are looked at next, in nanoseconds since the machine's start; 0 while the
     /// set is not calm. Set with the lock held.
     until: AtomicU64,
+    /// What that was before a listener's event, if nothing but such events has ended the calm; 0
+    /// otherwise. Read and set with the lock held.
+    paused: AtomicU64,
     /// The data of the listeners' watches, one of them more often than once where there are fewer.
     data: [AtomicU64; MOST],
     /// The two halves of the notes of the listeners, of which each wait tells others; 0 if there
@@ -37,6 +44,7 @@ impl Calm {
         pub(crate) const fn none() -> Self {
             Self {
                 until: AtomicU64::new(0),
+                paused: AtomicU64::new(0),
                 data: array_of![AtomicU64::new(0); MOST],
                 notes: array_of![AtomicU64::new(0); 2],
                 is_beside_another: AtomicBool::new(false),
@@ -55,7 +63,8 @@ impl Calm {
         // After the data.
         let is_relaxed = mutant!("calm_before_its_data");
         let after = if is_relaxed { Ordering::Relaxed } else { Ordering::Release };
-        self.until.store(until.since_boot().as_nanos() as u64, after);
+        self.until.store(until.as_nanos(), after);
+        self.paused.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn is(&self) -> bool {
@@ -71,8 +80,36 @@ impl Calm {
     }
 
     pub(crate) fn end(&self) {
-        if self.is() {
+        if self.is() || self.is_paused() {
             self.until.store(0, Ordering::Relaxed);
+            if !mutated!("pause_outlasts_a_change") {
+                self.paused.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A listener's event was reported.
+    pub(crate) fn pause(&self) {
+        if self.is() {
+            self.paused.store(self.until.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether only listeners' events have ended it.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed) != 0
+    }
+
+    /// What was reported is minded: it goes on, if nothing has ended it meanwhile.
+    pub(crate) fn go_on(&self) {
+        let until = self.paused.load(Ordering::Relaxed);
+        if until != 0 {
+            self.paused.store(0, Ordering::Relaxed);
+            // After the data, which another thread may have stored.
+            let is_relaxed = mutant!("calm_goes_on_before_its_data");
+            let after = if is_relaxed { Ordering::Relaxed } else { Ordering::Release };
+            self.until.store(until, after);
         }
     }
 
@@ -84,18 +121,24 @@ impl Calm {
 
     /// How long until the listeners are looked at. `None`: it is time, or the set is not calm.
     pub(crate) fn left(&self) -> Option<Duration> {
-        self.left_from(Deadline::at_last_tick)
+        self.nanos_left_from(Deadline::at_last_tick).map(Duration::from_nanos)
     }
 
-    /// [`left`](Self::left), where the time is known. It is not asked for if the set is not calm.
+    /// [`left`](Self::left) in whole milliseconds, where the time is known.
     #[inline(always)]
-    pub(crate) fn left_from(&self, now: impl FnOnce() -> Deadline) -> Option<Duration> {
+    pub(crate) fn millis_left(&self, now: Deadline) -> Option<c_int> {
+        self.nanos_left_from(|| now).map(|left| (left / 1_000_000) as c_int)
+    }
+
+    /// In nanoseconds. The time is not asked for if the set is not calm.
+    #[inline(always)]
+    fn nanos_left_from(&self, now: impl FnOnce() -> Deadline) -> Option<u64> {
         let until = self.until.load(Ordering::Relaxed);
         if until == 0 {
             return None;
         }
-        let left = Duration::from_nanos(until).saturating_sub(now().since_boot());
-        (!left.is_zero() || mutated!("calm_without_end")).then_some(left)
+        let left = until.saturating_sub(now().as_nanos());
+        (left != 0 || mutated!("calm_without_end")).then_some(left)
     }
 
     /// Whether another worker was there since the last look, or `is_there` now.

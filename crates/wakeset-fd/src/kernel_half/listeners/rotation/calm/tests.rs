@@ -4,6 +4,7 @@ use super::*;
 use crate::kernel_half::KernelEpoll;
 use crate::table::alone::alone;
 use core::ptr;
+use core::time::Duration;
 
 /// A set that has a watch of the baton's, and none of a listener's in the kernel.
 struct Bare;
@@ -120,7 +121,7 @@ fn a_calm_worker_says_when_it_sleeps() {
     (0..2).for_each(|_| held::raise(another.holder()));
     let note = baton::note_of(NAMED.inode);
     assert!(!another.leaves(note), "it has not said what it sleeps for");
-    rotation.sleep_calmly();
+    rotation.sleep_calmly(Deadline::at_last_tick);
     assert!(another.leaves(note));
     rotation.wake_calmly();
     assert!(!another.leaves(note), "it is busy");
@@ -148,6 +149,81 @@ fn a_calm_worker_leaves_what_is_anothers() {
     // SAFETY: one event.
     assert_eq!(unsafe { rotation.leave_for_now(events.as_mut_ptr(), 1) }, 0);
     (0..2).for_each(|_| held::lower(rotation.share.holder()));
+}
+
+/// A set whose watches can be changed, under a number that nobody has.
+struct Open;
+
+impl KernelEpoll for Open {
+    fn number(&self) -> c_int {
+        -1
+    }
+
+    fn is_in_kernel(&self) -> bool {
+        false
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+
+    fn admit_baton(&self) -> u64 {
+        0
+    }
+
+    fn admit_alarm(&self) -> u64 {
+        0
+    }
+}
+
+/// A set beside another worker that was calm until this listener was reported so often.
+fn paused(listener: Member, reports: u32) -> (Rotation, shares::Share) {
+    let (rotation, another) = beside_another();
+    rotation.with(|members| members[0] = listener);
+    rotation.baton.store(baton::number(), Ordering::Relaxed);
+    begin_calm(&rotation, &[listener]);
+    assert!(rotation.is_calm());
+    (0..reports).for_each(|_| report(&rotation, listener.data));
+    assert!(!rotation.is_calm());
+    (rotation, another)
+}
+
+/// All that was known of the listeners was found out anew after each connection.
+#[test]
+fn calm_goes_on_after_a_connection() {
+    let _alone = alone();
+    let (rotation, _another) = paused(NAMED, Order::TURN - 1);
+    assert!(rotation.go_on(&Open) && rotation.is_calm() && !rotation.is_calm_alone());
+    assert!(!rotation.with_same(|members| members[0].due), "it is minded");
+    assert!(!rotation.go_on(&Open), "once");
+    report(&rotation, NAMED.data);
+    assert!(!rotation.is_calm() && rotation.with_same(|members| members[0].due));
+}
+
+#[test]
+fn calm_does_not_go_on_where_there_is_more_to_do() {
+    let _alone = alone();
+    let (rotation, _another) = paused(NAMED, Order::TURN);
+    assert!(!rotation.go_on(&Open), "its turn is over");
+    let (rotation, _another) = paused(NAMED, 1);
+    held::put_off_count();
+    (0..4).for_each(|_| held::raise(rotation.share.counted_as()));
+    assert!(!rotation.go_on(&Open), "it holds many");
+    (0..4).for_each(|_| held::lower(rotation.share.counted_as()));
+    let (rotation, _another) = paused(Member { events: libc::EPOLLET as u32, ..NAMED }, 1);
+    assert!(!rotation.go_on(&Open), "an edge is to be followed to its end");
+    let (rotation, _another) = paused(NAMED, 1);
+    rotation.rounds.passes(true);
+    assert!(!rotation.go_on(&Open), "the baton is to move");
+    let (rotation, _another) = paused(NAMED, 1);
+    rotation.with(|_| ());
+    assert!(!rotation.go_on(&Open), "the members may be others");
+    let (rotation, _another) = paused(NAMED, 1);
+    assert!(!rotation.go_on(&Bare), "it is the kernel's");
+    let rotation = settled();
+    begin_calm(&rotation, &[NAMED]);
+    report(&rotation, NAMED.data);
+    assert!(!rotation.go_on(&Open), "it looks for others");
 }
 
 /// What was declined is over when a wait finds it gone, and any waiter takes it until then.
