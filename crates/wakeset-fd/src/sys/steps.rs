@@ -48,7 +48,7 @@ mod list {
         // table/hidden.rs
         hidden_before_close
         // set/doorbell.rs
-        doorbell_before_ring doorbell_rung doorbell_in_kernel doorbell_known
+        doorbell_before_ring doorbell_rung doorbell_before_kernel doorbell_in_kernel doorbell_known
         // set/wait
         half_looked_at elsewhere_before_look elsewhere_slept kernel_before_sleep kernel_slept
         // poll

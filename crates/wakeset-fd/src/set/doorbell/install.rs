@@ -11,7 +11,8 @@
 //!
 //! Beside a close of the set it is another: the closing thread says that the set is closed, then
 //! takes out the doorbell if there is one; the installing thread publishes it, then takes it out if
-//! the set is closed.
+//! the set is closed. A set that is closed by the time that the doorbell is in the kernel half gets
+//! none: the number may be another's already, whose waits would report its rings.
 //!
 //! A remote waiter that the installing thread does not see counts itself in later, and looks at
 //! the list after that (`enter_remote`). Under loom this file runs as it is.
@@ -27,7 +28,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use libc::{
     EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, epoll_event,
 };
-use wakeset::mutant;
+use wakeset::{mutant, mutated};
 
 /// The data that marks the doorbell's event: an address the program cannot have. Odd, so it is no
 /// object's.
@@ -170,6 +171,7 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
     else {
         return Ok(false);
     };
+    step!(doorbell_before_kernel);
     // From here on a waiter may get its event.
     admit(set);
     let event = epoll_event { events: (EPOLLIN | EPOLLET) as u32, u64: cookie(set) };
@@ -178,6 +180,10 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
         return Err(error);
     }
     step!(doorbell_in_kernel);
+    if set.state.is_closed() && !mutated!("doorbell_in_anothers_set") {
+        take_back(set, doorbell);
+        return Ok(true);
+    }
     // The close may take it at once. Beside that loom would place a plain store in two orders.
     set.doorbell.swap(doorbell, Ordering::SeqCst);
     // A publication with its barrier; then the remote waiters are checked.
@@ -193,6 +199,17 @@ pub(crate) fn install_held(set: &FdSet) -> Result<bool, Errno> {
         ring(doorbell);
     }
     Ok(true)
+}
+
+/// Takes out a doorbell that nobody knows of yet, and nobody has rung, because the set was closed:
+/// the number may have been another set's by the time that it was watched there. If it is not in
+/// what has the number now, it is closed, and so is in no kernel epoll any more.
+#[cold]
+fn take_back(set: &FdSet, doorbell: c_int) {
+    match sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, doorbell, ptr::null()) {
+        Ok(()) => table::spare_doorbell(doorbell),
+        Err(_) => _ = hidden::close(doorbell),
+    }
 }
 
 /// Takes the doorbell out of a set that has migrated, or whose number is about to be
