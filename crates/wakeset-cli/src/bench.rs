@@ -178,6 +178,9 @@ enum Benchmark {
     /// core, or on two. So plain is measured twice: on one processor (`one core`), and left to the
     /// scheduler (`plain`). Programs that are not installed are named and not measured. Nothing is
     /// downloaded: `cargo fetch` in a package with tokio and its feature `net` brings tokio.
+    ///
+    /// With `--beside 2`, two programs of the same priority compute beside each side, so that a
+    /// thread that spins takes processor time from them, and they from it.
     #[command(
         verbatim_doc_comment,
         after_help = measured!("wakeset bench hop --program epoll,java --spin auto,off --secs 2")

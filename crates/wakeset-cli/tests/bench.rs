@@ -347,6 +347,23 @@ fn hop_measures_each_pair_of_threads_on_every_side() {
     }
 }
 
+/// The programs that never wait are there while a side is measured, and gone at the end.
+#[test]
+fn hop_measures_beside_programs_that_never_wait() {
+    let arguments = ["hop", "--rounds", "1", "--secs", "0.2", "--program", "read-pipe"];
+    let (output, rows) = bench("hop-beside", &[&arguments[..], &["--beside", "3"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("beside programs that never wait: 3"), "{printed}");
+    assert_eq!(rows.len(), 3);
+    for row in &rows {
+        assert_eq!(row["params"]["beside"].as_u64(), Some(3), "{row}");
+        assert!(row["microseconds"]["median"].as_f64() > Some(0.0), "{row}");
+    }
+    let (_, rows) = bench("hop-alone", &arguments);
+    assert!(rows.iter().all(|row| row["params"]["beside"].is_null()));
+}
+
 /// What is not installed is named, whatever that is: the benchmark is for any machine.
 #[test]
 fn hop_measures_or_names_each_runtime() {

@@ -17,6 +17,7 @@
 //! ([`runtime`]). Two of the pairs, `futex` and `spin`, are what a round trip can cost at best:
 //! they are measured plain only.
 
+mod beside;
 mod compile;
 mod pair;
 pub mod program;
@@ -24,8 +25,8 @@ mod row;
 mod runtime;
 mod side;
 
-use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use clap::{ValueEnum, value_parser};
 use indicatif::ProgressBar;
 
 use super::child;
@@ -36,6 +37,7 @@ use crate::bench::options::Timed;
 use crate::bench::sides::kernel::raise_descriptor_limit;
 use crate::failure::Failure;
 use crate::run::spin;
+use beside::Beside;
 use pair::Means;
 use program::Sample;
 use row::Row;
@@ -64,6 +66,10 @@ pub struct Options {
         default_value = "auto"
     )]
     spin: Vec<String>,
+    /// Programs that never wait, beside each side
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=1024))]
+    #[arg(default_value_t = 0)]
+    beside: u32,
     #[command(flatten)]
     timed: Timed,
 }
@@ -159,10 +165,15 @@ impl Ready {
             }
         };
         side.apply(&mut command)?;
-        // Longer by far than any runtime takes to start.
-        end_after(&mut command, seconds as u32 + 60);
+        end_after(&mut command, longest(seconds));
         child::answer(&mut command, &format!("{name}, {}", side.name()))
     }
+}
+
+/// The seconds after which a program that is to run for `seconds` is ended: longer by far than any
+/// runtime takes to start.
+fn longest(seconds: f64) -> u32 {
+    seconds as u32 + 60
 }
 
 impl ValueEnum for Program {
@@ -187,6 +198,9 @@ pub fn hop(options: &Options) -> Result<(), Failure> {
     println!("a round trip, median (min - max) of {rounds} rounds, all sides in turn in each");
     println!("processor: microseconds of processor time, switches: context switches, for each");
     println!("a ratio is the plain program's time by this side's\n");
+    if options.beside > 0 {
+        println!("beside programs that never wait: {}\n", options.beside);
+    }
     println!("{}", Row::HEADINGS);
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     for &program in &options.program {
@@ -196,9 +210,9 @@ pub fn hop(options: &Options) -> Result<(), Failure> {
             continue;
         }
         let sides = program.sides(&options.spin);
-        let samples = run_rounds(program, &sides, &options.timed, &progress)
+        let samples = run_rounds(program, &sides, options, &progress)
             .inspect_err(|_| progress.finish_and_clear())?;
-        let measured = Row::of(&program.name(), &sides, &samples);
+        let measured = Row::of(&program.name(), &sides, options.beside, &samples);
         progress.suspend(|| measured.iter().for_each(|row| println!("{row}")));
         rows.extend(measured);
     }
@@ -213,17 +227,19 @@ pub fn hop(options: &Options) -> Result<(), Failure> {
 fn run_rounds(
     program: Program,
     sides: &[Side],
-    timed: &Timed,
+    options: &Options,
     progress: &ProgressBar,
 ) -> Result<Vec<Vec<Sample>>, Failure> {
-    let rounds = timed.common.rounds;
-    let seconds = timed.secs / f64::from(rounds) / sides.len() as f64;
+    let rounds = options.timed.common.rounds;
+    let seconds = options.timed.secs / f64::from(rounds) / sides.len() as f64;
     let prepared = program.prepare()?;
     let mut samples: Vec<Vec<Sample>> = sides.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds as usize {
         for i in (0..sides.len()).map(|i| (i + round) % sides.len()) {
             progress.set_message(format!("{} {}", program.name(), sides[i].name()));
+            let beside = Beside::start(options.beside, longest(seconds))?;
             samples[i].push(prepared.run(&program.name(), &sides[i], seconds)?);
+            drop(beside);
         }
         progress.inc(1);
     }

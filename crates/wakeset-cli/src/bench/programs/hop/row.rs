@@ -34,7 +34,8 @@ impl Row {
     );
 
     /// The rows of a program, in the order of its sides.
-    pub fn of(program: &str, sides: &[Side], samples: &[Vec<Sample>]) -> Vec<Self> {
+    /// `beside`: how many programs that never wait there were.
+    pub fn of(program: &str, sides: &[Side], beside: u32, samples: &[Vec<Sample>]) -> Vec<Self> {
         let measured = || sides.iter().zip(samples);
         let median = |wanted: &Side| {
             let (_, samples) = measured().find(|(side, _)| *side == wanted)?;
@@ -45,6 +46,9 @@ impl Row {
             let each = |value: fn(&Sample) -> f64| Spread::median(samples.iter().map(value));
             let own = each(Sample::microseconds);
             let mut params = params([("program", program.into()), ("side", side.name().into())]);
+            if beside > 0 {
+                params.insert("beside".to_string(), beside.into());
+            }
             let mut name = side.name().to_string();
             if let Side::Run(spin) = side {
                 params.insert("spin".to_string(), spin.as_str().into());
