@@ -26,9 +26,7 @@ pub(super) fn change_kernel_watch(
         set.state.note_not_only_polls();
     }
     if asked.events.intersects(Events::ET | Events::ONESHOT) && !set.state.has_asked_edges() {
-        // Not while a migration is taking reports out of the kernel half.
-        let _migrating = migrate::hold_migrations();
-        set.state.note_kernel_edges();
+        note_edges(set);
     }
     if op == EPOLL_CTL_ADD && !set.state.has_kernel() {
         return add_first(set, fd, event, asked);
@@ -51,8 +49,16 @@ pub(super) fn change_kernel_watch(
     Some(Done(result.map(drop)))
 }
 
+/// The first edges in the kernel half. Not while a migration is taking reports out of it.
+#[cold]
+fn note_edges(set: &FdSet) {
+    let _migrating = migrate::hold_migrations();
+    set.state.note_kernel_edges();
+}
+
 /// The first kernel watch. A set around this one knows only its in-process half, so it must learn
 /// of the other from the kernel; and no set may be put around it meanwhile.
+#[cold]
 fn add_first(
     set: &FdSet,
     fd: c_int,

@@ -50,6 +50,7 @@ fn look_first(fd: c_int) -> Looked {
 
 /// After a call of accept(2) that has found nothing, or would have. `seen`: a look had found a
 /// connection before.
+#[cold]
 fn note_nothing(fd: c_int, seen: bool) {
     told::saw_none(fd);
     listeners::note_emptied(fd);

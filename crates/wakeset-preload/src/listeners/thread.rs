@@ -134,9 +134,11 @@ impl Waiter {
     /// Stands back, if there is cause to: for a thread that has found a connection that it was not
     /// woken for. Returns whether `found` goes on finding it.
     pub(super) fn stand_back(&self, found: &mut dyn FnMut() -> bool) -> bool {
-        if self.anothers.get() < ANOTHERS {
-            return true;
-        }
+        self.anothers.get() < ANOTHERS || self.stand_back_for(found)
+    }
+
+    #[cold]
+    fn stand_back_for(&self, found: &mut dyn FnMut() -> bool) -> bool {
         let now = Deadline::now().since_boot();
         if now.saturating_sub(self.stood_back.get()) < STAND_BACK_EVERY {
             return true;

@@ -49,6 +49,14 @@ impl Rotation {
             // The kernel changes no exclusive watch, and another thread may have just added this
             // listener. If it is the program's mistake, the kernel will say so again.
         }
+        self.change_member(&ctl)
+    }
+
+    /// The change of a listener's watch, or of one that may be taken for such.
+    #[inline(never)]
+    fn change_member<S: KernelEpoll>(&self, ctl: &Ctl<'_, S>) -> Result<bool, Errno> {
+        let Ctl { set, op, fd, .. } = *ctl;
+        let unchanged = |result: Result<(), Errno>| result.map(|()| false);
         let result = self.with(|members| {
             if set.is_in_kernel() {
                 return unchanged(ctl.call());
