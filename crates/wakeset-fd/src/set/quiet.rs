@@ -132,8 +132,8 @@ impl Quiet {
             set.set.leave_remote();
             return None;
         }
-        if let (true, Some(began)) = (self.has_listeners, self.began) {
-            set.rotation.sleep_calmly(|| began);
+        if self.has_listeners {
+            set.rotation.sleep_calmly();
         }
         let found = call(self.within);
         set.set.leave_remote();

@@ -245,12 +245,6 @@ impl Share {
 
     /// It is about to sleep for the listeners with these notes.
     pub fn note_sleep(&self, notes: Notes) {
-        self.note_sleep_by(notes, Deadline::at_last_tick());
-    }
-
-    /// The same, where the time of the last tick is known: when a waiter went to sleep is asked in
-    /// seconds.
-    pub(super) fn note_sleep_by(&self, notes: Notes, tick: Deadline) {
         if !counts_held() {
             return;
         }
@@ -268,7 +262,8 @@ impl Share {
             let _ = whole.compare_exchange(index + 1, 0, Relaxed, Relaxed);
         }
         slot.held.store(held::count_of(holder), Relaxed);
-        slot.since.store(tick.as_nanos(), Relaxed);
+        // By the exact time: one that left a connection in vain believes those that slept later.
+        slot.since.store(now(), Relaxed);
         slot.told.store(0, Relaxed);
         slot.awake.store(0, Relaxed);
         slot.note_sleep(notes);

@@ -119,7 +119,7 @@ impl Rotation {
         self.is_calm()
     }
 
-    pub(crate) fn sleep_calmly(&self, _: impl FnOnce() -> Deadline) {}
+    pub(crate) fn sleep_calmly(&self) {}
 
     pub(crate) fn wake_calmly(&self) {}
 

@@ -61,13 +61,12 @@ impl Rotation {
         self.calm.is() && self.calm.told_notes() == 0
     }
 
-    /// Before a sleep of a calm set: tells others of it. `tick` gives a time that may be that of
-    /// the last tick.
+    /// Before a sleep of a calm set: tells others of it.
     #[inline]
-    pub(crate) fn sleep_calmly(&self, tick: impl FnOnce() -> Deadline) {
+    pub(crate) fn sleep_calmly(&self) {
         let notes = self.calm.told_notes();
         if notes != 0 && !mutated!("calm_says_nothing") {
-            self.share.note_sleep_by(notes, tick());
+            self.share.note_sleep(notes);
         }
     }
 

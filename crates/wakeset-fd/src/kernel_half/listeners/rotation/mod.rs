@@ -56,7 +56,7 @@ use libc::epoll_event;
 use member::Member;
 use others::Others;
 use outline::Outline;
-use wakeset::{Deadline, mutated};
+use wakeset::mutated;
 
 /// Listeners in one set that are in the rotation.
 const MOST: usize = 8;
@@ -219,7 +219,7 @@ impl Rotation {
             return None;
         }
         if self.is_calm() {
-            self.sleep_calmly(Deadline::at_last_tick);
+            self.sleep_calmly();
             return None;
         }
         self.with_known(|members| {

@@ -121,7 +121,7 @@ fn a_calm_worker_says_when_it_sleeps() {
     (0..2).for_each(|_| held::raise(another.holder()));
     let note = baton::note_of(NAMED.inode);
     assert!(!another.leaves(note), "it has not said what it sleeps for");
-    rotation.sleep_calmly(Deadline::at_last_tick);
+    rotation.sleep_calmly();
     assert!(another.leaves(note));
     rotation.wake_calmly();
     assert!(!another.leaves(note), "it is busy");
