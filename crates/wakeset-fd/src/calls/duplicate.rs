@@ -326,6 +326,50 @@ mod tests {
     use super::*;
     use crate::calls::{close, eventfd};
     use crate::table::hidden;
+    extern crate std;
+
+    /// The list of an object's numbers was another's, because both had the same handle: the program
+    /// had closed one, or replaced it, and the kernel had given it out again. So the close of one
+    /// number ended an object with another, and a write to that waited for the close for ever.
+    #[test]
+    fn a_number_that_its_object_has_lost_is_the_kernels() {
+        let _alone = table::alone::alone();
+        let one = eventfd(0, libc::EFD_NONBLOCK).unwrap();
+        let Verdict::Done(Ok(two)) = dup(one) else { panic!("it lives in process") };
+        let Entry::Object(head) = table::get(two) else { panic!("an object") };
+        duplicates::lose_list(head);
+        close(one).unwrap();
+        let (sender, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let value = 1_u64.to_ne_bytes();
+            // SAFETY: eight bytes.
+            let written = unsafe { crate::calls::io::write(two, value.as_ptr(), value.len()) };
+            sender.send(matches!(written, Verdict::Kernel)).unwrap();
+        });
+        let is_kernels = ended.recv_timeout(core::time::Duration::from_secs(10));
+        assert_eq!(is_kernels, Ok(true), "the write does not come back");
+        assert!(!table::get(two).is_object());
+        close(two).unwrap();
+    }
+
+    /// Of two objects with one handle, one would have the other's numbers.
+    #[test]
+    fn a_handle_that_is_anothers_is_not_taken() {
+        let _alone = table::alone::alone();
+        let [one, other] = [(); 2].map(|()| eventfd(0, libc::EFD_NONBLOCK).unwrap());
+        let Verdict::Done(Ok(two)) = dup(one) else { panic!("it lives in process") };
+        let Entry::Object(head) = table::get(two) else { panic!("an object") };
+        // By a call that nobody saw.
+        let handle = head.fd();
+        sys::close(handle).unwrap();
+        assert!(hidden::close(handle));
+        assert!(matches!(dup(other), Verdict::Kernel), "it lives on under the other's handle");
+        assert!(!table::get(other).is_object());
+        assert!(table::stands_for(two, head) && table::stands_for(one, head));
+        for fd in [one, two, other] {
+            close(fd).unwrap();
+        }
+    }
 
     /// A call that is in an object when that migrates and its handle goes does not lose the file,
     /// and leaves the program's number open.

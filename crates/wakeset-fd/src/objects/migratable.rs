@@ -16,7 +16,7 @@ use crate::sys::{self, Errno};
 use crate::table::kept::KeptFile;
 use crate::table::object::Object;
 use crate::table::slot::end_use;
-use crate::table::{self, Slot, SlotHead, Using, away};
+use crate::table::{self, Slot, SlotHead, Using, away, duplicates};
 use core::ffi::c_int;
 use wakeset::{DetachedWatch, Error, Events, mutated};
 
@@ -355,7 +355,7 @@ pub(crate) fn conclude<M: Migratable, T>(object: &M, result: Result<T, Error>) -
 /// What becomes of an operation on an object whose state has gone to the kernel: it is the
 /// kernel's, if the object does not come home. `None`: look the number up again, which says by now
 /// whether it may. If it says so already nobody waits: a thread may be stopped with the lock.
-pub(crate) fn in_kernel<M: Migratable, T>(fd: c_int, object: &M) -> Option<Verdict<T>> {
+pub(crate) fn in_kernel<M: Migratable, T>(fd: c_int, object: &'static M) -> Option<Verdict<T>> {
     let head = object.slot_head();
     let residence = || object.residence().map(Residence::now);
     if away::leaves_for_good(fd, head, || residence() == Some(Whereabouts::InKernel)) {
@@ -363,6 +363,9 @@ pub(crate) fn in_kernel<M: Migratable, T>(fd: c_int, object: &M) -> Option<Verdi
     }
     if table::stands_for(fd, head) {
         migrate::wait_for_migrations();
+        if table::stands_for(fd, head) {
+            duplicates::leave_lost(fd, head, || object.is_sealed());
+        }
     }
     None
 }

@@ -31,12 +31,12 @@
 //! way, whose watches it still finds in a set.
 
 use crate::sys::reserved::{NUMBERS, Reserved};
+use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
 use crate::table::closing;
-use crate::table::hidden;
 use crate::table::lifecycle::{self, Participant, Rank};
 use crate::table::slot::{end_use, end_use_guarded};
-use crate::table::{self, Bytes, Entry, Slot, SlotHead, away};
+use crate::table::{self, Bytes, Entry, Slot, SlotHead, away, gate, hidden};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use wakeset::{ScanGuard, ScanLock, mutated};
@@ -164,7 +164,8 @@ pub(crate) fn prepare(head: &SlotHead) -> Option<()> {
     lifecycle::sign_up(&DUPLICATES);
     let home = head.fd();
     let handle = hidden::hidden_duplicate(home)?;
-    if !has_room(handle) || !has_room(home) {
+    // That of one whose handle was closed by a call that was not seen begins its list.
+    if !has_room(handle) || !has_room(home) || of_handle(handle).is_some() {
         hidden::close(handle);
         return None;
     }
@@ -399,7 +400,7 @@ pub(crate) fn get_held_for_poll(fd: c_int) -> (Bytes, Held) {
 /// the object that has it by now may come home, or be a parent's.
 #[cold]
 pub(super) fn get_alias(fd: c_int) -> Option<(Entry, Held)> {
-    loop {
+    for _ in 0..LOOKS {
         let found = table::for_caller(fd, entry(fd)?);
         let Entry::Object(head) = found else { return Some((found, Held(None))) };
         // Joined only while it has a user. One that has ended has lost its numbers before.
@@ -410,6 +411,21 @@ pub(super) fn get_alias(fd: c_int) -> Option<(Entry, Held)> {
                 return Some((Entry::Object(head), held));
             }
         }
+    }
+    Some((Entry::Kernel, Held(None)))
+}
+
+/// How often an alias is looked up that leads to what has ended, and has lost its numbers before.
+const LOOKS: u32 = 1000;
+
+/// Makes a number the kernel's that leads to an object which has migrated or ended, although no
+/// migration and no close is under way: it was not in the list of the object's numbers.
+#[cold]
+pub(crate) fn leave_lost(fd: c_int, head: &'static SlotHead, is_sealed: impl Fn() -> bool) {
+    let _guard = SignalGuard::enter();
+    let Some(_migrating) = gate::try_hold_migrations() else { return };
+    if is_sealed() && table::vacate(fd, head) {
+        end_use_guarded(head.object());
     }
 }
 
@@ -467,6 +483,12 @@ pub(crate) fn with_handles() -> impl Iterator<Item = &'static SlotHead> {
 /// Whether there has been any handle.
 pub(crate) fn were_made() -> bool {
     MADE.load(Ordering::SeqCst)
+}
+
+/// As if another object had its handle.
+#[cfg(test)]
+pub(crate) fn lose_list(head: &SlotHead) {
+    set_next(head.fd(), None);
 }
 
 /// In a forked child, whose table is forgotten: the entry of one number.
