@@ -40,14 +40,15 @@ pub extern "C" fn ws_dup(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: numbers only.
-    answered_int(duplicate::dup2(old, new), || unsafe { libc::dup2(old, new) })
+    let call = || duplicate::onto(old, new, 0, || unsafe { libc::dup2(old, new) });
+    answered_int(duplicate::dup2(old, new), call)
 }
 
 /// dup3(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: numbers only.
-    let call = || unsafe { libc::dup3(old, new, flags) };
+    let call = || duplicate::onto(old, new, flags, || unsafe { libc::dup3(old, new, flags) });
     answered_int(duplicate::dup3(old, new, flags), call)
 }
 
@@ -68,6 +69,10 @@ pub unsafe extern "C-unwind" fn ws_fcntl(fd: c_int, command: c_int, argument: c_
         }
         // SAFETY: the caller's contract.
         let result = unsafe { real::fcntl(fd, command, argument) };
+        if result >= 0 && descriptor::is_hidden(fd) {
+            // One of ours has got the number since the look.
+            return fail(libc::EBADF) as c_int;
+        }
         after_fcntl(fd, command, argument as usize, result);
         result
     })

@@ -12,6 +12,7 @@
 //! | `set::polls`, `kernel_half::uring::{watches, thread_rings}`, `set::{wait, quiet, first_listener}`, `kernel_half::listeners::rotation::{alarm, outline, others, leftover, calm::state}`, `kernel_half::kernel_epoll`, `set::doorbell::install`, `poll::sleeper`, `sys::{user, cancel, steps}`, `stats::page`; the engine | what they are in every build |
 //! | `sys::vforked_word` | `sys::vforked::word`, as it is in every build |
 //! | `table::away_word` | `table::away::word`, as it is in every build |
+//! | `sys::births_exclusion` | `sys::births::exclusion`, as it is in every build |
 //! | `table::hidden_claims` | `table::hidden::claims`, as it is in every build |
 //! | `models` | the models themselves |
 //! | [`kernel`] | plays files, their numbers, one epoll, the alarm's timer, the io_urings and poll(2), in as many steps as another processor can see |

@@ -42,8 +42,8 @@ pub(crate) mod hidden {
     use crate::sys::sync::{AtomicI32, Ordering};
     use core::ffi::c_int;
 
-    pub(crate) fn hide(low: c_int) -> c_int {
-        low
+    pub(crate) fn make(make: impl FnOnce() -> Option<c_int>) -> Option<c_int> {
+        make()
     }
 
     pub(crate) fn close(_: c_int) -> bool {

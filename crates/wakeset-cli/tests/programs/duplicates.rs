@@ -10,6 +10,14 @@ fn duplicates() {
     compare_within("duplicates", Build::Plain, &["100000"], TIME_LIMIT * 3);
 }
 
+/// What is hidden was replaced or closed by calls that named its number just before the table said
+/// that it was hidden.
+#[test]
+fn births() {
+    compare_within("births", Build::Plain, &["1"], TIME_LIMIT);
+    compare_within("births", Build::Plain, &["1", "forks"], TIME_LIMIT);
+}
+
 /// A duplicate is no reason to move anything but a pipe, and what is closed and made again leaves
 /// nothing behind that would be one.
 #[test]

@@ -8,6 +8,7 @@ use crate::objects::timer::FdTimer;
 use crate::set::FdSet;
 use crate::stats::Stat;
 use crate::stats::count::count;
+use crate::sys::births::{self, Taking};
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step_lock;
@@ -41,6 +42,9 @@ pub fn close(fd: c_int) -> Verdict<()> {
                 lifecycle::before_close(fd);
             }
             inherited::forget(fd);
+            if births::are_under_way() && is_born(fd) {
+                return Done(Err(Errno::EBADF));
+            }
             return Kernel;
         }
         // To the program the number is closed.
@@ -51,6 +55,16 @@ pub fn close(fd: c_int) -> Verdict<()> {
         _ => {}
     }
     forget(fd)
+}
+
+/// Whether a number that is not hidden is one of those that are being made, and has been by now.
+#[cold]
+fn is_born(fd: c_int) -> bool {
+    if is_foreign() {
+        return false;
+    }
+    births::wait();
+    is_hidden_now(fd)
 }
 
 /// Ends the in-process object of a number that is about to be closed, or closes a number of an
@@ -133,6 +147,17 @@ pub fn before_kernel_closes(fd: c_int) {
 /// `Done` when it had to go around descriptors of ours that the program does not know, or numbers
 /// that it has closed already.
 pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
+    match go_around(first, last, flags) {
+        // What has been made meanwhile may be in there.
+        Kernel if births::are_under_way() && !is_foreign() => {
+            births::wait();
+            go_around(first, last, flags)
+        }
+        verdict => verdict,
+    }
+}
+
+fn go_around(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     const UNSHARE: c_int = 2;
     const CLOEXEC: c_int = 4;
     if first > last || flags & !(UNSHARE | CLOEXEC) != 0 {
@@ -163,7 +188,7 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
             around = true;
             let fd = fd as c_uint;
             if fd > next
-                && let Err(error) = sys::raw!(close_range, next, fd - 1, flags)
+                && let Err(error) = close_gap(next, fd - 1)
             {
                 return Done(Err(error));
             }
@@ -176,7 +201,22 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict<()> {
     if next > last || next == 0 {
         return Done(Ok(()));
     }
-    Done(sys::raw!(close_range, next, last, flags).map(drop))
+    Done(close_gap(next, last))
+}
+
+/// Closes numbers of which none was ours when they were looked at.
+fn close_gap(first: c_uint, last: c_uint) -> Result<(), Errno> {
+    let close = || sys::raw!(close_range, first, last, 0).map(drop);
+    {
+        let _taking = Taking::begin();
+        let begin = c_int::try_from(first).unwrap_or(c_int::MAX);
+        let end = c_int::try_from(last).unwrap_or(c_int::MAX).min(table::numbers().end);
+        if !(begin..=end).any(is_hidden_now) {
+            return close();
+        }
+    }
+    // Something has been hidden there since.
+    go_around(first, last, 0).or_kernel(close)
 }
 
 /// Whether it is a set that can never migrate.
@@ -262,6 +302,11 @@ pub unsafe fn each_passed(message: *const msghdr, f: impl Fn(c_int)) {
 
 /// Whether a number is a doorbell of ours, which the program must take for closed.
 pub fn is_hidden(fd: c_int) -> bool {
+    is_hidden_now(fd) || births::are_under_way() && is_born(fd)
+}
+
+/// [`is_hidden`] of a number that is not just being made.
+pub(super) fn is_hidden_now(fd: c_int) -> bool {
     matches!(table::peek(fd), Entry::Doorbell)
 }
 

@@ -9,11 +9,13 @@
 //! pairs, sets with an io_uring of polls or an exported number, and any object for which no hidden
 //! number is left. A fixed set has one number (EBUSY).
 
-use crate::calls::descriptor::{forget, is_fixed_set};
+use crate::calls::descriptor::{forget, is_fixed_set, is_hidden_now};
+use crate::calls::interpose::fail;
 use crate::migrate;
 use crate::set::{FdSet, doorbell};
 use crate::stats::Stat;
 use crate::stats::count::count;
+use crate::sys::births::Taking;
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::step;
@@ -161,8 +163,7 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     if matches!(table::get(old), Entry::Doorbell) {
         return Done(Err(Errno::EBADF));
     }
-    let valid = old != new && sys::fcntl(old, libc::F_GETFD, 0).is_ok();
-    if !valid {
+    if old == new || !is_open(old) {
         // An error, or nothing to do.
         return Kernel;
     }
@@ -173,9 +174,7 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
         // As for close(2).
         return Kernel;
     }
-    // 0: it is not known.
-    let limit = sys::number_limit();
-    if new < 0 || limit != 0 && new as usize >= limit {
+    if is_beyond(new) {
         // EBADF.
         return Kernel;
     }
@@ -213,6 +212,43 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     }
     migrate::closing(new, Stat::MigratedDuplicate);
     Kernel
+}
+
+fn is_open(fd: c_int) -> bool {
+    sys::fcntl(fd, libc::F_GETFD, 0).is_ok()
+}
+
+/// Whether no descriptor can have this number.
+fn is_beyond(fd: c_int) -> bool {
+    // 0: it is not known.
+    let limit = sys::number_limit();
+    fd < 0 || limit != 0 && fd as usize >= limit
+}
+
+/// Makes the call of a dup2(2), or of a dup3(2) with `flags`, that is the kernel's, while no
+/// descriptor of ours is being made: one may have got the number `new`, or `old`, since it was
+/// looked at. Returns what `call` does, or -1 with `errno`, as [`dup2`] or [`dup3`].
+pub fn onto(old: c_int, new: c_int, flags: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if is_foreign() {
+        return call();
+    }
+    let error = loop {
+        let taking = Taking::begin();
+        if is_hidden_now(old) {
+            break Errno::EBADF;
+        }
+        let fails = || flags & !libc::O_CLOEXEC != 0 || !is_open(old) || is_beyond(new);
+        if old == new || !is_hidden_now(new) || fails() {
+            let result = call();
+            drop(taking);
+            return result;
+        }
+        drop(taking);
+        if let Err(error) = doorbell::make_way(old, new) {
+            break error;
+        }
+    };
+    fail(error.into_raw()) as c_int
 }
 
 /// Leaves what dup2(2) is about to close to the kernel, which closes it if it comes to that, and

@@ -3,6 +3,7 @@
 //! System calls are made without libc, whose functions are the ones that the preload library
 //! replaces.
 
+pub(crate) mod births;
 pub mod cancel;
 pub(crate) mod complaint;
 pub(crate) mod elsewhere;

@@ -1,5 +1,6 @@
 //! The threads of this process, as the kernel knows them.
 
+use super::births::Birth;
 use super::path::Path;
 use super::refusable::refusable;
 use super::{forked, process, raw, vforked};
@@ -39,6 +40,7 @@ pub(crate) fn others_sleep() -> bool {
         return false;
     }
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let _birth = Birth::begin();
     let Ok(tasks) = refusable!(open, c"/proc/self/task".as_ptr(), flags) else { return false };
     let all_sleep = all_sleep_but(tasks, gettid());
     let _ = refusable!(close, tasks);

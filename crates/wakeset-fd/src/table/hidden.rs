@@ -5,6 +5,7 @@
 
 pub(super) mod claims;
 
+use crate::sys::births::{self, Birth};
 use crate::sys::process::{Memory, is_foreign, memory};
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::steps::{step, step_lock};
@@ -22,10 +23,17 @@ pub(crate) const ABOVE: usize = 400;
 /// Else a number this near the limit, which the program comes to last.
 const NEAR: usize = 16;
 
+/// Makes a descriptor of ours and [hides](hide) it.
+pub(crate) fn make(make: impl FnOnce() -> Option<c_int>) -> Option<c_int> {
+    let _birth = Birth::begin();
+    make().map(hide)
+}
+
 /// Gives a descriptor of ours, which was made a moment ago, a number that the program is not likely
-/// to want, and hides it; the old number is closed.
+/// to want, and hides it; the old number is closed. The caller has had a [`Birth`] since before it
+/// was made.
 pub(crate) fn hide(low: c_int) -> c_int {
-    let _guard = SignalGuard::enter();
+    let _birth = Birth::begin();
     let low = Claim::new(low);
     match hidden_duplicate(low.fd) {
         Some(high) => {
@@ -43,6 +51,7 @@ pub(crate) fn hide(low: c_int) -> c_int {
 /// A hidden duplicate of a descriptor. `None`: there is no number for it.
 pub(crate) fn hidden_duplicate(fd: c_int) -> Option<c_int> {
     lifecycle::sign_up(&HIDDEN);
+    let _birth = Birth::begin();
     duplicate(fd).inspect(|high| table::put_doorbell(*high))
 }
 
@@ -50,9 +59,11 @@ pub(crate) fn hidden_duplicate(fd: c_int) -> Option<c_int> {
 pub(crate) fn with_duplicate<T>(fd: c_int, f: impl FnOnce(c_int) -> T) -> Option<T> {
     lifecycle::sign_up(&HIDDEN);
     let _guard = SignalGuard::enter();
+    let birth = Birth::begin();
     let copy = duplicate(fd)?;
     // The table is not about the numbers of a vfork(2) child.
     let claim = (!is_foreign()).then(|| Claim::new(copy));
+    drop(birth);
     let result = f(copy);
     match claim {
         Some(claim) => claim.close(),
@@ -61,7 +72,7 @@ pub(crate) fn with_duplicate<T>(fd: c_int, f: impl FnOnce(c_int) -> T) -> Option
     Some(result)
 }
 
-/// A duplicate under a number that the program is not likely to want.
+/// A duplicate under a number that the program is not likely to want. The caller has a [`Birth`].
 pub(crate) fn duplicate(fd: c_int) -> Option<c_int> {
     let above = |number| sys::duplicate_above(fd, number);
     above(ABOVE).or_else(|| {
@@ -244,6 +255,7 @@ pub(crate) fn close_left(fd: c_int) {
 
 /// In a forked child, once it has closed what is hidden.
 pub(crate) fn begin_anew() {
+    births::begin_anew();
     CLAIMS.begin_anew();
 }
 
@@ -326,7 +338,8 @@ pub(crate) fn inherited(kept: Kept) -> c_int {
 
 /// Hides a descriptor that forked children keep, under a number that the program is not likely to
 /// want, and closes the old number. Closes it altogether if there is no such number, or if there is
-/// such a descriptor already. The caller holds the migrations lock.
+/// such a descriptor already. The caller holds the migrations lock, and has a [`Birth`] as for
+/// [`hide`].
 pub(crate) fn hide_inherited(kept: Kept, low: c_int) {
     let _guard = SignalGuard::enter();
     let low = Claim::new(low);

@@ -1,7 +1,9 @@
 //! Models of a hidden number: one thread closes what is hidden there, while another gives the
-//! number to the program, closes it for the program, or forks. The kernel's table of numbers is
-//! played, and so is a dup2(2) of the program, in the steps of `set::doorbell::renumber`.
+//! number to the program, closes it for the program, or forks; and of one that is being made. The
+//! kernel's table of numbers is played, and so is a dup2(2) of the program, in the steps of
+//! `set::doorbell::renumber`.
 
+use crate::sys::births_exclusion::Exclusion;
 use crate::table::hidden_claims::{CLAIMED, Claims, DOORBELL, LEFT, SPARE_DOORBELL, TAG, VACANT};
 use core::ffi::c_int;
 use loom::sync::{Mutex, MutexGuard};
@@ -23,6 +25,7 @@ enum File {
 
 struct World {
     claims: Claims,
+    exclusion: Exclusion,
     entries: [AtomicUsize; 2],
     /// Where the owner of what is hidden has its number.
     field: AtomicI32,
@@ -35,12 +38,52 @@ fn is_copy() -> bool {
 
 impl World {
     fn new() -> Arc<Self> {
+        Self::with(DOORBELL, NUMBER, Some(File::Ours))
+    }
+
+    /// One in which nothing is hidden yet.
+    fn empty() -> Arc<Self> {
+        Self::with(0, NONE, None)
+    }
+
+    fn with(tag: usize, number: c_int, file: Option<File>) -> Arc<Self> {
         Arc::new(Self {
             claims: Claims::new(),
-            entries: [AtomicUsize::new(DOORBELL), AtomicUsize::new(0)],
-            field: AtomicI32::new(NUMBER),
-            files: Mutex::new([Some(File::Ours), None]),
+            exclusion: Exclusion::new(),
+            entries: [AtomicUsize::new(tag), AtomicUsize::new(0)],
+            field: AtomicI32::new(number),
+            files: Mutex::new([file, None]),
         })
+    }
+
+    /// Makes a descriptor of ours under the lowest number that is free, and hides it.
+    fn make(&self) -> c_int {
+        self.exclusion.begin_birth();
+        let mut files = self.files();
+        let fd = files.iter().position(Option::is_none).unwrap();
+        files[fd] = Some(File::Ours);
+        drop(files);
+        self.entries[fd].store(DOORBELL, SeqCst);
+        self.field.store(fd as c_int, SeqCst);
+        self.exclusion.end_birth();
+        fd as c_int
+    }
+
+    /// A dup2(2) of the program that has found the number free.
+    fn take_free_number(&self) {
+        loop {
+            self.exclusion.begin_taking(&is_copy);
+            let hidden = self.is_hidden(NUMBER);
+            if !hidden {
+                let file = self.files()[NUMBER as usize].replace(File::Programs);
+                assert_ne!(file, Some(File::Ours), "what is being made is lost");
+            }
+            self.exclusion.end_taking();
+            if !hidden {
+                return;
+            }
+            self.make_way();
+        }
     }
 
     fn entry(&self, fd: c_int) -> &AtomicUsize {
@@ -178,5 +221,35 @@ fn a_number_is_closed_beside_a_fork() {
         }
         closing.join().unwrap();
         world.assert_closed([None, None]);
+    });
+}
+
+/// Catches a file of the program's that replaces what is being made, and a thread that waits for
+/// what has been made, or for a dup2(2) that has been.
+#[test]
+fn a_number_is_born_and_taken_at_once() {
+    explore(3, || {
+        let world = World::empty();
+        let making = run(&world, |world| _ = world.make());
+        world.take_free_number();
+        making.join().unwrap();
+        assert_eq!(*world.files(), [Some(File::Programs), Some(File::Ours)]);
+        assert!(!world.is_hidden(NUMBER) && world.is_hidden(NEXT));
+        assert_eq!(world.field.load(SeqCst), NEXT);
+    });
+}
+
+/// The same, where what has been made is closed again.
+#[test]
+fn a_number_is_born_and_closed_while_it_is_taken() {
+    explore(3, || {
+        let world = World::empty();
+        let making = run(&world, |world| {
+            world.make();
+            world.close();
+        });
+        world.take_free_number();
+        making.join().unwrap();
+        world.assert_closed([Some(File::Programs), None]);
     });
 }

@@ -1,5 +1,7 @@
 //! System calls that [`kernel`] answers.
 
+#[path = "../../src/sys/births/exclusion.rs"]
+pub(crate) mod births_exclusion;
 #[path = "../../src/sys/cancel.rs"]
 pub mod cancel;
 #[path = "../../src/sys/handled.rs"]

@@ -100,7 +100,8 @@ fn before_dup_to(old: c_int, new: c_int) {
 pub(super) fn dup2(old: c_int, new: c_int, call: impl FnOnce(c_int, c_int) -> c_int) -> c_int {
     around_close(new, || {
         before_dup_to(old, new);
-        answered_int(duplicate::dup2(old, new), || call(old, new))
+        let call = || duplicate::onto(old, new, 0, || call(old, new));
+        answered_int(duplicate::dup2(old, new), call)
     })
 }
 
@@ -113,7 +114,8 @@ pub(super) fn dup3(
 ) -> c_int {
     around_close(new, || {
         before_dup_to(old, new);
-        answered_int(duplicate::dup3(old, new, flags), || call(old, new, flags))
+        let call = || duplicate::onto(old, new, flags, || call(old, new, flags));
+        answered_int(duplicate::dup3(old, new, flags), call)
     })
 }
 
@@ -143,6 +145,10 @@ pub(super) fn fcntl(
         migrate_pair(fd);
     }
     let result = call(fd, command, argument);
+    if result >= 0 && descriptor::is_hidden(fd) {
+        // One of ours has got the number since the look.
+        return fail(libc::EBADF) as c_int;
+    }
     if after_fcntl(fd, command, argument as usize, result) {
         forget_flags(fd);
     }

@@ -13,6 +13,7 @@ use super::{REFUSED, thread};
 use crate::migrate;
 use crate::stats::Stat;
 use crate::sys;
+use crate::sys::births::Birth;
 use crate::sys::forked::{self, ChildsEnd};
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::{self, SignalGuard};
@@ -196,12 +197,14 @@ fn object_at(fd: c_int) -> Option<&'static table::SlotHead> {
 fn connect(slot: &'static Slot, server: Server) -> Option<Keeping> {
     lifecycle::sign_up(&DEPUTIES);
     inherited::prepare();
+    let birth = Birth::begin();
     let ends = forked::connection()?;
     if ends.into_iter().any(is_among_last) {
         ends.into_iter().for_each(|end| _ = sys::close(end));
         return None;
     }
     let [ours, childs] = ends.map(hidden::hide);
+    drop(birth);
     let Some(childs) = ChildsEnd::new(childs) else {
         [ours, childs].into_iter().for_each(|end| _ = hidden::close(end));
         return None;

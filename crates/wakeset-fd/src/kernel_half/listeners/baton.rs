@@ -42,6 +42,7 @@ mod rounds;
 
 use super::family::{self, INHERITED};
 use super::{shared_hint, shares};
+use crate::sys::births::Birth;
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, Errno};
@@ -97,6 +98,7 @@ pub fn share(listener: c_int) {
 /// The caller holds the migrations lock.
 #[cold]
 fn find_or_make(listener: c_int) {
+    let _birth = Birth::begin();
     shares::count_processors();
     let may_find = !shared_hint::is_shared() && !family::is_apart() && !mutated!("executed_alone");
     let (hints, baton) = match may_find.then(|| family::find(listener)).flatten() {

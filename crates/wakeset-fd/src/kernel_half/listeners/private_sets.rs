@@ -16,6 +16,7 @@
 use super::baton;
 use super::ending;
 use super::rescue_clock::RescueClock;
+use crate::sys::births::Birth;
 use crate::sys::signal_guard::SignalGuard;
 use crate::sys::{self, memory, process};
 use crate::table::lifecycle::{self, Participant, Rank};
@@ -148,6 +149,7 @@ pub fn renew_private_set(index: usize, sleeper: &mut Sleeper) -> Option<()> {
     let _guard = SignalGuard::enter();
     let _migrating = gate::hold_migrations();
     private.close();
+    let _birth = Birth::begin();
     let set = hidden::hide(sys::epoll_create1(libc::EPOLL_CLOEXEC).ok()?);
     private.set.store(set, Ordering::SeqCst);
     // The last number is the program's: it may be about to accept a connection.

@@ -2,6 +2,7 @@
 
 use super::FdPipe;
 use crate::migrate;
+use crate::sys::births::Birth;
 use crate::sys::complaint;
 use crate::sys::path::Path;
 use crate::sys::steps::step;
@@ -127,6 +128,7 @@ pub(super) fn number_of(socket: bool, end: &FdPipe) -> c_int {
 fn write_by_name(reader: c_int, page: *const u8, len: usize) -> Result<usize, Errno> {
     let path = Path::of(format_args!("/proc/self/fd/{reader}")).ok_or(Errno::EINVAL)?;
     let flags = libc::O_WRONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let _birth = Birth::begin();
     let writer = sys::raw!(open, path.as_ptr(), flags, 0)? as c_int;
     let written = sys::write(writer, page, len);
     let _ = sys::close(writer);

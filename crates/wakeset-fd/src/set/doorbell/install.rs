@@ -239,5 +239,5 @@ static MADE: AtomicBool = AtomicBool::new(false);
 /// A new one, or `None` where there is no descriptor left.
 pub(super) fn make() -> Option<c_int> {
     MADE.store(true, Ordering::SeqCst);
-    sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).ok().map(hidden::hide)
+    hidden::make(|| sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).ok())
 }

@@ -11,6 +11,7 @@ use crate::migrate;
 use crate::objects::pipe;
 use crate::set::FdSet;
 use crate::stats::Stat;
+use crate::sys::births::Birth;
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::{self, SignalGuard};
 use crate::sys::steps::{step_lock, step_waited};
@@ -40,7 +41,6 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
     lent::wait_until_returned(fd);
     let new = duplicate_of(fd);
     if let Some(new) = new {
-        table::put_doorbell(new);
         lifecycle::renumber(fd, new);
         renumber_baton(fd, new);
         renumber_alarm(fd, new);
@@ -68,11 +68,14 @@ pub(crate) fn make_way(old: c_int, fd: c_int) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A duplicate of what is hidden under a number, for which other sets give up theirs if a set that
-/// cannot do without has it. The caller holds the migrations lock.
+/// A hidden duplicate of what is hidden under a number, for which other sets give up theirs if a
+/// set that cannot do without has it. The caller holds the migrations lock.
 fn duplicate_of(fd: c_int) -> Option<c_int> {
     let anywhere = |fd| hidden::duplicate(fd).or_else(|| sys::duplicate_above(fd, 0));
-    let duplicate = || hidden::duplicate_by(fd, anywhere);
+    let duplicate = || {
+        let _birth = Birth::begin();
+        hidden::duplicate_by(fd, anywhere).inspect(|new| table::put_doorbell(*new))
+    };
     duplicate().or_else(|| {
         let has_room = is_fixed_sets(fd) && give_up_held();
         has_room.then(duplicate).flatten()

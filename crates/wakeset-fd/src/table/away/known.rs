@@ -33,8 +33,8 @@ fn epoll() -> Option<c_int> {
         return Some(known);
     }
     lifecycle::sign_up(&KNOWN);
-    let made = refusable!(epoll_create1, libc::EPOLL_CLOEXEC).ok()?;
-    let made = hidden::hide(made as c_int);
+    let make = || refusable!(epoll_create1, libc::EPOLL_CLOEXEC).ok().map(|made| made as c_int);
+    let made = hidden::make(make)?;
     EPOLL.store(made, Ordering::SeqCst);
     Some(made)
 }

@@ -86,6 +86,75 @@ fn a_duplicate_of_what_is_closed_meanwhile_is_closed() {
     assert!(![fd, copy].into_iter().any(|fd| is_open(fd) || is_hidden(fd)));
 }
 
+/// Runs `call` with a number that one of ours has, which is not hidden yet.
+fn beside_a_birth<T: Send>(call: impl FnOnce(c_int) -> T + Send) -> (c_int, T) {
+    let birth = Birth::begin();
+    let low = eventfd();
+    let number = duplicate(low).expect("a number");
+    let result = thread::scope(|scope| {
+        let calling = scope.spawn(|| call(number));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!calling.is_finished(), "a call by the number does not wait until it is hidden");
+        table::put_doorbell(number);
+        table::spare_doorbell(number);
+        sys::close(low).unwrap();
+        drop(birth);
+        calling.join().unwrap()
+    });
+    (number, result)
+}
+
+/// The program's file replaced ours, and was used and closed in its place.
+#[test]
+fn a_dup2_waits_for_a_birth() {
+    let _alone = alone();
+    let file = eventfd();
+    let call = |number| sys::raw!(dup2, file, number).unwrap() as c_int;
+    let onto = |number| crate::duplicate::onto(file, number, 0, || call(number));
+    let (number, result) = beside_a_birth(onto);
+    assert_eq!(result, number);
+    assert!(is_open(number) && !is_hidden(number));
+    [file, number].into_iter().for_each(|fd| crate::close(fd).unwrap());
+}
+
+/// Ours was closed, and what was made next had the number.
+#[test]
+fn a_close_waits_for_a_birth() {
+    let _alone = alone();
+    let (number, result) = beside_a_birth(crate::close);
+    assert_eq!(result, Err(sys::Errno::EBADF));
+    assert!(is_open(number) && is_hidden(number) && close(number));
+}
+
+/// What is hidden is no file that the program could have put elsewhere, and a call that fails takes
+/// no number.
+#[test]
+fn a_dup2_that_fails_takes_no_hidden_number() {
+    let _alone = alone();
+    let (file, number) = (eventfd(), hidden_eventfd());
+    let onto = |old, new, flags| crate::duplicate::onto(old, new, flags, || -2);
+    assert_eq!(onto(number, file, 0), -1);
+    for (old, flags) in [(-1, 0), (file, libc::O_NONBLOCK), (number, 0)] {
+        assert!(onto(old, number, flags) < 0 && is_open(number) && is_hidden(number));
+    }
+    sys::close(file).unwrap();
+    assert!(close(number));
+}
+
+/// No thread comes back that is counted.
+#[test]
+fn what_does_not_come_back_is_not_waited_for_for_ever() {
+    let _alone = alone();
+    let began = std::time::Instant::now();
+    let taking = births::Taking::begin();
+    drop(Birth::begin());
+    drop(taking);
+    let birth = Birth::begin();
+    drop(births::Taking::begin());
+    drop(birth);
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
 /// A child would have a copy of it that its table does not know of.
 #[test]
 fn nothing_hidden_is_closed_within_a_fork() {

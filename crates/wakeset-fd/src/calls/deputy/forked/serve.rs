@@ -128,8 +128,9 @@ pub(super) fn begin(slot: &'static Slot) -> bool {
 /// Makes a deputy.
 fn start() -> bool {
     let Some(word) = forked::deputy_word() else { return false };
-    let Ok(epoll) = refusable!(epoll_create1, libc::EPOLL_CLOEXEC) else { return false };
-    EPOLL.store(hidden::hide(epoll as c_int), Ordering::SeqCst);
+    let make = || refusable!(epoll_create1, libc::EPOLL_CLOEXEC).ok().map(|made| made as c_int);
+    let Some(epoll) = hidden::make(make) else { return false };
+    EPOLL.store(epoll, Ordering::SeqCst);
     let deputy = |memory| Deputy { memory };
     match thread::start(deputy, serve, Some(word)) {
         Some((tid, _)) => {
@@ -151,8 +152,8 @@ pub(super) fn tell_to_end() {
         return;
     }
     // Where there is none, it looks by itself in a while.
-    if let Ok(doorbell) = refusable!(eventfd2, 1, libc::EFD_CLOEXEC) {
-        let doorbell = hidden::hide(doorbell as c_int);
+    let make = || refusable!(eventfd2, 1, libc::EFD_CLOEXEC).ok().map(|made| made as c_int);
+    if let Some(doorbell) = hidden::make(make) {
         DOORBELL.store(doorbell, Ordering::SeqCst);
         let event = epoll_event { events: EPOLLIN as u32, u64: u64::MAX };
         let _ = sys::epoll_ctl(epoll, EPOLL_CTL_ADD, doorbell, &raw const event);

@@ -74,8 +74,7 @@ impl Alarm {
     /// The slot's timer; makes one if it has none. `None`: there is none to be had.
     fn timer(&self) -> Option<c_int> {
         if self.number() < 0 {
-            let timer = make()?;
-            self.number.store(hidden::hide(timer), Ordering::SeqCst);
+            self.number.store(hidden::make(make)?, Ordering::SeqCst);
         }
         Some(self.number())
     }

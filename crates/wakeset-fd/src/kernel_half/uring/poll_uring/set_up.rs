@@ -3,6 +3,7 @@
 use super::{ENTRIES, PollUring};
 use crate::kernel_half::uring::thread_rings::Thread;
 use crate::sys;
+use crate::sys::births::Birth;
 use crate::table::hidden;
 use core::ffi::c_int;
 use core::ptr;
@@ -87,6 +88,7 @@ impl PollUring {
             | IoringSetupFlags::DEFER_TASKRUN
             | IoringSetupFlags::TASKRUN_FLAG;
         params.cq_entries = 4 * limit as u32;
+        let _birth = Birth::begin();
         let low = sys::raw!(io_uring_setup, ENTRIES, &raw mut params).ok()? as c_int;
         let fd = hidden::hide(low);
         let mut unfinished = Unfinished(Self {
