@@ -30,7 +30,8 @@ pub(crate) trait Migratable: Slot {
     /// Where the state is. `None`: the slot has no object, and never had one.
     fn residence(&self) -> Option<&Residence>;
 
-    /// What holds now, as long as the state is in this object's words. `None`: they are sealed.
+    /// What holds now, as long as the state is in this object's words. `None`: they are sealed, or
+    /// there are none.
     fn poll_here(&self) -> Option<Events>;
 
     /// What held when they were sealed: until its watches have gone they see what the program
@@ -122,18 +123,36 @@ pub(crate) trait Migratable: Slot {
         None
     }
 
-    /// [`Source::poll`](wakeset::Source::poll) of such an object.
+    /// [`Source::poll`](wakeset::Source::poll) of such an object: nothing holds once it has ended.
+    #[inline]
     fn poll_anywhere(&self) -> Events {
-        if let Some(events) = self.poll_here() {
-            return events;
-        }
-        match self.residence().map(Residence::now) {
-            Some(Whereabouts::Migrating) => self.poll_carried(),
+        self.poll_unless_ended().unwrap_or(Events::empty())
+    }
+
+    /// As [`Object::poll_found`].
+    #[inline]
+    fn poll_unless_ended(&self) -> Option<Events> {
+        self.poll_here().or_else(|| poll_sealed(self))
+    }
+}
+
+/// What holds of an object whose words have been found sealed. `None`: it has ended.
+#[cold]
+fn poll_sealed<M: Migratable>(object: &M) -> Option<Events> {
+    loop {
+        match object.residence().map(Residence::now) {
+            Some(Whereabouts::Migrating) => return Some(object.poll_carried()),
             Some(Whereabouts::InKernel) => {
-                let now = sys::poll_now(self.slot_head().fd(), Self::POLLED);
-                Events::from_bits_retain(u32::from(now as u16))
+                let now = sys::poll_now(object.slot_head().fd(), M::POLLED);
+                let is_open = now & libc::POLLNVAL == 0;
+                return is_open.then(|| Events::from_bits_retain(u32::from(now as u16)));
             }
-            Some(Whereabouts::Here | Whereabouts::Closed) | None => Events::empty(),
+            // The next object in the slot has begun since.
+            Some(Whereabouts::Here) => {}
+            Some(Whereabouts::Closed) | None => return None,
+        }
+        if let Some(events) = object.poll_here() {
+            return Some(events);
         }
     }
 }
@@ -141,6 +160,13 @@ pub(crate) trait Migratable: Slot {
 impl<M: Migratable> Object for M {
     fn head(&self) -> &SlotHead {
         self.slot_head()
+    }
+
+    fn poll_found(&self) -> Option<Events> {
+        match self.poll_unless_ended() {
+            None if mutated!("poll_takes_what_has_ended_for_empty") => Some(Events::empty()),
+            found => found,
+        }
     }
 
     fn lose_number(&self) {

@@ -7,6 +7,7 @@ use crate::migrate;
 use crate::set::FdSet;
 use crate::stats::Stat;
 use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::step;
 use crate::sys::{self, Errno, user};
 use crate::table::away::Begun;
 use crate::table::{self, Bytes, Entry, Held, SlotHead};
@@ -124,7 +125,8 @@ pub(super) enum Looked {
 pub(super) enum Unready {
     /// This set has a kernel half, of which only its number tells, and that not of the other half.
     Set(c_int),
-    /// Sets in one of the sets were on their way to the kernel.
+    /// Sets in one of the sets were on their way to the kernel, or a number stood for something
+    /// that was on its way to its end.
     Migrating,
 }
 
@@ -209,7 +211,7 @@ fn look_up(fd: c_int, now: &mut pollfd, away: &impl Fn(c_int) -> Begun) -> Resul
     let (found, _held) = find(fd);
     let lives = match found {
         Found::Object(head) => {
-            now.revents = events_of(head, *now);
+            now.revents = events_of(head, *now).ok_or(Unready::Migrating)?;
             return Ok(Lives::Here);
         }
         Found::Hidden => {
@@ -259,8 +261,8 @@ impl Span {
 }
 
 /// Looks at the objects that the entries named when the kernel got them. Returns whether all of
-/// them are still here: one that has left meanwhile is told as not ready, which only the kernel
-/// knows.
+/// them are still here: one that has left meanwhile, or ended, is told as not ready, which another
+/// look has to find out.
 #[must_use]
 pub(super) fn look_here(entries: &[Cell<pollfd>]) -> bool {
     let mut are_here = true;
@@ -270,14 +272,12 @@ pub(super) fn look_here(entries: &[Cell<pollfd>]) -> bool {
         let (found, _held) = find(fd);
         let revents = match found {
             Found::Object(head) => events_of(head, now),
-            Found::Hidden => POLLNVAL,
+            Found::Hidden => Some(POLLNVAL),
             // It has just left: the next look asks the kernel.
-            Found::Kernel | Found::Away | Found::SetWithBoth => {
-                are_here = false;
-                0
-            }
+            Found::Kernel | Found::Away | Found::SetWithBoth => None,
         };
-        entry.set(pollfd { revents, ..now });
+        are_here &= revents.is_some();
+        entry.set(pollfd { revents: revents.unwrap_or(0), ..now });
     }
     are_here
 }
@@ -289,7 +289,7 @@ pub(super) fn may_have_news(entries: &[Cell<pollfd>]) -> bool {
         let Some(fd) = number(entry) else { return false };
         let (found, _held) = find(fd);
         match found {
-            Found::Object(head) => events_of(head, entry) != 0,
+            Found::Object(head) => events_of(head, entry) != Some(0),
             Found::Hidden | Found::Kernel | Found::Away | Found::SetWithBoth => true,
         }
     })
@@ -343,9 +343,14 @@ fn find_set(head: &'static SlotHead) -> Found {
     }
 }
 
+/// What an entry is told of an object that has been found under its number. `None`: the object has
+/// ended since, so that the number is to be looked up again. In Linux the call would have held the
+/// file. No more is needed where the number stands for another object by now, and this one goes on:
+/// it was found before that, and what holds of it is what Linux would say.
 #[inline]
-fn events_of(head: &'static SlotHead, entry: pollfd) -> i16 {
-    (head.object().poll().bits() & mask_of(entry)) as i16
+fn events_of(head: &'static SlotHead, entry: pollfd) -> Option<i16> {
+    step!(poll_found);
+    head.object().poll_found().map(|events| (events.bits() & mask_of(entry)) as i16)
 }
 
 /// Changes when a set in one of the sets begins to migrate, and when that is over; odd meanwhile.
@@ -372,3 +377,6 @@ fn add_unsettled(all: u32, one: u32) -> u32 {
 pub(super) fn source_of(head: &'static SlotHead) -> &'static dyn Source {
     head.object()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

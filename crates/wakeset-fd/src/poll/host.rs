@@ -26,6 +26,10 @@ impl Object for Poller {
         &self.head
     }
 
+    fn poll_found(&self) -> Option<Events> {
+        Some(self.poll())
+    }
+
     fn as_host(&'static self) -> Option<&'static dyn Host> {
         Some(self)
     }

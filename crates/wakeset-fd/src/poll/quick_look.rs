@@ -17,6 +17,7 @@ use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::process::is_foreign;
 use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::step;
 use crate::sys::{Errno, user, vforked};
 use crate::table;
 use core::cell::Cell;
@@ -115,12 +116,16 @@ unsafe fn load(
     (!here.is_empty()).then_some((here, in_kernel))
 }
 
-/// What holds of an object. `None`: it is none, or no plain one, any more.
+/// What holds of an object. `None`: it is none, or no plain one, any more, or has ended since it was
+/// looked up.
 #[inline(always)]
 pub(super) fn plain_events(words: &[AtomicUsize], fd: c_int) -> Option<i16> {
     let word = words.get(fd as usize)?.load(Ordering::Acquire);
     match table::plain_object(word) {
-        Some(head) => Some(head.object().poll().bits() as i16),
+        Some(head) => {
+            step!(poll_found);
+            head.object().poll_found().map(|events| events.bits() as i16)
+        }
         None => mutated!("quick_look_passes_over_what_left").then_some(0),
     }
 }

@@ -98,6 +98,12 @@ impl Object for FdSet {
         &self.head
     }
 
+    /// A set that has begun in the slot since is empty, as this one is found.
+    fn poll_found(&self) -> Option<Events> {
+        let events = self.poll();
+        (!events.is_empty() || !self.state.is_closed()).then_some(events)
+    }
+
     fn as_host(&'static self) -> Option<&'static dyn Host> {
         Some(self)
     }

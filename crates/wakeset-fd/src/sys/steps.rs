@@ -52,7 +52,7 @@ mod list {
         // set/wait
         half_looked_at elsewhere_before_look elsewhere_slept kernel_before_sleep kernel_slept
         // poll
-        poll_before_watch poll_watched poll_looked poller_before_count poller_counted
+        poll_found poll_before_watch poll_watched poll_looked poller_before_count poller_counted
         poller_before_sleep poller_slept poller_before_leave poller_left poller_before_wake
         poller_seq_changed poller_woken poller_before_release
         // migrate; move_values_written: objects/counter.rs

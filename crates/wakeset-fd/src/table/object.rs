@@ -6,11 +6,15 @@ use crate::table::kept::KeptFile;
 use crate::table::slot::SlotHead;
 use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
-use wakeset::{DetachedWatch, Event, Source};
+use wakeset::{DetachedWatch, Event, Events, Source};
 
 /// An in-process object: a set, a source, or an end of a pair.
 pub(crate) trait Object: Source {
     fn head(&self) -> &SlotHead;
+
+    /// What holds, for a call that has found the object under a number. `None`: it had ended when
+    /// it was looked at, so that the number stands for something else, or for nothing.
+    fn poll_found(&self) -> Option<Events>;
 
     /// As a set, if it is one.
     fn as_host(&'static self) -> Option<&'static dyn Host> {

@@ -173,7 +173,7 @@ fn places(shape: Shape, prepare: fn(&Nest), act: fn(&Nest)) -> Vec<Place> {
 }
 
 /// The steps as places: each with the number of its arrivals so far.
-fn numbered(steps: Vec<&'static str>) -> Vec<Place> {
+pub fn numbered(steps: Vec<&'static str>) -> Vec<Place> {
     let mut arrivals = BTreeMap::new();
     let mut number = |step| {
         let arrival = arrivals.entry(step).or_insert(0);

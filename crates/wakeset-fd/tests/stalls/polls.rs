@@ -1,8 +1,9 @@
 //! Threads in poll(2).
 
 use crate::descriptors::pipe;
-use crate::trap::{LIMIT, Thread};
-use crate::world::{World, write};
+use crate::looks::numbered;
+use crate::trap::{LIMIT, Place, Progress, Thread};
+use crate::world::{World, eventfd, write};
 use libc::{POLLIN, c_int, pollfd};
 use std::sync::Arc;
 use wakeset_fd as fd;
@@ -83,4 +84,54 @@ pub fn end_poll(world: &World) -> Result<(), String> {
         return Err(format!("a thread sleeps in poll(2), and the source is ready: {is_readable}"));
     }
     thread.join()
+}
+
+/// A look at a number that has been readable all the time, by a thread that stops at `place` while
+/// dup2(2) puts another readable object there and the first one ends. `at_home`: the number is that
+/// which the first one was made with. Says at which steps the thread has been.
+fn look_beside_dup2(
+    at_home: bool,
+    look: fn(c_int) -> bool,
+    place: Option<Place>,
+) -> Result<Vec<&'static str>, String> {
+    let (one, other) = (eventfd(), eventfd());
+    assert!(write(one, 1) && write(other, 1));
+    let copy = fd::dup(one).unwrap();
+    let (number, last) = if at_home { (one, copy) } else { (copy, one) };
+    let looker = Thread::start(place, move || assert!(look(number), "the look finds nothing"));
+    let replace = move || {
+        assert_eq!(fd::duplicate::dup2(other, number), fd::Verdict::Done(Ok(number)));
+        fd::close(last).unwrap();
+    };
+    if looker.until_stopped() == Progress::Stopped {
+        let replaced = looker.beside(replace);
+        looker.release();
+        replaced.join()?;
+    } else {
+        replace();
+    }
+    let came_to = looker.log();
+    looker.join()?;
+    [number, other].into_iter().for_each(|number| fd::close(number).unwrap());
+    Ok(came_to)
+}
+
+/// Beside a descriptor of the kernel's, which has nothing.
+fn is_readable_among_others(number: c_int) -> bool {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    poll(&[number, std::os::fd::AsRawFd::as_raw_fd(&socket)], 0) > 0
+}
+
+pub fn a_look_beside_a_dup2_finds_one_object_or_the_other() {
+    for look in [is_readable, is_readable_among_others] {
+        for at_home in [false, true] {
+            let steps = look_beside_dup2(at_home, look, None).unwrap();
+            assert!(steps.contains(&"poll_found"), "{steps:?}");
+            for place in numbered(steps) {
+                look_beside_dup2(at_home, look, Some(place)).unwrap_or_else(|error| {
+                    panic!("a poll stopped at {place:?}, at home {at_home}: {error}")
+                });
+            }
+        }
+    }
 }

@@ -168,7 +168,7 @@ impl Migratable for FdPipe {
     }
 
     fn poll_here(&self) -> Option<Events> {
-        let Some((bound, states)) = self.states() else { return Some(Events::empty()) };
+        let (bound, states) = self.states()?;
         let sealed = states.into_iter().flatten().all(|state| state.sealed);
         (!sealed).then(|| bound.events_of(states))
     }
