@@ -282,6 +282,16 @@ pub(super) fn look_here(entries: &[Cell<pollfd>]) -> bool {
     are_here
 }
 
+/// Whether all numbers still stand for what they did at the last look, and none for a set, whose
+/// halves are looked at one after the other.
+pub(super) fn are_plain(entries: &[Cell<pollfd>]) -> bool {
+    entries.iter().map(Cell::get).all(|entry| match number(entry) {
+        None => true,
+        Some(fd) if entry.fd < 0 => unsettled_at(fd).is_none(),
+        Some(fd) => table::is_vacant(fd),
+    })
+}
+
 /// Whether one of the objects here has something to tell, or is no longer here.
 pub(super) fn may_have_news(entries: &[Cell<pollfd>]) -> bool {
     let _guard = SignalGuard::enter();

@@ -4,8 +4,8 @@ use super::Outcome;
 use super::at_once::at_once;
 use super::counted::keep_in_kernel;
 use super::entries::{
-    Asked, Found, Looked, find, look, look_here, look_in_kernel, mask_of, may_have_news, number,
-    source_of,
+    Asked, Found, Looked, are_plain, find, look, look_here, look_in_kernel, mask_of, may_have_news,
+    number, source_of,
 };
 use super::poller::{Frame, Interrupted};
 use super::pool::Taken;
@@ -336,9 +336,21 @@ impl<A: Asked> Wait<'_, A> {
                 return Ok(Some(outcome));
             }
         }
+        if slept == Some(Ok(0)) && in_kernel && self.sees_nothing_at_end() {
+            return Ok(Some(self.end(0)));
+        }
         let outcome = self.look(Some(poller)).or_else(|| self.end_of(slept));
         step!(poll_looked);
         Ok(outcome)
+    }
+
+    /// Whether the time is up and nothing is ready, when the kernel has just said so of what is
+    /// its.
+    fn sees_nothing_at_end(&self) -> bool {
+        self.is_time_up()
+            && look_here(self.entries)
+            && self.asked.count(self.entries) == Some(0)
+            && are_plain(self.entries)
     }
 
     /// How a call ends that has slept and found nothing. `None`: it does not.

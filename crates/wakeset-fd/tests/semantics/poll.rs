@@ -44,6 +44,7 @@ on_both!(
     a_write_ends_it,
     a_write_to_a_pipe_ends_it,
     the_kernels_end_it_too,
+    what_is_ready_is_told_after_calls_that_slept,
     an_expiry_ends_it,
     a_timer_set_meanwhile_ends_it,
     a_set_ends_it,

@@ -234,3 +234,32 @@ pub(super) fn a_mask_keeps_a_signal_out<B: Polls>() {
     counter.write(1);
     assert_eq!(task.join(), ((Ok(1), vec![POLLIN]), 1));
 }
+
+/// A thread whose calls have slept asks the kernel in another way.
+pub(super) fn what_is_ready_is_told_after_calls_that_slept<B: Polls>() {
+    let (counter, (reader, writer)) = (Counter::<B>::new(0), pipe::<B>());
+    let asked = [(reader.as_raw_fd(), POLLIN), (counter.as_raw_fd(), POLLIN)];
+    let sleep = || {
+        for _ in 0..3 {
+            assert_eq!(poll::<B>(&asked, Some(MS)), (Ok(0), vec![0, 0]));
+        }
+    };
+    for limit in [None, LONG] {
+        sleep();
+        writer.write(b"x").unwrap();
+        assert_eq!(poll::<B>(&asked, limit), (Ok(1), vec![POLLIN, 0]));
+        counter.write(1);
+        assert_eq!(poll::<B>(&asked, limit), (Ok(2), vec![POLLIN, POLLIN]));
+        reader.read(&mut [0; 8]).unwrap();
+        assert_eq!(poll::<B>(&asked, limit), (Ok(1), vec![0, POLLIN]));
+        counter.read();
+        sleep();
+        let task = polling::<B>(&asked, limit);
+        writer.write(b"x").unwrap();
+        assert_eq!(task.join(), (Ok(1), vec![POLLIN, 0]));
+        reader.read(&mut [0; 8]).unwrap();
+    }
+    sleep();
+    drop(writer);
+    assert_eq!(poll::<B>(&asked, LONG), (Ok(1), vec![POLLHUP, 0]));
+}
