@@ -21,9 +21,10 @@ pub(super) fn at_once<A: Asked>(asked: &A) -> Outcome {
         // EFAULT, which the kernel will say.
         return Outcome::Unchanged;
     }
+    // It goes last: a handler that leaves the call by siglongjmp(3) leaves it counted in nothing.
+    let _guard = SignalGuard::enter();
     // Until the call is over.
     let counted = Counted::new();
-    let _guard = SignalGuard::enter();
     let kernel = loop {
         match look(entries, |fd| counted.begin(fd)) {
             Ok(Looked::At { kernel }) => break kernel,
