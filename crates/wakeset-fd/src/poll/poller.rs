@@ -371,6 +371,12 @@ impl Poller {
         })
     }
 
+    /// Whether the sleep was to last until this deadline, and not until a timer was due: before
+    /// [`leave`](Self::leave).
+    pub(super) fn slept_until(&self, deadline: Option<Deadline>) -> bool {
+        self.own.led.get().is_none_or(|led| deadline.is_some_and(|deadline| deadline < led))
+    }
+
     /// The thread no longer sleeps.
     pub(super) fn leave(&self) {
         if self.own.counted.replace(false) {

@@ -319,6 +319,7 @@ impl<A: Asked> Wait<'_, A> {
             }
             ended => ended,
         })?;
+        let is_to_the_end = poller.slept_until(self.deadline);
         poller.leave();
         if in_kernel && self.bell.get().revents != 0 {
             poller.silence();
@@ -336,32 +337,34 @@ impl<A: Asked> Wait<'_, A> {
                 return Ok(Some(outcome));
             }
         }
-        if slept == Some(Ok(0)) && in_kernel && self.sees_nothing_at_end() {
+        // Before the look: what came in time is ready then.
+        let is_time_up = self.is_time_up();
+        let is_asked = slept == Some(Ok(0)) && in_kernel && is_to_the_end;
+        if is_asked && is_time_up && self.sees_nothing_at_end() {
             return Ok(Some(self.end(0)));
         }
-        let outcome = self.look(Some(poller)).or_else(|| self.end_of(slept));
+        let found = self.look(Some(poller));
         step!(poll_looked);
-        Ok(outcome)
+        Ok(found.or_else(|| self.end_of(slept, is_time_up)))
     }
 
-    /// Whether the time is up and nothing is ready, when the kernel has just said so of what is
-    /// its.
+    /// Whether nothing is ready, when the kernel has said so of its own as the time ended.
     fn sees_nothing_at_end(&self) -> bool {
-        self.is_time_up()
-            && look_here(self.entries)
+        look_here(self.entries)
             && self.asked.count(self.entries) == Some(0)
             && are_plain(self.entries)
     }
 
-    /// How a call ends that has slept and found nothing. `None`: it does not.
-    fn end_of(&self, slept: Option<Result<usize, Errno>>) -> Option<Outcome> {
+    /// How a call ends that has slept and found nothing. `None`: it does not. `is_time_up`: it was
+    /// before the look.
+    fn end_of(&self, slept: Option<Result<usize, Errno>>, is_time_up: bool) -> Option<Outcome> {
         match slept {
             Some(Err(Errno::EINTR)) => Some(interrupted(self.asked)),
             Some(Err(errno)) if is_left_to_kernel(errno) => Some(self.rest()),
             Some(Err(errno)) if !matches!(errno, Errno::ETIMEDOUT | Errno::EAGAIN) => {
                 Some(Outcome::Done(Err(errno)))
             }
-            _ => self.is_time_up().then(|| self.end(0)),
+            _ => is_time_up.then(|| self.end(0)),
         }
     }
 

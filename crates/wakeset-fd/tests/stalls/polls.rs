@@ -5,7 +5,10 @@ use crate::looks::numbered;
 use crate::trap::{LIMIT, Place, Progress, Thread};
 use crate::world::{World, eventfd, write};
 use libc::{POLLIN, c_int, pollfd};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use wakeset_fd as fd;
 
 /// How many of the numbers are readable within `milliseconds`, -1 for any time.
@@ -118,8 +121,8 @@ fn look_beside_dup2(
 
 /// Beside a descriptor of the kernel's, which has nothing.
 fn is_readable_among_others(number: c_int) -> bool {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    poll(&[number, std::os::fd::AsRawFd::as_raw_fd(&socket)], 0) > 0
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    poll(&[number, socket.as_raw_fd()], 0) > 0
 }
 
 pub fn a_look_beside_a_dup2_finds_one_object_or_the_other() {
@@ -133,5 +136,57 @@ pub fn a_look_beside_a_dup2_finds_one_object_or_the_other() {
                 });
             }
         }
+    }
+}
+
+/// Sets a timer to so many milliseconds from now.
+fn set_timer(timer: c_int, milliseconds: i64) {
+    let time = |milliseconds: i64| libc::timespec {
+        tv_sec: milliseconds / 1000,
+        tv_nsec: milliseconds % 1000 * 1_000_000,
+    };
+    let setting = libc::itimerspec { it_interval: time(0), it_value: time(milliseconds) };
+    // SAFETY: a valid time; the old one is not asked for.
+    unsafe { fd::timerfd_settime(timer, 0, &raw const setting, std::ptr::null_mut()) }.unwrap();
+}
+
+/// A poll of a timer and a socket that sleeps until the timer was due at first, and stops at
+/// `place` until its time has run out. The socket is readable in time. Says at which steps the
+/// thread has been.
+fn run_out_of_time(place: Option<Place>) -> Result<Vec<&'static str>, String> {
+    const TIMER: i64 = 20;
+    const CHECK: Duration = Duration::from_millis(40);
+    const TIME: i64 = 150;
+    let timer = fd::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let numbers = [timer, socket.as_raw_fd()];
+    set_timer(timer, TIMER);
+    let began = Instant::now();
+    let until = |time: Duration| std::thread::sleep(time.saturating_sub(began.elapsed()));
+    let poller =
+        Thread::start(place, move || assert!(poll(&numbers, TIME) > 0, "it finds nothing"));
+    poller.until_at_rest();
+    set_timer(timer, 1_000_000);
+    until(CHECK);
+    socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+    let time = Duration::from_millis(TIME as u64);
+    let in_time = began.elapsed() < time;
+    if place.is_some() {
+        until(time + CHECK);
+        poller.release();
+    }
+    let came_to = poller.log();
+    let result = poller.join();
+    fd::close(timer).unwrap();
+    if in_time { result.map(|()| came_to) } else { run_out_of_time(place) }
+}
+
+pub fn a_poll_whose_time_runs_out_beside_it_finds_what_came_in_time() {
+    let steps = run_out_of_time(None).unwrap();
+    let slept = steps.iter().position(|step| *step == "poller_slept").expect("it sleeps");
+    let looked = steps.iter().position(|step| *step == "poll_looked").expect("it looks");
+    for place in numbered(steps).drain(slept..=looked) {
+        run_out_of_time(Some(place))
+            .unwrap_or_else(|error| panic!("a poll stopped at {place:?}: {error}"));
     }
 }
