@@ -116,8 +116,8 @@ unsafe fn load(
     (!here.is_empty()).then_some((here, in_kernel))
 }
 
-/// What holds of an object. `None`: it is none, or no plain one, any more, or has ended since it was
-/// looked up.
+/// What holds of an object. `None`: it is none, or no plain one, any more, or has ended since it
+/// was looked up.
 #[inline(always)]
 pub(super) fn plain_events(words: &[AtomicUsize], fd: c_int) -> Option<i16> {
     let word = words.get(fd as usize)?.load(Ordering::Acquire);
