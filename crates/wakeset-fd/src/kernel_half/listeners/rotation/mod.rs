@@ -345,6 +345,16 @@ impl Rotation {
         });
     }
 
+    /// The set is closed, which its state says by now, and its number is about to go: no thread
+    /// that has seen it open is still changing a watch by that number, which may be another set's
+    /// next.
+    pub(crate) fn leave_number(&self) {
+        if (self.any() || self.has_baton()) && !mutated!("watch_moves_in_anothers_set") {
+            self.lock.lock();
+            self.lock.unlock();
+        }
+    }
+
     /// Makes the watches of a set that migrates what the program asked for. The baton may just have
     /// woken a thread there, which does not find it any more: it is passed on, whatever is noted.
     /// The caller holds the migrations lock.

@@ -218,6 +218,10 @@ impl Rotation {
         self.has_stepped.store(false, Ordering::Relaxed);
         let left = self.with_known(|members| {
             let mut left = 0;
+            // Asked again: a close waits for the lock before the number goes.
+            if !set.is_usable() {
+                return left;
+            }
             for member in members.iter_mut().filter(|member| member.is_stepped) {
                 left |= if is_ready(member.fd) { note_of(member.inode) } else { 0 };
                 member.renew(set.number());

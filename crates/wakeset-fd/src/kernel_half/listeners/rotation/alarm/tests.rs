@@ -270,3 +270,22 @@ fn a_refused_alarm_leaves_plain_watches() {
         crate::close(fixture.epfd).expect("closed");
     }
 }
+
+/// A wait that had seen its set open moved a watch to the end of the queue in the set that had the
+/// number by then, with the data of the one that was closed.
+#[test]
+fn a_close_waits_until_no_watch_is_moved() {
+    let _alone = alone();
+    let fixture = Fixture::new();
+    fixture.change(EPOLL_CTL_ADD, fixture.listener.as_raw_fd(), LISTENER);
+    let Fixture { epfd, set, .. } = fixture;
+    let closer = set.rotation.with_known(|_| {
+        let closer = thread::spawn(move || crate::close(epfd).expect("closed"));
+        until(|| set.state.is_closed());
+        thread::sleep(Duration::from_millis(100));
+        // SAFETY: asks for the flags.
+        assert!(unsafe { libc::fcntl(epfd, libc::F_GETFD) } >= 0, "the number is anybody's");
+        closer
+    });
+    closer.join().expect("it ends");
+}
