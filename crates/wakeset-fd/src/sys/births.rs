@@ -19,9 +19,10 @@ use exclusion::Exclusion;
 
 static EXCLUSION: Exclusion = Exclusion::new();
 
-/// Descriptors of ours are being made, as long as it is held. Others may be held within it. The
-/// thread waits for no close(2) or dup2(2) of the program's until it has dropped this, and takes
-/// none of the locks within which another thread may begin one.
+/// Descriptors of ours are being made, as long as it is held. One within another waits once more
+/// for a dup2(2) that takes long. The thread waits for no close(2) or dup2(2) of the program's
+/// until it has dropped this, and takes none of the locks within which another thread may begin
+/// one.
 #[must_use = "the program may take the numbers when it is dropped"]
 #[derive(Debug)]
 pub(crate) struct Birth {
@@ -32,6 +33,8 @@ pub(crate) struct Birth {
 
 impl Birth {
     pub(crate) fn begin() -> Self {
+        #[cfg(test)]
+        BEGUN.with(|begun| begun.set(begun.get() + 1));
         let guard = SignalGuard::enter();
         let is_counted = !is_foreign();
         if is_counted {
@@ -92,4 +95,13 @@ pub(crate) fn wait() {
 /// In a forked child.
 pub(crate) fn begin_anew() {
     EXCLUSION.begin_anew();
+}
+
+#[cfg(test)]
+extern crate std;
+
+#[cfg(test)]
+std::thread_local! {
+    /// How many births the thread has begun.
+    pub(crate) static BEGUN: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
 }

@@ -33,9 +33,9 @@ pub(crate) fn make(make: impl FnOnce() -> Option<c_int>) -> Option<c_int> {
 /// to want, and hides it; the old number is closed. The caller has had a [`Birth`] since before it
 /// was made.
 pub(crate) fn hide(low: c_int) -> c_int {
-    let _birth = Birth::begin();
+    let _guard = SignalGuard::enter();
     let low = Claim::new(low);
-    match hidden_duplicate(low.fd) {
+    match born_duplicate(low.fd) {
         Some(high) => {
             low.close();
             high
@@ -50,8 +50,14 @@ pub(crate) fn hide(low: c_int) -> c_int {
 
 /// A hidden duplicate of a descriptor. `None`: there is no number for it.
 pub(crate) fn hidden_duplicate(fd: c_int) -> Option<c_int> {
-    lifecycle::sign_up(&HIDDEN);
     let _birth = Birth::begin();
+    born_duplicate(fd)
+}
+
+/// [`hidden_duplicate`] within the caller's [`Birth`]: another within it would wait once more for a
+/// dup2(2) that takes long.
+fn born_duplicate(fd: c_int) -> Option<c_int> {
+    lifecycle::sign_up(&HIDDEN);
     duplicate(fd).inspect(|high| table::put_doorbell(*high))
 }
 
@@ -343,7 +349,7 @@ pub(crate) fn inherited(kept: Kept) -> c_int {
 pub(crate) fn hide_inherited(kept: Kept, low: c_int) {
     let _guard = SignalGuard::enter();
     let low = Claim::new(low);
-    let high = if inherited(kept) < 0 { hidden_duplicate(low.fd) } else { None };
+    let high = if inherited(kept) < 0 { born_duplicate(low.fd) } else { None };
     low.close();
     if let Some(high) = high {
         kept.number().store(high, Ordering::SeqCst);

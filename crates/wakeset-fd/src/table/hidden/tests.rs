@@ -155,6 +155,15 @@ fn what_does_not_come_back_is_not_waited_for_for_ever() {
     assert!(began.elapsed() < Duration::from_secs(10));
 }
 
+/// A birth waits for a dup2(2) that takes long, and each one within it did so anew.
+#[test]
+fn what_is_made_is_one_birth() {
+    let _alone = alone();
+    let before = births::BEGUN.get();
+    assert!(close(make(|| Some(eventfd())).expect("a number")));
+    assert_eq!(births::BEGUN.get() - before, 1);
+}
+
 /// A child would have a copy of it that its table does not know of.
 #[test]
 fn nothing_hidden_is_closed_within_a_fork() {

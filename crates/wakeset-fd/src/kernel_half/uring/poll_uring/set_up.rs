@@ -88,7 +88,7 @@ impl PollUring {
             | IoringSetupFlags::DEFER_TASKRUN
             | IoringSetupFlags::TASKRUN_FLAG;
         params.cq_entries = 4 * limit as u32;
-        let _birth = Birth::begin();
+        let birth = Birth::begin();
         let low = sys::raw!(io_uring_setup, ENTRIES, &raw mut params).ok()? as c_int;
         let fd = hidden::hide(low);
         let mut unfinished = Unfinished(Self {
@@ -109,11 +109,12 @@ impl PollUring {
             },
             gone: -1,
         });
-        unfinished.0.prepare(&params)?;
+        unfinished.0.prepare(&params, birth)?;
         Some(unfinished.finish())
     }
 
-    fn prepare(&mut self, params: &io_uring_params) -> Option<()> {
+    /// All its descriptors have been made when this drops the birth.
+    fn prepare(&mut self, params: &io_uring_params, birth: Birth) -> Option<()> {
         let needed = IoringFeatureFlags::SINGLE_MMAP
             | IoringFeatureFlags::NODROP
             | IoringFeatureFlags::POLL_32BITS;
@@ -122,6 +123,7 @@ impl PollUring {
         }
         self.map(params)?;
         self.hold_pipe()?;
+        drop(birth);
         self.keep_completions()
     }
 
