@@ -48,6 +48,19 @@ fn loops_come_home() {
     });
 }
 
+/// A call that a handler has left by a jump is over, so nothing waits for its end. The handler may
+/// come before the object is the kernel's, or never, so there is more than one try.
+#[test]
+fn what_was_polled_when_a_handler_jumped_comes_home() {
+    for by in ["poll", "select"] {
+        compare("jumps", Build::Plain, &[by]);
+        let came_home = (0..3).filter(|_| {
+            counts("jumps", &[by]).is_none_or(|totals| count(&totals, "/came_home") == 1)
+        });
+        assert!(came_home.count() >= 2, "{by}: it has stayed in the kernel");
+    }
+}
+
 /// Objects go out and come home all the time; how often depends on how many calls are made in
 /// between.
 #[test]
