@@ -152,9 +152,12 @@ pub fn dup2(old: c_int, new: c_int) -> Verdict<c_int> {
 
 /// dup3(2) from `old` to `new` with `flags`, as [`dup2`].
 pub fn dup3(old: c_int, new: c_int, flags: c_int) -> Verdict<c_int> {
-    if flags & !libc::O_CLOEXEC != 0 {
-        // EINVAL, before anything is looked up.
+    if has_invalid(flags) {
         return Kernel;
+    }
+    if old == new {
+        // Before that is looked up.
+        return Done(Err(Errno::EINVAL));
     }
     dup_onto(old, new, Onto::Dup3(flags))
 }
@@ -214,6 +217,11 @@ fn dup_onto(old: c_int, new: c_int, onto: Onto) -> Verdict<c_int> {
     Kernel
 }
 
+/// Whether dup3(2) says EINVAL, before anything is looked up.
+fn has_invalid(flags: c_int) -> bool {
+    flags & !libc::O_CLOEXEC != 0
+}
+
 fn is_open(fd: c_int) -> bool {
     sys::fcntl(fd, libc::F_GETFD, 0).is_ok()
 }
@@ -229,7 +237,7 @@ fn is_beyond(fd: c_int) -> bool {
 /// descriptor of ours is being made: one may have got the number `new`, or `old`, since it was
 /// looked at. Returns what `call` does, or -1 with `errno`, as [`dup2`] or [`dup3`].
 pub fn onto(old: c_int, new: c_int, flags: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    if is_foreign() {
+    if is_foreign() || has_invalid(flags) {
         return call();
     }
     let error = loop {
@@ -237,7 +245,7 @@ pub fn onto(old: c_int, new: c_int, flags: c_int, call: impl FnOnce() -> c_int) 
         if is_hidden_now(old) {
             break Errno::EBADF;
         }
-        let fails = || flags & !libc::O_CLOEXEC != 0 || !is_open(old) || is_beyond(new);
+        let fails = || !is_open(old) || is_beyond(new);
         if old == new || !is_hidden_now(new) || fails() {
             let result = call();
             drop(taking);

@@ -2,6 +2,7 @@
 //! are in the models (`hidden_claims`).
 
 use super::*;
+use crate::sys::verdict::Verdict::Done;
 use crate::table::Entry;
 use crate::table::alone::alone;
 use crate::{fork, migrate};
@@ -134,6 +135,8 @@ fn a_dup2_that_fails_takes_no_hidden_number() {
     let (file, number) = (eventfd(), hidden_eventfd());
     let onto = |old, new, flags| crate::duplicate::onto(old, new, flags, || -2);
     assert_eq!(onto(number, file, 0), -1);
+    assert_eq!(onto(number, file, libc::O_NONBLOCK), -2, "EINVAL, before it is looked up");
+    assert_eq!(crate::duplicate::dup3(number, number, 0), Done(Err(sys::Errno::EINVAL)));
     for (old, flags) in [(-1, 0), (file, libc::O_NONBLOCK), (number, 0)] {
         assert!(onto(old, number, flags) < 0 && is_open(number) && is_hidden(number));
     }
