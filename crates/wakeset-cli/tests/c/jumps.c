@@ -63,7 +63,8 @@ int main(int argc, char **argv) {
     while (look(event, by_select) == 0)
         usleep(100);
     volatile int wrong = 0, jumps = 0;
-    for (volatile int i = 0; i < CALLS; i++) {
+    // On a busy machine the disturber may not come for a while.
+    for (volatile int i = 0; i < CALLS || jumps == 0; i++) {
         if (sigsetjmp(before_call, 1) != 0) {
             jumps++;
             continue;
@@ -77,7 +78,7 @@ int main(int argc, char **argv) {
     pthread_join(disturber, NULL);
     int status = -1;
     waitpid(child, &status, 0);
-    printf("left some calls: %d, wrong ones: %d, child: %d\n", jumps > 0, wrong, status);
+    printf("wrong: %d, child: %d\n", wrong, status);
     usleep(20000);
     for (int i = 0; i < LATER_CALLS; i++)
         wrong += read(event, &one, 8) != 8 || look(event, by_select) != 0 ||

@@ -48,16 +48,16 @@ fn loops_come_home() {
     });
 }
 
-/// A call that a handler has left by a jump is over, so nothing waits for its end. The handler may
-/// come before the object is the kernel's, or never, so there is more than one try.
+/// A call that a handler has left by a jump is over, so nothing waits for its end. A busy machine
+/// has more than two tries.
 #[test]
 fn what_was_polled_when_a_handler_jumped_comes_home() {
     for by in ["poll", "select"] {
         compare("jumps", Build::Plain, &[by]);
-        let came_home = (0..3).filter(|_| {
+        let came_home = (0..5).filter(|_| {
             counts("jumps", &[by]).is_none_or(|totals| count(&totals, "/came_home") == 1)
         });
-        assert!(came_home.count() >= 2, "{by}: it has stayed in the kernel");
+        assert_eq!(came_home.take(2).count(), 2, "{by}: it has stayed in the kernel");
     }
 }
 
