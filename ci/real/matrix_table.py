@@ -22,7 +22,7 @@ def figure(value):
 
 def by_plain(rows, order, key):
     """An order's figure divided by plain's."""
-    if order not in rows or not rows["plain"].get(key):
+    if not rows["plain"].get(key):
         return "–"
     return f"{rows[order][key] / rows['plain'][key]:.2f}"
 

@@ -238,7 +238,7 @@ impl<S: KernelEpoll> Ctl<'_, S> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::kernel_half::listeners::{self as listeners, Choice};
     use crate::table::alone::alone;
@@ -251,7 +251,7 @@ mod tests {
     extern crate std;
 
     /// A set, by what says its number.
-    struct Epoll<F>(F);
+    pub(in super::super) struct Epoll<F>(pub(in super::super) F);
 
     impl<F: Fn() -> c_int> KernelEpoll for Epoll<F> {
         fn number(&self) -> c_int {

@@ -1,4 +1,5 @@
 use super::super::super::{Choice, RESCUE, baton, held, shares};
+use super::super::ctl::tests::Epoll;
 use super::super::member::notes_of;
 use super::*;
 use crate::kernel_half::KernelEpoll;
@@ -152,29 +153,7 @@ fn a_calm_worker_leaves_what_is_anothers() {
 }
 
 /// A set whose watches can be changed, under a number that nobody has.
-struct Open;
-
-impl KernelEpoll for Open {
-    fn number(&self) -> c_int {
-        -1
-    }
-
-    fn is_in_kernel(&self) -> bool {
-        false
-    }
-
-    fn is_closed(&self) -> bool {
-        false
-    }
-
-    fn admit_baton(&self) -> u64 {
-        0
-    }
-
-    fn admit_alarm(&self) -> u64 {
-        0
-    }
-}
+const OPEN: Epoll<fn() -> c_int> = Epoll(|| -1);
 
 /// A set beside another worker that was calm until this listener was reported so often.
 fn paused(listener: Member, reports: u32) -> (Rotation, shares::Share) {
@@ -193,9 +172,9 @@ fn paused(listener: Member, reports: u32) -> (Rotation, shares::Share) {
 fn calm_goes_on_after_a_connection() {
     let _alone = alone();
     let (rotation, _another) = paused(NAMED, Order::TURN - 1);
-    assert!(rotation.go_on(&Open) && rotation.is_calm() && !rotation.is_calm_alone());
+    assert!(rotation.go_on(&OPEN) && rotation.is_calm() && !rotation.is_calm_alone());
     assert!(!rotation.with_same(|members| members[0].due), "it is minded");
-    assert!(!rotation.go_on(&Open), "once");
+    assert!(!rotation.go_on(&OPEN), "once");
     report(&rotation, NAMED.data);
     assert!(!rotation.is_calm() && rotation.with_same(|members| members[0].due));
 }
@@ -204,26 +183,26 @@ fn calm_goes_on_after_a_connection() {
 fn calm_does_not_go_on_where_there_is_more_to_do() {
     let _alone = alone();
     let (rotation, _another) = paused(NAMED, Order::TURN);
-    assert!(!rotation.go_on(&Open), "its turn is over");
+    assert!(!rotation.go_on(&OPEN), "its turn is over");
     let (rotation, _another) = paused(NAMED, 1);
     held::put_off_count();
     (0..4).for_each(|_| held::raise(rotation.share.counted_as()));
-    assert!(!rotation.go_on(&Open), "it holds many");
+    assert!(!rotation.go_on(&OPEN), "it holds many");
     (0..4).for_each(|_| held::lower(rotation.share.counted_as()));
     let (rotation, _another) = paused(Member { events: libc::EPOLLET as u32, ..NAMED }, 1);
-    assert!(!rotation.go_on(&Open), "an edge is to be followed to its end");
+    assert!(!rotation.go_on(&OPEN), "an edge is to be followed to its end");
     let (rotation, _another) = paused(NAMED, 1);
     rotation.rounds.passes(true);
-    assert!(!rotation.go_on(&Open), "the baton is to move");
+    assert!(!rotation.go_on(&OPEN), "the baton is to move");
     let (rotation, _another) = paused(NAMED, 1);
     rotation.with(|_| ());
-    assert!(!rotation.go_on(&Open), "the members may be others");
+    assert!(!rotation.go_on(&OPEN), "the members may be others");
     let (rotation, _another) = paused(NAMED, 1);
     assert!(!rotation.go_on(&Bare), "it is the kernel's");
     let rotation = settled();
     begin_calm(&rotation, &[NAMED]);
     report(&rotation, NAMED.data);
-    assert!(!rotation.go_on(&Open), "it looks for others");
+    assert!(!rotation.go_on(&OPEN), "it looks for others");
 }
 
 /// What was declined is over when a wait finds it gone, and any waiter takes it until then.
