@@ -53,12 +53,13 @@ backend workers
     balance leastconn
 """
 SYNC = ("select", "exclusive")
+ORDERS = ("plain", "auto", "least", "fifo", "turns", "lifo")
 WAYS = {
-    **{f"{mode}, {order}": (mode, order) for mode in SYNC for order in ("plain", "auto", "least")},
+    **{f"{mode}, {order}": (mode, order) for mode in SYNC for order in ORDERS},
     "SO_REUSEPORT": ("reuseport", "plain"),
     "SO_REUSEPORT, BPF": ("bpf", "plain"),
     "HAProxy leastconn": ("ports", "haproxy"),
-    **{f"events, {order}": ("events", order) for order in ("plain", "auto", "least", "fifo")},
+    **{f"events, {order}": ("events", order) for order in ORDERS},
     **{f"select events, {o}": ("events select", o) for o in ("plain", "auto", "least")},
     "events, HAProxy leastconn": ("events ports", "haproxy"),
     "events, HAProxy tcp leastconn": ("events ports", "haproxy tcp"),

@@ -76,21 +76,21 @@ class Kept:
             connection, _ = self.open.pop(self.random.randrange(len(self.open)))
             connection.close()
 
-    def come_and_go(self, count, pause):
-        """One goes by lot and another comes, so many times; the greatest difference meanwhile, once
-        each worker could have its share."""
+    def come_and_go(self, count, pause, workers):
+        """One goes by lot and another comes, so many times; the greatest difference meanwhile."""
         worst = 0
         for _ in range(count):
             self.close_some(1)
             time.sleep(pause)
             self.add(1, pause)
-            worst = max(worst, self.spread())
+            worst = max(worst, self.spread(workers))
         return worst
 
     def by_worker(self):
         return collections.Counter(pid for _, pid in self.open)
 
-    def spread(self, workers=0):
+    def spread(self, workers):
+        """By how many the connections of so many workers differ; one that has none has no entry."""
         counts = sorted(self.by_worker().values(), reverse=True)
         return counts[0] - (counts[-1] if len(counts) >= workers else 0)
 

@@ -135,7 +135,7 @@ def open_connections(name, side, count, workers, rows):
         time.sleep(0.05)
         kept.add(count // 3)
         second = kept.spread(workers)
-        worst = kept.come_and_go(count // 2, 0.005)
+        worst = kept.come_and_go(count // 2, 0.005, workers)
         shares = sorted(kept.by_worker().values())
     finally:
         kept.close()

@@ -1,18 +1,32 @@
 #!/usr/bin/env python3
 """Prints what `matrix.py --json FILE` has measured as the tables of docs/herd-servers.md.
 
-    matrix_table.py FILE…
+    matrix_table.py [--csv FILE] FILE…
 
-Tables in Markdown: auto beside plain with a connection for each request, and with kept
-connections. Where other orders were measured, too, the same two loads in every order, whose
-processor time and rate are divided by plain's.
+Tables in Markdown: auto beside plain with a connection for each request, the same with kept
+connections; every order, whose processor time and rate are divided by plain's; and by how many open
+connections differ in each. `--csv` writes every figure, also of plain, as comma-separated values.
 """
 
+import argparse
+import csv
 import json
 import pathlib
-import sys
 
 ORDERS = ("auto", "least", "fifo", "turns", "lifo")
+# When open connections are counted: as they have come, after others have come, at worst meanwhile.
+MOMENTS = ("first", "second", "while")
+# The figures of a load, as `--csv` names them.
+VALUES = {
+    "accepts": "accept calls a request",
+    "sleeps": "sleeps a request",
+    "cpu": "processor µs a request",
+    "rate": "requests a second",
+    "p50": "p50 µs",
+    "p99": "p99 µs",
+    "p999": "p99.9 µs",
+    "spread": "busiest over least busy",
+}
 
 
 def figure(value):
@@ -50,33 +64,74 @@ def in_each_order(rows):
     return cells + [" / ".join(evenness(rows[order]) for order in ("plain", *ORDERS))]
 
 
-def show(heads, loads, cells):
+def show(heads, lines):
+    """A table of lines of a server, a load and cells; a server is named in its first line."""
+    if not lines:
+        return
     print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
     last = None
-    for (server, clients), rows in loads:
+    for server, load, cells in lines:
         name, last = "" if server == last else server, server
-        line = "| " + " | ".join([name, str(clients), *cells(rows)]) + " |"
-        print(line.replace("|  |", "| |"))
+        print(("| " + " | ".join([name, str(load), *cells]) + " |").replace("|  |", "| |"))
     print()
 
 
-def main():
-    loads = {}
-    for file in sys.argv[1:]:
-        for row in json.loads(pathlib.Path(file).read_text())["loads"]:
-            key = row["server"], row["clients"], row["kept"]
-            loads.setdefault(key, {})[row["order"]] = row
-    chosen = lambda kept: [(key[:2], rows) for key, rows in loads.items() if key[2] == kept]
+def show_open(rows):
+    """By how many open connections differ, each order in a column."""
+    orders, lines = ("plain", *ORDERS), {}
+    for row in rows:
+        cells = lines.setdefault((row["server"], row["open"]), dict.fromkeys(orders, "–"))
+        cells[row["order"]] = ", ".join(str(row[moment]) for moment in MOMENTS)
+    heads = ["server", "open connections", *orders]
+    show(heads, [(*key, cells.values()) for key, cells in lines.items()])
+
+
+def write_values(file, rows):
+    """Every figure, a line for each server, load and order."""
+    with open(file, "w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["server", "connections", "clients", "order", *VALUES.values()])
+        for row in rows:
+            load = ["kept" if row["kept"] else "short", row["clients"], row["order"]]
+            figures = [row.get(key, "–") for key in VALUES]
+            digits = ["" if figure == "–" else f"{float(figure):.4g}" for figure in figures]
+            writer.writerow([row["server"], *load, *digits])
+
+
+def show_loads(loads):
+    """The tables of one load, with a connection for each request and with kept ones."""
+
+    def lines(kept, cells):
+        return [(*key[:2], cells(rows)) for key, rows in loads.items() if key[2] == kept]
+
     times = ["sleeps", "processor time", "rate", "p50", "p99", "p99.9"]
     heads = ["server", "clients", "accept calls", *times, "busiest over least busy"]
-    show(heads, chosen(False), lambda rows: beside_plain(rows, kept=False))
-    show(["server", "clients", *times], chosen(True), lambda rows: beside_plain(rows, kept=True))
+    show(heads, lines(False, lambda rows: beside_plain(rows, kept=False)))
+    show(["server", "clients", *times], lines(True, lambda rows: beside_plain(rows, kept=True)))
     orders = " / ".join(ORDERS)
     heads = ["server", "clients", f"processor time: {orders}", f"rate: {orders}"]
     heads.append(f"busiest over least busy: plain / {orders}")
     if all(order in rows for rows in loads.values() for order in ORDERS):
-        show(heads, chosen(False), in_each_order)
-        show(heads, chosen(True), in_each_order)
+        show(heads, lines(False, in_each_order))
+        show(heads, lines(True, in_each_order))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--csv", metavar="FILE")
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    chosen = parser.parse_args()
+    measured = [json.loads(pathlib.Path(file).read_text()) for file in chosen.files]
+    rows = [row for each in measured for row in each["loads"]]
+    loads = {}
+    for row in rows:
+        key = row["server"], row["clients"], row["kept"]
+        loads.setdefault(key, {})[row["order"]] = row
+    show_loads(loads)
+    show_open([row for each in measured for row in each["open"]])
+    if chosen.csv:
+        write_values(chosen.csv, rows)
+
 
 
 main()
