@@ -24,6 +24,7 @@ import collections
 import json
 import os
 import pathlib
+import random
 import statistics
 import sys
 import time
@@ -117,8 +118,8 @@ def measure_all(name, sides, load, chosen, rows):
         for side in sides:
             side.figures.clear()
             side.served.clear()
-        for n in range(chosen.rounds):
-            for side in sides if n % 2 == 0 else reversed(sides):
+        for _ in range(chosen.rounds):
+            for side in random.sample(sides, len(sides)):
                 measure(side, load, clients, chosen.seconds, kept)
         for side in sides:
             print_row(name, clients, kept, side, rows)
