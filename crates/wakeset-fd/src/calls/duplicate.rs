@@ -305,6 +305,8 @@ fn replace(
         // It has the number already.
         return Some(onto.call(old, new));
     }
+    // Nearly all births hold the migrations lock, as the caller does. This is for the others.
+    let taking = Taking::begin();
     if late::is_noted(new) {
         return None;
     }
@@ -322,6 +324,8 @@ fn replace(
     }
     step!(number_duplicated);
     let result = onto.call(old, new);
+    // What ends below may wait for a lock within which a thread makes a descriptor.
+    drop(taking);
     if result.is_err() {
         // Another thread is just opening a file there (EBUSY), or a filter refuses the call.
         match other {
@@ -368,9 +372,13 @@ pub(super) fn close(fd: c_int, head: &'static SlotHead) -> Option<Verdict<()>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::{close, eventfd};
+    use crate::calls::{close, epoll_create1, eventfd};
+    use crate::sys::births::Birth;
     use crate::table::hidden;
     extern crate std;
+    use core::time::Duration;
+    use std::thread;
+    use std::time::Instant;
 
     /// The list of an object's numbers was another's, because both had the same handle: the program
     /// had closed one, or replaced it, and the kernel had given it out again. So the close of one
@@ -442,5 +450,37 @@ mod tests {
             close(fd).unwrap();
         }
         assert!(hidden::close(handle));
+    }
+
+    /// How long a thread takes to make a descriptor under the lock of a set, for which a dup2(2)
+    /// waits that has replaced the last number of that set.
+    fn birth_beside_a_replaced_set() -> Duration {
+        let [fd, object] = [epoll_create1(0).unwrap(), eventfd(0, 0).unwrap()];
+        let set = table::Using::begin(fd, table::find::<FdSet>(fd).expect("a set")).unwrap();
+        assert_eq!(doorbell::install(&set), Ok(true));
+        let Verdict::Done(Ok(last)) = dup(fd) else { panic!("it lives in process") };
+        close(fd).unwrap();
+        let (took, replacer) = set.rotation.before_number_goes(|| {
+            let replacer =
+                thread::spawn(move || matches!(dup2(object, last), Verdict::Done(Ok(_))));
+            while !set.state.is_closed() {
+                thread::yield_now();
+            }
+            let began = Instant::now();
+            drop(Birth::begin());
+            (began.elapsed(), replacer)
+        });
+        assert!(replacer.join().unwrap(), "it was not replaced here");
+        drop(set);
+        [object, last].into_iter().for_each(|fd| close(fd).unwrap());
+        took
+    }
+
+    /// Each waited for the other, until the one that makes a descriptor gave up.
+    #[test]
+    fn a_replaced_set_ends_after_its_dup2() {
+        let _alone = table::alone::alone();
+        let took = (0..5).map(|_| birth_beside_a_replaced_set()).min();
+        assert!(took < Some(Duration::from_millis(5)), "{took:?}");
     }
 }

@@ -15,14 +15,13 @@ mod exclusion;
 
 use crate::sys::process::{Memory, is_foreign, memory};
 use crate::sys::signal_guard::SignalGuard;
-use exclusion::Exclusion;
+use exclusion::{Exclusion, Generation};
 
 static EXCLUSION: Exclusion = Exclusion::new();
 
-/// Descriptors of ours are being made, as long as it is held. One within another waits once more
-/// for a dup2(2) that takes long. The thread waits for no close(2) or dup2(2) of the program's
-/// until it has dropped this, and takes none of the locks within which another thread may begin
-/// one.
+/// Descriptors of ours are being made, as long as it is held. The thread waits for no close(2) or
+/// dup2(2) of the program's until it has dropped this, and takes none of the locks within which
+/// another thread may begin one.
 #[must_use = "the program may take the numbers when it is dropped"]
 #[derive(Debug)]
 pub(crate) struct Birth {
@@ -54,24 +53,24 @@ impl Drop for Birth {
 
 /// A call of the program's that puts a file under a number, while no descriptor of ours is being
 /// made. The caller looks whether the number is hidden within it, and makes the call if not. It
-/// holds no lock.
+/// holds no lock, unless it is the migrations lock: no birth waits for that.
 #[must_use = "a descriptor of ours may get the number when it is dropped"]
 #[derive(Debug)]
 pub(crate) struct Taking {
+    generation: Generation,
     _guard: SignalGuard,
 }
 
 impl Taking {
     pub(crate) fn begin() -> Self {
         let guard = SignalGuard::enter();
-        EXCLUSION.begin_taking(&is_copy);
-        Self { _guard: guard }
+        Self { generation: EXCLUSION.begin_taking(&is_copy), _guard: guard }
     }
 }
 
 impl Drop for Taking {
     fn drop(&mut self) {
-        EXCLUSION.end_taking();
+        EXCLUSION.end_taking(self.generation);
     }
 }
 

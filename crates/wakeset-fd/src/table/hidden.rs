@@ -54,8 +54,7 @@ pub(crate) fn hidden_duplicate(fd: c_int) -> Option<c_int> {
     born_duplicate(fd)
 }
 
-/// [`hidden_duplicate`] within the caller's [`Birth`]: another within it would wait once more for a
-/// dup2(2) that takes long.
+/// [`hidden_duplicate`] within the caller's [`Birth`].
 fn born_duplicate(fd: c_int) -> Option<c_int> {
     lifecycle::sign_up(&HIDDEN);
     duplicate(fd).inspect(|high| table::put_doorbell(*high))

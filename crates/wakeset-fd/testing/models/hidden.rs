@@ -3,7 +3,7 @@
 //! kernel's table of numbers is played, and so is a dup2(2) of the program, in the steps of
 //! `set::doorbell::renumber`.
 
-use crate::sys::births_exclusion::Exclusion;
+use crate::sys::{self, births_exclusion::Exclusion};
 use crate::table::hidden_claims::{CLAIMED, Claims, DOORBELL, LEFT, SPARE_DOORBELL, TAG, VACANT};
 use core::ffi::c_int;
 use loom::sync::{Mutex, MutexGuard};
@@ -72,13 +72,13 @@ impl World {
     /// A dup2(2) of the program that has found the number free.
     fn take_free_number(&self) {
         loop {
-            self.exclusion.begin_taking(&is_copy);
+            let generation = self.exclusion.begin_taking(&is_copy);
             let hidden = self.is_hidden(NUMBER);
             if !hidden {
                 let file = self.files()[NUMBER as usize].replace(File::Programs);
                 assert_ne!(file, Some(File::Ours), "what is being made is lost");
             }
-            self.exclusion.end_taking();
+            self.exclusion.end_taking(generation);
             if !hidden {
                 return;
             }
@@ -251,5 +251,30 @@ fn a_number_is_born_and_closed_while_it_is_taken() {
         world.take_free_number();
         making.join().unwrap();
         world.assert_closed([Some(File::Programs), None]);
+    });
+}
+
+/// Catches a birth that waits for a dup2(2) that another has waited for in vain, one that waits for
+/// none that has come since, and a count that is not right once the slow one has come back.
+#[test]
+fn a_number_is_born_beside_a_slow_dup2() {
+    explore(3, || {
+        let world = World::empty();
+        // The kernel has put its file there long ago.
+        let slow = world.exclusion.begin_taking(&is_copy);
+        let making = run(&world, |world| {
+            sys::let_time_pass();
+            world.exclusion.begin_birth();
+            world.exclusion.end_birth();
+            world.make();
+        });
+        // Until then it would be one that is slow as well.
+        sys::wait_until_time_passes();
+        world.take_free_number();
+        making.join().unwrap();
+        assert_eq!(*world.files(), [Some(File::Programs), Some(File::Ours)]);
+        world.exclusion.end_taking(slow);
+        world.exclusion.begin_birth();
+        world.exclusion.end_birth();
     });
 }

@@ -210,10 +210,46 @@ pub(crate) fn pass(until: &timespec) -> bool {
     comes
 }
 
-/// Its time never passes.
+/// Its time never passes, unless the model has it pass.
 pub(crate) fn futex_wait_for(word: &sync::AtomicU32, value: u32, _: core::time::Duration) -> bool {
+    let mut time = TIME.0.lock().unwrap();
+    if *time == Time::Passes {
+        *time = Time::HasPassed;
+        TIME.1.notify_all();
+        drop(time);
+        // Whoever has waited for that may go first.
+        loom::thread::yield_now();
+        return true;
+    }
+    drop(time);
     futex_wait(word, value);
     false
+}
+
+/// Whether the time of a sleep passes.
+#[derive(PartialEq, Eq)]
+enum Time {
+    Stands,
+    Passes,
+    HasPassed,
+}
+
+loom::lazy_static! {
+    static ref TIME: (loom::sync::Mutex<Time>, loom::sync::Condvar) =
+        (loom::sync::Mutex::new(Time::Stands), loom::sync::Condvar::new());
+}
+
+/// The time of the next [`futex_wait_for`] passes at once, and of none after it.
+pub(crate) fn let_time_pass() {
+    *TIME.0.lock().unwrap() = Time::Passes;
+}
+
+/// Waits until the time of that one has passed.
+pub(crate) fn wait_until_time_passes() {
+    let mut time = TIME.0.lock().unwrap();
+    while *time != Time::HasPassed {
+        time = TIME.1.wait(time).unwrap();
+    }
 }
 
 pub(crate) fn futex_wake(_: &sync::AtomicU32, _: u32) {

@@ -8,8 +8,12 @@ use crate::table::alone::alone;
 use crate::{fork, migrate};
 use libc::{EFD_CLOEXEC, EFD_NONBLOCK};
 extern crate std;
+use core::ptr;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn eventfd() -> c_int {
     sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK).unwrap()
@@ -148,7 +152,7 @@ fn a_dup2_that_fails_takes_no_hidden_number() {
 #[test]
 fn what_does_not_come_back_is_not_waited_for_for_ever() {
     let _alone = alone();
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let taking = births::Taking::begin();
     drop(Birth::begin());
     drop(taking);
@@ -156,6 +160,53 @@ fn what_does_not_come_back_is_not_waited_for_for_ever() {
     drop(births::Taking::begin());
     drop(birth);
     assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+/// A connected pair of TCP sockets, the first of which lingers when it is closed: it has sent more
+/// than the other has room for.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (receiver, _) = listener.accept().unwrap();
+    let linger = libc::linger { l_onoff: 1, l_linger: 60 };
+    let (option, len) = (ptr::from_ref(&linger).cast(), size_of_val(&linger) as u32);
+    // SAFETY: an option of that length.
+    let set = unsafe {
+        libc::setsockopt(sender.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, option, len)
+    };
+    assert_eq!(set, 0);
+    sender.set_nonblocking(true).unwrap();
+    while sender.write(&[0; 1 << 16]).is_ok() {}
+    (sender, receiver)
+}
+
+/// Each birth waited 10 ms for the same dup2(2), with the migrations lock held.
+#[test]
+fn a_slow_dup2_is_waited_for_once() {
+    let _alone = alone();
+    let (file, (sender, receiver)) = (eventfd(), lingering());
+    let number = sender.into_raw_fd();
+    let onto = || {
+        let call = || sys::raw!(dup2, file, number).unwrap() as c_int;
+        crate::duplicate::onto(file, number, 0, call)
+    };
+    thread::scope(|scope| {
+        let slow = scope.spawn(onto);
+        // Until the kernel closes what was there.
+        while sys::socket_option(number, libc::SO_TYPE).is_ok() {
+            thread::yield_now();
+        }
+        let began = Instant::now();
+        for _ in 0..500 {
+            drop(Birth::begin());
+        }
+        let took = began.elapsed();
+        assert!(!slow.is_finished(), "it was not slow");
+        drop(receiver);
+        assert_eq!(slow.join().unwrap(), number);
+        assert!(took < Duration::from_secs(2), "births take {took:?}");
+    });
+    [file, number].into_iter().for_each(|fd| crate::close(fd).unwrap());
 }
 
 /// A birth waits for a dup2(2) that takes long, and each one within it did so anew.
