@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 use wakeset::{
     Counter, CounterFlags, Description, Engine, Error, Event, EventPoll, Events, Source, Timeout,
-    WaitQueue,
+    Timer, TimerFlags, WaitQueue,
 };
 
 /// A source whose poll, once armed, does not return before it is told to: whoever harvests its set
@@ -277,6 +277,34 @@ fn a_closed_set_takes_nothing() {
     set.reopen();
     set.add(1, &counter, READABLE).unwrap();
     assert_eq!(ready(&set), [READABLE]);
+}
+
+/// Of a few watches and of many, with what time makes ready among them or not.
+#[test]
+fn a_cleared_set_goes_on() {
+    // A watch that stayed counted would be one too many soon.
+    let engine = Engine::with_watch_limit(100);
+    let set = EventPoll::new(&engine).unwrap();
+    let timer = Description::new(&engine, Timer::new(TimerFlags::NONBLOCK));
+    timer.set_at(Duration::from_nanos(1), Duration::ZERO).unwrap();
+    for (watches, timed) in [(1, false), (3, true), (100, false), (2, false), (1, false)] {
+        let counters: Vec<_> = (0..watches).map(|_| counter(&engine)).collect();
+        for (fd, counter) in counters.iter().enumerate() {
+            set.add(fd as i32, counter, READABLE).unwrap();
+        }
+        if timed {
+            set.add(-1, &timer, READABLE).unwrap();
+            assert_eq!(ready(&set), [READABLE]);
+        }
+        counters[0].write(1).unwrap();
+        set.clear();
+        assert!(set.is_empty() && !set.is_closed());
+        counters.iter().for_each(|counter| counter.write(1).unwrap());
+        assert!(!set.may_be_ready() && ready(&set).is_empty());
+        set.add(1, &counters[0], READABLE).unwrap();
+        assert_eq!(ready(&set), [READABLE]);
+        set.clear();
+    }
 }
 
 /// Threads open, watch, signal and close all at once, in sets of their own and in one they share.

@@ -241,8 +241,7 @@ impl Poller {
     /// Takes its watches out of the wait queues, and forgets what they have told.
     pub(super) fn unwatch(&self) {
         if self.own.watches.replace(false) {
-            self.set().close();
-            self.set().reopen();
+            self.set().clear();
         }
         self.sleeper.forget_moved();
     }
@@ -282,12 +281,10 @@ impl Poller {
     /// Gives the doorbell back, unless a waker is about to ring it: then the next call that has the
     /// poller may.
     pub(super) fn return_doorbell(&self) {
-        let bell = self.doorbell();
-        if bell < 0 {
+        if self.doorbell() < 0 {
             return;
         }
-        if self.sleeper.lay_doorbell_down() {
-            silence(bell);
+        if self.sleeper.lay_doorbell_down(empty) {
             drop(self.own.lent.take());
         }
     }
@@ -386,7 +383,7 @@ impl Poller {
 
     /// Empties the doorbell, after it has rung.
     pub(super) fn silence(&self) {
-        silence(self.doorbell());
+        self.sleeper.silence(empty);
     }
 
     /// The spin before a sleep.
@@ -411,7 +408,7 @@ fn time_of(time: Duration) -> timespec {
     }
 }
 
-fn silence(doorbell: c_int) {
+fn empty(doorbell: c_int) {
     let mut rings = 0_u64;
     let _ = sys::read(doorbell, (&raw mut rings).cast(), 8);
 }

@@ -17,6 +17,11 @@
 //! |---|---|
 //! | has no doorbell any more | counts itself among those that ring |
 //! | looks for those that ring: one is there, so it keeps the number | looks for the doorbell |
+//! | none is there: empties it if a ring is noted | rings, and notes it; then is counted no more |
+//!
+//! So a doorbell that nobody has rung is not read. The thread that empties it during its call takes
+//! the note first, because a waker notes its ring after it: a ring that the read does not find is
+//! noted, or will be before the doorbell is given back.
 
 use crate::set::doorbell;
 use crate::sys::signal_guard::SignalGuard;
@@ -43,6 +48,8 @@ pub(crate) struct Sleeper {
     has_doorbell: AtomicI32,
     /// Counts the wakers that are about to ring.
     rings: AtomicU32,
+    /// Not 0: the doorbell has been rung, and perhaps not been emptied since.
+    rung: AtomicU32,
 }
 
 /// A thread that is counted in, and about to sleep.
@@ -63,6 +70,7 @@ impl Sleeper {
             doorbell: AtomicI32::new(-1),
             has_doorbell: AtomicI32::new(-1),
             rings: AtomicU32::new(0),
+            rung: AtomicU32::new(0),
         }
     }
 
@@ -142,12 +150,29 @@ impl Sleeper {
         self.has_doorbell.load(Ordering::SeqCst)
     }
 
-    /// Has no doorbell any more; `false` if a waker is about to ring it.
-    pub(crate) fn lay_doorbell_down(&self) -> bool {
+    /// Calls `empty` for the doorbell that it has.
+    pub(crate) fn silence(&self, empty: impl FnOnce(c_int)) {
+        let forget = || _ = self.rung.swap(0, Ordering::SeqCst);
+        if !mutant!("poller_emptied_before_the_note") {
+            forget();
+        }
+        empty(self.own_doorbell());
+        if mutant!("poller_emptied_before_the_note") {
+            forget();
+        }
+    }
+
+    /// Has no doorbell any more, and calls `empty` for it if it has been rung; `false` if a waker
+    /// is about to ring it. Whoever had it before may have left it ringing: whoever sleeps on it
+    /// next empties it.
+    pub(crate) fn lay_doorbell_down(&self, empty: impl FnOnce(c_int)) -> bool {
         self.doorbell.store(-1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.rings.load(Ordering::SeqCst) != 0 && !mutant!("poller_bell_taken_from_ringers") {
             return false;
+        }
+        if self.rung.load(Ordering::SeqCst) != 0 {
+            self.silence(empty);
         }
         self.has_doorbell.store(-1, Ordering::SeqCst);
         true
@@ -173,6 +198,9 @@ impl Sleeper {
         let bell = self.doorbell.load(Ordering::SeqCst);
         if bell >= 0 {
             doorbell::ring(bell);
+            if !mutant!("poller_rung_unnoted") {
+                self.rung.store(1, Ordering::SeqCst);
+            }
         } else {
             sys::futex_wake(&self.seq, 1);
         }

@@ -324,7 +324,6 @@ impl<A: Asked> Wait<'_, A> {
         if in_kernel && self.bell.get().revents != 0 {
             poller.silence();
         }
-        poller.sift(self.all.len());
         if poller.has_moved() {
             poller.unwatch();
             poller.give_doorbell_back();
@@ -374,7 +373,10 @@ impl<A: Asked> Wait<'_, A> {
 
     /// Before a sleep: all that is here is watched, and there is a doorbell if one is needed.
     fn prepare(&mut self, poller: &Taken<'_>) -> Watched {
-        if !poller.is_watching() {
+        if poller.is_watching() {
+            // The look after the last sleep has found nothing.
+            poller.sift(self.all.len());
+        } else {
             match self.watch(poller) {
                 Watched::All => {}
                 other => return other,
@@ -398,15 +400,20 @@ impl<A: Asked> Wait<'_, A> {
     fn watch(&self, poller: &Taken<'_>) -> Watched {
         for (key, entry) in self.entries.iter().map(Cell::get).enumerate() {
             let Some(fd) = number(entry).filter(|_| entry.fd < 0) else { continue };
+            let first = find(fd);
             // A set is watched while it has no kernel half, and gets none meanwhile.
-            let is_set = matches!(find(fd).0, Found::Object(head) if head.kind() == table::SET);
+            let is_set = matches!(first.0, Found::Object(head) if head.kind() == table::SET);
             // Held until the migrations lock is free again, which the last use's end may take.
             let (found, _held);
-            let _migrating = is_set.then(|| {
+            let _migrating;
+            if is_set {
+                drop(first);
                 poller.give_doorbell_back();
-                migrate::hold_migrations()
-            });
-            (found, _held) = find(fd);
+                _migrating = migrate::hold_migrations();
+                (found, _held) = find(fd);
+            } else {
+                (found, _held) = first;
+            }
             let Found::Object(head) = found else { return Watched::Again };
             step!(poll_before_watch);
             // SAFETY: an object in its slot.

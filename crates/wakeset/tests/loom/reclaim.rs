@@ -140,6 +140,36 @@ fn a_source_closes_while_its_set_closes() {
     });
 }
 
+/// Catches a wake that meets its set being cleared, and that marks or pushes the watch that the set
+/// makes of the same memory next.
+#[test]
+fn a_late_wake_does_not_hurt_a_cleared_set() {
+    explore(3, || {
+        let world = World::watching(Events::IN | Events::ET);
+        let writer = run(&world, |world| world.counter.write(1).unwrap());
+        world.set.clear();
+        assert_eq!((world.take(), world.set.len()), (None, 0));
+        world.set.add(1, &world.counter, Event::new(Events::IN | Events::ET, 2)).unwrap();
+        writer.join().unwrap();
+        assert_eq!((world.take(), world.take()), (Some(2), None));
+        works_as_new(&world.engine, &world.set);
+    });
+}
+
+/// Catches a source and a set that both remove the watch between them, where the set goes on.
+#[test]
+fn a_source_closes_while_its_set_is_cleared() {
+    explore(3, || {
+        let table = Table::new();
+        table.counter.write(1).unwrap();
+        let closer = run(&table, |table| table.world.set.clear());
+        table.counter.wait_queue().close();
+        closer.join().unwrap();
+        assert_eq!((table.world.take(), table.world.set.len()), (None, 0));
+        works_as_new(&table.world.engine, &table.world.set);
+    });
+}
+
 /// Catches a removal and a close of the source that both remove the watch.
 #[test]
 fn a_source_closes_while_its_watch_is_removed() {

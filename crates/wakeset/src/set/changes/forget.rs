@@ -40,12 +40,43 @@ impl SetCore {
         // No waiter is left to tell.
         let _ = self.publish_deadline(&scan);
         step!(closed);
+        self.give_free(&mut scan);
+        self.end_removal(scan);
+    }
+
+    /// Removes every watch, as [`close`](Self::close) does, of a set that goes on and that no other
+    /// set watches. What it takes to watch a few things is kept for the next ones.
+    pub(crate) fn clear(&self) {
+        /// What a table has room for that is not worth the way to the heap and back.
+        const FEW: usize = 14;
+        let mut scan = self.scan.lock();
+        // What is on the list is removed with the rest, so whatever a waker calls attention to is.
+        self.collect(&mut scan);
+        let mut watches = core::mem::take(&mut scan.interest);
+        for watch in watches.drain() {
+            self.forget(&mut scan, watch);
+        }
+        if watches.capacity() <= FEW && !scan.plans.have_memory() {
+            scan.interest = watches;
+        } else {
+            scan.plans = Plans::new();
+            self.give_free(&mut scan);
+        }
+        if self.pending_hint.load(Ordering::SeqCst) != 0 {
+            self.pending_hint.store(0, Ordering::SeqCst);
+        }
+        // The only waiter is the thread that clears.
+        let _ = self.publish_deadline(&scan);
+        self.end_removal(scan);
+    }
+
+    /// Gives the set's free watches to others.
+    fn give_free(&self, scan: &mut Scan) {
         if let Some((first, last)) = scan.free_chain() {
             // SAFETY: the set's own free watches, linked from first to last.
             unsafe { self.home().watches.give(first, last) };
             scan.free = ptr::null_mut();
         }
-        self.end_removal(scan);
     }
 
     /// Takes a watch off the interest list and out of its source's queue.

@@ -252,6 +252,15 @@ impl EventPoll {
         self.core().open(self.engine.shared(), self.core().wake.ready_list());
     }
 
+    /// Removes every watch of a set that one thread at a time waits in, and none watches: as
+    /// [`close`](Self::close) and [`reopen`](Self::reopen), but it keeps the memory for a few.
+    #[doc(hidden)]
+    #[inline]
+    pub fn clear(&self) {
+        self.core().clear();
+        self.reopen();
+    }
+
     /// What [`WaitQueue::detach_watches`] tells of this set.
     #[doc(hidden)]
     pub fn set_owner(&self, owner: usize) {
