@@ -122,7 +122,7 @@ impl Object for FdSet {
             self.set.between_scans(|| {});
         }
         polls::forget(self);
-        self.rotation.leave_number();
+        self.rotation.leave_number(self.doorbell.load(Ordering::SeqCst) >= 0);
         self.rotation.end_alarm(self);
         doorbell::remove(self);
     }

@@ -39,7 +39,7 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     bells::a_late_ring_reaches_the_doorbell_and_nothing_else();
     bells::a_doorbell_that_comes_late_is_rung_in_no_other_set();
     polls::a_look_beside_a_dup2_finds_one_object_or_the_other();
-    polls::a_poll_whose_time_runs_out_beside_it_finds_what_came_in_time();
+    polls::a_wait_whose_time_runs_out_beside_it_finds_what_came_in_time();
     looks::a_pump_beside_a_move_finds_what_was_written();
     looks::a_look_beside_a_move_finds_what_was_written();
     let operations = operations();

@@ -3,7 +3,7 @@
 use crate::descriptors::pipe;
 use crate::looks::numbered;
 use crate::trap::{LIMIT, Place, Progress, Thread};
-use crate::world::{World, eventfd, write};
+use crate::world::{IN, World, add, epoll, eventfd, wait, write};
 use libc::{POLLIN, c_int, pollfd};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -150,10 +150,25 @@ fn set_timer(timer: c_int, milliseconds: i64) {
     unsafe { fd::timerfd_settime(timer, 0, &raw const setting, std::ptr::null_mut()) }.unwrap();
 }
 
-/// A poll of a timer and a socket that sleeps until the timer was due at first, and stops at
+/// Whether one of the numbers is readable within so many milliseconds.
+type Wait = fn(&[c_int; 2], i64) -> bool;
+
+fn wait_in_poll(numbers: &[c_int; 2], milliseconds: i64) -> bool {
+    poll(numbers, milliseconds) > 0
+}
+
+fn wait_in_set(numbers: &[c_int; 2], milliseconds: i64) -> bool {
+    let set = epoll();
+    numbers.iter().for_each(|number| add(set, *number, IN, 1));
+    let found = wait(set, milliseconds as c_int);
+    fd::close(set).unwrap();
+    !found.is_empty()
+}
+
+/// A wait for a timer and a socket that sleeps until the timer was due at first, and stops at
 /// `place` until its time has run out. The socket is readable in time. Says at which steps the
 /// thread has been.
-fn run_out_of_time(place: Option<Place>) -> Result<Vec<&'static str>, String> {
+fn run_out_of_time(wait: Wait, place: Option<Place>) -> Result<Vec<&'static str>, String> {
     const TIMER: i64 = 20;
     const CHECK: Duration = Duration::from_millis(40);
     const TIME: i64 = 150;
@@ -163,9 +178,8 @@ fn run_out_of_time(place: Option<Place>) -> Result<Vec<&'static str>, String> {
     set_timer(timer, TIMER);
     let began = Instant::now();
     let until = |time: Duration| std::thread::sleep(time.saturating_sub(began.elapsed()));
-    let poller =
-        Thread::start(place, move || assert!(poll(&numbers, TIME) > 0, "it finds nothing"));
-    poller.until_at_rest();
+    let waiter = Thread::start(place, move || assert!(wait(&numbers, TIME), "it finds nothing"));
+    waiter.until_at_rest();
     set_timer(timer, 1_000_000);
     until(CHECK);
     socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
@@ -173,20 +187,26 @@ fn run_out_of_time(place: Option<Place>) -> Result<Vec<&'static str>, String> {
     let in_time = began.elapsed() < time;
     if place.is_some() {
         until(time + CHECK);
-        poller.release();
+        waiter.release();
     }
-    let came_to = poller.log();
-    let result = poller.join();
+    let came_to = waiter.log();
+    let result = waiter.join();
     fd::close(timer).unwrap();
-    if in_time { result.map(|()| came_to) } else { run_out_of_time(place) }
+    if in_time { result.map(|()| came_to) } else { run_out_of_time(wait, place) }
 }
 
-pub fn a_poll_whose_time_runs_out_beside_it_finds_what_came_in_time() {
-    let steps = run_out_of_time(None).unwrap();
-    let slept = steps.iter().position(|step| *step == "poller_slept").expect("it sleeps");
-    let looked = steps.iter().position(|step| *step == "poll_looked").expect("it looks");
-    for place in numbered(steps).drain(slept..=looked) {
-        run_out_of_time(Some(place))
-            .unwrap_or_else(|error| panic!("a poll stopped at {place:?}: {error}"));
+pub fn a_wait_whose_time_runs_out_beside_it_finds_what_came_in_time() {
+    let waits: [(Wait, _, _); 2] = [
+        (wait_in_poll, "poller_slept", "poll_looked"),
+        (wait_in_set, "elsewhere_slept", "elsewhere_before_look"),
+    ];
+    for (wait, first, last) in waits {
+        let steps = run_out_of_time(wait, None).unwrap();
+        let slept = steps.iter().position(|step| *step == first).expect("it sleeps");
+        let looked = steps.iter().skip(slept).position(|step| *step == last).expect("it looks");
+        for place in numbered(steps).drain(slept..=slept + looked) {
+            run_out_of_time(wait, Some(place))
+                .unwrap_or_else(|error| panic!("a wait stopped at {place:?}: {error}"));
+        }
     }
 }

@@ -101,8 +101,19 @@ fn sets_with(doorbell: c_int) -> impl Iterator<Item = (c_int, &'static FdSet)> {
 
 /// Lets a set watch its doorbell under the new number, which both stand for now.
 fn renumber_watch(number: c_int, set: &FdSet, old: c_int, new: c_int) {
+    if !set.rotation.before_number_goes(|| is_watched_as(set, old, new)) {
+        migrate::fd_held(number, Stat::MigratedLimit);
+    }
+}
+
+/// The same, while the set's number stays what it is. `false`: there is no room for the watch.
+fn is_watched_as(set: &FdSet, old: c_int, new: c_int) -> bool {
     if set.doorbell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-        return;
+        return true;
+    }
+    if set.state.is_closed() && !mutated!("doorbell_moves_in_anothers_set") {
+        // Its number may be another set's. The watch goes with the set, or with the doorbell.
+        return true;
     }
     // The kernel knows the watch by (number, description): a new one before the old number goes. If
     // there may be no more watches, the old one makes room for it: the new one reports at once what
@@ -113,12 +124,10 @@ fn renumber_watch(number: c_int, set: &FdSet, old: c_int, new: c_int) {
     if added.is_err() && set.state.is_fixed() && !mutated!("fixed_set_loses_watch") {
         // It cannot migrate if that room is taken by others. The old watch stays for as long as the
         // description does, and only cannot be removed any more; the set needs it to its end.
-        return;
+        return true;
     }
     let _ = sys::epoll_ctl(set.fd(), EPOLL_CTL_DEL, old, ptr::null());
-    if added.is_err() && (mutated!("doorbell_loses_watch") || add().is_err()) {
-        migrate::fd_held(number, Stat::MigratedLimit);
-    }
+    added.is_ok() || !mutated!("doorbell_loses_watch") && add().is_ok()
 }
 
 /// How often doorbells were given up: a call that has waited for another's finds numbers, too.
@@ -232,4 +241,61 @@ fn wait_for_wakers() {
         }
         step_waited!();
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Using;
+    use crate::table::alone::alone;
+    use core::time::Duration;
+    use std::thread;
+    extern crate std;
+
+    /// A set with a doorbell.
+    fn belled() -> (c_int, Using<FdSet>) {
+        let fd = crate::epoll_create1(0).unwrap();
+        let set = table::find::<FdSet>(fd).expect("a set");
+        let set = Using::begin(fd, set).unwrap();
+        assert_eq!(install::install(&set), Ok(true));
+        (fd, set)
+    }
+
+    /// The set that had the number by then watched the doorbell of the one that was closed, and
+    /// its program was told of its rings.
+    #[test]
+    fn a_doorbell_has_its_new_number_in_no_set_that_is_closed() {
+        let _alone = alone();
+        let (fd, set) = belled();
+        let old = set.doorbell.load(Ordering::SeqCst);
+        let new = sys::duplicate_above(old, 0).unwrap();
+        // As far as a close has come that has not taken the doorbell yet.
+        set.state.close();
+        let another = sys::epoll_create1(libc::EPOLL_CLOEXEC).unwrap();
+        sys::dup_to(another, fd).unwrap();
+        assert!(is_watched_as(&set, old, new));
+        assert_eq!(set.doorbell.load(Ordering::SeqCst), new, "the close takes it out");
+        let taken_out = sys::epoll_ctl(another, EPOLL_CTL_DEL, new, ptr::null());
+        assert_eq!(taken_out, Err(Errno::ENOENT));
+        set.doorbell.store(old, Ordering::SeqCst);
+        crate::close(fd).unwrap();
+        [another, new].into_iter().for_each(|fd| sys::close(fd).unwrap());
+    }
+
+    /// The number was another set's before the watch was there.
+    #[test]
+    fn a_close_waits_until_a_doorbell_has_its_number() {
+        let _alone = alone();
+        let (fd, set) = belled();
+        let closer = set.rotation.before_number_goes(|| {
+            let closer = thread::spawn(move || crate::close(fd).unwrap());
+            while !set.state.is_closed() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            thread::sleep(Duration::from_millis(100));
+            assert!(sys::fcntl(fd, libc::F_GETFD, 0).is_ok(), "the number is anybody's");
+            closer
+        });
+        closer.join().unwrap();
+    }
 }

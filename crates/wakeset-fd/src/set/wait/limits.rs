@@ -126,25 +126,36 @@ impl Mask {
 pub(super) struct Until {
     pub(super) deadline: Option<Option<Deadline>>,
     pub(super) timeout: Timeout,
+    /// It is the end of a sleep alone, which is earlier.
+    pub(super) is_cut: bool,
 }
 
 impl Until {
+    /// When a wait ends for which nothing else is said.
+    pub(super) fn of(timeout: Timeout) -> Self {
+        Self { deadline: None, timeout, is_cut: false }
+    }
+
     /// The same, or `limit` from now if that is earlier.
     pub(super) fn at_most(self, limit: Duration) -> Self {
-        Self { deadline: Some(Deadline::of(self.soon_at_most(limit).timeout)), ..self }
+        let soon = self.soon_at_most(limit);
+        Self { deadline: Some(Deadline::of(soon.timeout)), timeout: self.timeout, ..soon }
     }
 
     /// The same, or then if that is earlier. Unlike [`at_most`](Self::at_most) it mostly reads no
     /// clock.
     pub(super) fn no_later_than(self, end: Deadline) -> Self {
         let own = self.deadline.unwrap_or_else(|| Deadline::of(self.timeout));
-        Self { deadline: Some(Some(own.map_or(end, |own| own.min(end)))), ..self }
+        let is_cut = self.is_cut || own.is_none_or(|own| end < own);
+        Self { deadline: Some(Some(own.map_or(end, |own| own.min(end)))), is_cut, ..self }
     }
 
     /// As [`at_most`](Self::at_most), for a sleep that begins at once.
     pub(super) fn soon_at_most(self, limit: Duration) -> Self {
-        let left = self.left().map_or(limit, |left| left.min(limit));
-        Self { deadline: None, timeout: Timeout::After(left) }
+        let left = self.left();
+        let is_cut = self.is_cut || left.is_none_or(|left| limit < left);
+        let timeout = Timeout::After(left.map_or(limit, |left| left.min(limit)));
+        Self { deadline: None, timeout, is_cut }
     }
 
     /// For how long the time has been up.
@@ -177,4 +188,30 @@ pub(crate) fn timespec_of(limit: Duration) -> timespec {
 pub(crate) fn short_of(left: Duration) -> Duration {
     const SHORT: Duration = Duration::from_millis(10);
     if left < SHORT { left } else { left - left / 128 }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A sleep that was cut short had the kernel's last word, and one that was not was repeated.
+    #[test]
+    fn a_sleep_is_cut_that_ends_before_its_wait() {
+        let after = |seconds| Timeout::After(Duration::from_secs(seconds));
+        let within = |seconds| Until {
+            deadline: Some(Deadline::of(after(seconds))),
+            ..Until::of(after(seconds))
+        };
+        let [short, long] = [1, 20].map(Duration::from_secs);
+        let [early, late] = [1, 20].map(|seconds| Deadline::of(after(seconds)).expect("a time"));
+        let wait = within(10);
+        assert!(wait.at_most(short).is_cut && !wait.at_most(long).is_cut);
+        assert!(wait.soon_at_most(short).is_cut && !wait.soon_at_most(long).is_cut);
+        assert!(wait.no_later_than(early).is_cut && !wait.no_later_than(late).is_cut);
+        assert!(wait.at_most(short).at_most(long).no_later_than(late).is_cut);
+        assert!(!within(0).at_most(short).is_cut, "its time is up");
+        let no_limit = Until::of(Timeout::Never);
+        assert!(!no_limit.is_cut && no_limit.at_most(long).is_cut);
+        assert!(no_limit.no_later_than(late).is_cut);
+    }
 }

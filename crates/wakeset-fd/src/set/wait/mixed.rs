@@ -221,9 +221,8 @@ impl Wait<'_> {
     /// When a sleep ends for a look at the listeners: no later than `end`, unless the wait outstays
     /// its time.
     fn until_look(&self, until: Until, end: Until, look: Duration) -> Until {
-        let no_limit = Until { deadline: None, timeout: Timeout::Never };
         let outstays = self.set.rotation.outstays(|| until.late());
-        if outstays { no_limit } else { end }.at_most(look)
+        if outstays { Until::of(Timeout::Never) } else { end }.at_most(look)
     }
 
     /// Sleeps in the kernel half as a remote waiter. `None`: a check after the count has found
@@ -245,10 +244,9 @@ impl Wait<'_> {
             || (!bounds.no_doorbell
                 && !set.set.is_empty()
                 && set.doorbell.load(Ordering::SeqCst) < 0);
-        let mut led = None;
+        let (mut led, mut end) = (None, until);
         let stretch = LastStretch::new();
         let result = (!no_sleep).then(|| {
-            let mut end = until;
             if has_listeners {
                 // They may have gone since the round began, and with them what bounds the sleep.
                 end = match self.calm.get() {
@@ -283,9 +281,10 @@ impl Wait<'_> {
         let is_over = |result| result == Ok(0) && until.left() == Some(Duration::ZERO);
         let result =
             result.map(|r| if is_over(r) { r } else { self.pass_last_stretch(r, &stretch) });
-        // Nothing but the limit of the wait itself bounded the sleep.
-        let unbounded = !bounds.no_doorbell && !has_listeners && led.is_none();
-        let to_the_end = unbounded || result.is_some_and(is_over);
+        // If it was cut short, the kernel half has said nothing of the time since. Where the wait's
+        // time is up by now the thread may have lost its processor, and another round looks.
+        let is_taken = mutated!("wait_ends_unlooked") && result.is_some_and(is_over);
+        let to_the_end = !end.is_cut || is_taken;
         result.map(|result| Slept { result, to_the_end, knew_listeners: has_listeners })
     }
 }

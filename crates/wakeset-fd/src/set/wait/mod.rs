@@ -205,7 +205,7 @@ impl Wait<'_> {
     fn step(&self, deadline: &mut Option<Option<Deadline>>) -> Option<Result<c_int, Errno>> {
         self.pass_on();
         let set = self.set;
-        let until = Until { deadline: *deadline, timeout: self.timeout };
+        let until = Until { deadline: *deadline, ..Until::of(self.timeout) };
         let closed = set.state.is_closed();
         if closed && (!self.mask.set.is_null() || set.state.is_in_kernel()) {
             // The number may be another's. In Linux the wait goes on; here nothing more will come

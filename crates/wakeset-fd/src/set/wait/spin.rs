@@ -59,7 +59,7 @@ impl Wait<'_> {
         if !set.state.is_exported() || set.state.is_in_kernel() {
             return Ok(0);
         }
-        let until = Until { deadline: None, timeout: Timeout::Never };
+        let until = Until::of(Timeout::Never);
         let stay = || !set.state.is_in_kernel();
         let found = match self.spin_at(true, until, stay, || self.check_both()) {
             // A handler has run: the loop goes on.
