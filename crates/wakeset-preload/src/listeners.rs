@@ -69,7 +69,6 @@ pub(crate) use told::{
 };
 
 use crate::{environment, signals};
-use wakeset_fd::count;
 use wakeset_fd::handled;
 use wakeset_fd::listeners::{self, Choice, Order};
 
@@ -127,11 +126,4 @@ fn most_connections() -> Option<u32> {
         );
     }
     most
-}
-
-/// After a wait on a set that has reported something.
-pub(crate) fn note_events() {
-    if count::is_on() && listeners::knows_any() {
-        thread::WAITER.with(|waiter| waiter.reported.set(thread::SOME));
-    }
 }

@@ -67,14 +67,10 @@ unsafe fn wait(
     let _uncounted = uncounted_in(mask);
     // SAFETY: the caller's contract.
     let verdict = unsafe { set::epoll_wait(epfd, events, capacity, limit, mask) };
-    let found = answered_int(verdict, || {
+    answered_int(verdict, || {
         // SAFETY: as above.
         unsafe { wait_in_kernel(epfd, events, capacity, limit, mask, call) }
-    });
-    if found > 0 {
-        listeners::note_events();
-    }
-    found
+    })
 }
 
 /// What a mask blocks does not end the wait: see [`signals::Uncounted`].

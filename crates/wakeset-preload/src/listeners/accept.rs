@@ -2,7 +2,7 @@
 
 use super::call::{Asked, Descriptors, NO_MASK, Outcome};
 use super::habits::{ANOTHERS, IN_VAIN, OFTEN, OVERTAKEN, SURE, lower, raise};
-use super::thread::{self, SOME, WAITER, Waiter};
+use super::thread::{self, WAITER, Waiter};
 use super::told;
 use super::wait::{ending, wait};
 use crate::flags;
@@ -56,12 +56,13 @@ fn note_nothing(fd: c_int, seen: bool) {
     listeners::note_emptied(fd);
     WAITER.with(|waiter| {
         let before = waiter.reported.replace(-1);
-        let is_told = before == fd || before == SOME;
         if waiter.came_back.get() && (before == fd || seen) {
             raise(&waiter.anothers, ANOTHERS);
         }
-        if is_told {
+        if waiter.ends_wake(fd) {
             listeners::count(fd, ListenerStat::SpuriousWakes);
+        }
+        if before == fd {
             raise(&waiter.overtaken, OVERTAKEN);
         } else if waiter.accepted.get() == fd {
             waiter.accepted.set(-1);
@@ -92,6 +93,7 @@ fn note_accept(fd: c_int, result: c_int, seen: bool) {
     listeners::count(fd, ListenerStat::Connections);
     WAITER.with(|waiter| {
         waiter.hold(result);
+        waiter.ends_wake(fd);
         if waiter.reported.replace(-1) == fd {
             lower(&waiter.overtaken);
         }

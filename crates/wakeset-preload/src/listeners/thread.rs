@@ -26,9 +26,12 @@ pub(super) struct Waiter {
     /// The listener it has accepted from since it last waited in its private set, or was told of
     /// one by another set; -1 for none.
     pub(super) accepted: Cell<c_int>,
-    /// The listener a wait has reported since it last called accept(2), `SOME` for a set's, -1 for
-    /// none.
+    /// The listener that a wait in its private set has reported since it last called accept(2), -1
+    /// for none.
     pub(super) reported: Cell<c_int>,
+    /// The listener for which a wake of this thread was counted last, until it accepts from that or
+    /// finds nothing; -1 for none.
+    pub(super) woken: Cell<c_int>,
     /// How sure it is that there is nothing more then: see [`SURE`](super::habits::SURE).
     pub(super) emptied: Cell<u8>,
     /// How sure it is that what a wait reported is gone: see [`OFTEN`](super::habits::OFTEN).
@@ -58,6 +61,7 @@ thread_local! {
         process: Cell::new(0),
         accepted: Cell::new(-1),
         reported: Cell::new(-1),
+        woken: Cell::new(-1),
         emptied: Cell::new(0),
         overtaken: Cell::new(0),
         came_back: Cell::new(false),
@@ -70,9 +74,6 @@ thread_local! {
         rounds: Rounds::none(),
     } };
 }
-
-/// Some listener of a set, in [`Waiter::reported`].
-pub(super) const SOME: c_int = -2;
 
 /// Whether nobody but this thread waits for a listener, as far as is known. If another one does, it
 /// is not the only one either from now on.
@@ -297,6 +298,15 @@ impl Waiter {
     pub(super) fn visit(&self) -> Option<Visit> {
         let _guard = SignalGuard::enter();
         self.rounds.visit()
+    }
+
+    /// What the last wake was for is accepted, or gone; whether that was for this listener.
+    pub(super) fn ends_wake(&self, fd: c_int) -> bool {
+        let is_its = self.woken.get() == fd;
+        if is_its {
+            self.woken.set(-1);
+        }
+        is_its
     }
 
     /// The program is about to be told of a connection on this listener; `known`: the private set

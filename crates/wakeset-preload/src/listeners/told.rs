@@ -195,7 +195,11 @@ pub(super) fn saw_none(fd: c_int) {
 
 /// The same for what sets tell it of.
 pub(super) static TELLING: Telling =
-    Telling { tell: note_set, hold_as, looks_first: has_passed, saw_none };
+    Telling { tell: note_set, wake, hold_as, looks_first: has_passed, saw_none };
+
+fn wake(fd: c_int) {
+    WAITER.with(|waiter| waiter.woken.set(fd));
+}
 
 /// [`note`] of what a set tells: the thread has waited, and is not back for one more.
 fn note_set(fd: c_int, is_edge: bool) {
@@ -239,8 +243,10 @@ pub(super) fn at_thread_end() {
     });
 }
 
-/// In a forked child: of its parent's threads it has the one that has forked.
+/// In a forked child: of its parent's threads it has the one that has forked, and of that one's
+/// wakes none.
 pub(crate) fn begin_in_child() {
+    WAITER.with(|waiter| waiter.woken.set(-1));
     if has_told() && !mutated!("child_keeps_told_threads") {
         UNSETTLED.store(TOLD.with(|told| u32::from(told.is_counted.get())), Ordering::Relaxed);
     }

@@ -153,11 +153,18 @@ impl Wait<'_> {
         }
     }
 
+    /// The end of a wait that has left a connection to another: its last look was not the program's
+    /// call, which writes that nothing is ready.
+    fn end_without_look(&mut self) -> Outcome {
+        Outcome::Done(self.asked.tell(&[]).unwrap_or(Err(Errno::EFAULT)))
+    }
+
     /// Sleeps once and looks at what has fired. `None`: the wait goes on.
     fn sleep_once(&mut self) -> Option<Outcome> {
         let Some(set) = self.prepare() else { return Some(Outcome::Rest(self.left())) };
         let mut events = [epoll_event { events: 0, u64: 0 }; CAPACITY];
         WAITER.with(|waiter| waiter.share.note_sleep(self.notes));
+        let is_last = self.is_over();
         let slept = self.sleep(set, &mut events);
         let events = events.get(..slept.unwrap_or(0)).unwrap_or_default();
         let fired = WAITER.with(|waiter| waiter.sort(events));
@@ -166,7 +173,7 @@ impl Wait<'_> {
         {
             return Some(outcome);
         }
-        self.after_sleep(events, fired)
+        self.after_sleep(events, fired, is_last)
     }
 
     /// One sleep in the private set, until this thread's next look at the latest.
@@ -227,7 +234,16 @@ impl Wait<'_> {
     }
 
     /// After a sleep that ended with these events, or with none. `None`: the wait goes on.
-    fn after_sleep(&mut self, events: &[epoll_event], fired: Fired) -> Option<Outcome> {
+    /// `is_last`: its time was up before the sleep.
+    ///
+    /// Where the thread loses its processor until the time is up, what comes meanwhile is in time.
+    /// So whether it is up is asked before the look that ends the wait.
+    fn after_sleep(
+        &mut self,
+        events: &[epoll_event],
+        fired: Fired,
+        is_last: bool,
+    ) -> Option<Outcome> {
         let mut numbers = [0; CAPACITY];
         let of_listeners = events.iter().filter(|event| Wanted::is_listener(event.u64));
         let len = numbers
@@ -237,6 +253,8 @@ impl Wait<'_> {
             .count();
         let woken_by = numbers.get(..len).unwrap_or_default();
         woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::Wakes));
+        let note_wake =
+            |waiter: &Waiter| woken_by.iter().for_each(|woken_by| waiter.woken.set(*woken_by));
         // The kernel has looked at everything that it did not report, and had capacity for more.
         let is_plain =
             events.len() < CAPACITY && events.iter().all(|event| event.events == EPOLLIN as u32);
@@ -249,6 +267,7 @@ impl Wait<'_> {
             && let Some(result) = self.asked.tell(woken_by)
         {
             WAITER.with(|waiter| woken_by.iter().for_each(|fd| waiter.note_report(*fd, true)));
+            WAITER.with(note_wake);
             return Some(Outcome::Done(result));
         }
         if leaves {
@@ -258,29 +277,33 @@ impl Wait<'_> {
             } else if visit.is_some_and(|visit| self.leaves_to_next(visit)) {
                 self.pass_on();
             }
-            return self.is_over().then_some(Outcome::Done(Ok(0)));
+            return is_last.then(|| self.end_without_look());
         }
+        let is_over = self.is_over();
         let looked = self.look(woken_by);
         if visit.is_some_and(|visit| self.asks_next(visit, looked, fired.other)) {
             self.pass_on();
         }
         if let Some(result) = looked {
+            WAITER.with(note_wake);
             return Some(self.end(result));
         }
         woken_by.iter().for_each(|fd| listeners::count(*fd, ListenerStat::SpuriousWakes));
-        if self.is_over() {
+        if is_over {
             return Some(Outcome::Done(Ok(0)));
         }
-        if fired.other || fired.stale {
-            // Something fires that the program's call does not see: a description whose number is
-            // gone, or what select(2) ignores.
-            self.strange += 1;
-            if self.strange == STRANGE_MOST {
-                return Some(Outcome::Rest(self.left()));
-            }
-            WAITER.with(Waiter::forget_watches);
-            self.is_prepared = false;
+        if fired.other || fired.stale { self.after_strange_sleep() } else { None }
+    }
+
+    /// Something has fired that the program's call does not see: a description whose number is
+    /// gone, or what select(2) ignores.
+    fn after_strange_sleep(&mut self) -> Option<Outcome> {
+        self.strange += 1;
+        if self.strange == STRANGE_MOST {
+            return Some(Outcome::Rest(self.left()));
         }
+        WAITER.with(Waiter::forget_watches);
+        self.is_prepared = false;
         None
     }
 }

@@ -40,7 +40,7 @@ mod accepted;
 mod names;
 mod rounds;
 
-use super::family::{self, INHERITED};
+use super::family::{self, Found, INHERITED};
 use super::{shared_hint, shares};
 use crate::sys::births::Birth;
 use crate::sys::process::is_foreign;
@@ -98,12 +98,14 @@ pub fn share(listener: c_int) {
 /// The caller holds the migrations lock.
 #[cold]
 fn find_or_make(listener: c_int) {
-    let _birth = Birth::begin();
     shares::count_processors();
     let may_find = !shared_hint::is_shared() && !family::is_apart() && !mutated!("executed_alone");
-    let (hints, baton) = match may_find.then(|| family::find(listener)).flatten() {
-        Some(found) => (Some(found.hints), Some(found.baton)),
-        None => (shared_hint::share_hint(!family::is_apart()), make_own()),
+    let (hints, baton, _birth) = match may_find.then(|| family::find(listener)).flatten() {
+        Some(Found { hints, baton, birth }) => (Some(hints), Some(baton), birth),
+        None => {
+            let birth = Birth::begin();
+            (shared_hint::share_hint(!family::is_apart()), make_own(), birth)
+        }
     };
     if let Some(baton) = baton {
         INODE.store(inode(baton).unwrap_or(0), Ordering::SeqCst);

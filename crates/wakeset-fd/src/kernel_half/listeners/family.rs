@@ -20,6 +20,7 @@
 //! process that ends takes the file and the pipe with it.
 
 use super::shared_hint::{self, BYTES, SEALS};
+use crate::sys::births::Birth;
 use crate::sys::path::Path;
 use crate::sys::refusable::refusable;
 use crate::sys::{self, Errno};
@@ -61,9 +62,12 @@ pub(super) fn is_apart() -> bool {
 pub(super) struct Found {
     pub(super) hints: c_int,
     pub(super) baton: c_int,
+    /// Since before they were opened.
+    pub(super) birth: Birth,
 }
 
-/// Looks for the hints of those that share this listener, and maps them.
+/// Looks for the hints of those that share this listener, and maps them. The caller holds the
+/// migrations lock, and has no [`Birth`]: there may be much to look through.
 pub(super) fn find(listener: c_int) -> Option<Found> {
     let user = own_user()?;
     let mut own = [0; INHERITED as usize + 1];
@@ -92,12 +96,12 @@ fn own_user() -> Option<u32> {
     Some(unsafe { status.assume_init() }.st_uid)
 }
 
-/// The directory of a process's numbers.
+/// The directory of a process's numbers, under a hidden one.
 struct Numbers(c_int);
 
 impl Drop for Numbers {
     fn drop(&mut self) {
-        let _ = sys::close(self.0);
+        hidden::close(self.0);
     }
 }
 
@@ -105,7 +109,8 @@ impl Numbers {
     fn of(process: usize) -> Option<Self> {
         let path = Path::of(format_args!("/proc/{process}/fd"))?;
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        refusable!(openat, libc::AT_FDCWD, path.as_ptr(), flags).ok().map(|fd| Self(fd as c_int))
+        let open = || refusable!(openat, libc::AT_FDCWD, path.as_ptr(), flags).ok();
+        hidden::make(|| open().map(|fd| fd as c_int)).map(Self)
     }
 
     /// Opens both, and maps the hints if they are of a family with one of these listeners.
@@ -126,6 +131,7 @@ impl Numbers {
         }
         // Both, before one is opened.
         let (hints, baton) = (hints?, baton?);
+        let birth = Birth::begin();
         let (hints, baton) = (self.open(hints)?, self.open(baton));
         let is_same = |fd, is: fn(&libc::stat, u32) -> bool| {
             status_of(fd).is_ok_and(|status| is(&status, user))
@@ -137,7 +143,7 @@ impl Numbers {
                 && shared_hint::join_hint(hints, own)
         };
         if let (true, Some(baton)) = (is_right(), baton) {
-            return Some(Found { hints, baton });
+            return Some(Found { hints, baton, birth });
         }
         for fd in [Some(hints), baton].into_iter().flatten() {
             let _ = sys::close(fd);
@@ -208,10 +214,12 @@ fn is_sealed(file: c_int) -> bool {
 fn parent_of(process: usize) -> Option<usize> {
     let path = Path::of(format_args!("/proc/{process}/stat"))?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let birth = Birth::begin();
     let file = refusable!(openat, libc::AT_FDCWD, path.as_ptr(), flags).ok()?;
     let mut status = [0_u8; 128];
     let len = refusable!(read, file, status.as_mut_ptr(), status.len());
     let _ = refusable!(close, file);
+    drop(birth);
     // The name, in parentheses, may itself contain any character. A state and the parent follow.
     let status = status.get(..len.ok()?)?;
     let end = status.iter().rposition(|byte| *byte == b')')?;

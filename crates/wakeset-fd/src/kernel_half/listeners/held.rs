@@ -50,11 +50,18 @@ pub fn new_holder() -> u8 {
     (NEWEST.fetch_add(1, Relaxed) % u32::from(NOBODY - 1)) as u8 + 1
 }
 
-pub(super) fn raise(holder: u8) {
+/// One more for this holder, which the caller is to publish.
+fn count_in(holder: u8) {
     if let Some(held) = HELD.get(usize::from(holder)) {
         held.fetch_add(1, Relaxed);
-        shares::publish(holder, count_of(holder));
     }
+}
+
+/// For tests that hold connections which have no number.
+#[cfg(test)]
+pub(super) fn raise(holder: u8) {
+    count_in(holder);
+    shares::publish(holder, count_of(holder));
 }
 
 pub(super) fn lower(holder: u8) {
@@ -75,7 +82,7 @@ pub fn note_accepted(fd: c_int, holder: u8) {
     reserved::raise(&END, fd as u32 + 1);
     forget(note.swap(holder, Relaxed));
     for holder in [holder, PROCESS] {
-        raise(holder);
+        count_in(holder);
         if let Some(latest) = LATEST.get(usize::from(holder)) {
             latest.store(fd, Relaxed);
         }

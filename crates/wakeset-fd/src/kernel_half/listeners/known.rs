@@ -10,7 +10,7 @@ use crate::stats::{ADDRESS_BYTES, ListenerStat, count};
 use crate::sys;
 use crate::sys::reserved::{self, NUMBERS, Reserved};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use wakeset::probe;
 
 /// What each number is: one of the three constants, or a listener with an index in the page of
@@ -24,8 +24,6 @@ const LISTENER: u8 = 2;
 const COUNTED: u8 = 3;
 /// One above the highest number of which something is known.
 static END: AtomicU32 = AtomicU32::new(0);
-/// Whether one has ever been a listener.
-static HAS_LISTENED: AtomicBool = AtomicBool::new(false);
 
 /// Counts up when a number may no longer be the listener that it was.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -38,17 +36,8 @@ fn kind(fd: c_int) -> Option<&'static AtomicU8> {
 fn remember(fd: c_int, now: u8) {
     if let Some(kind) = KINDS.place(fd as u32 as usize) {
         reserved::raise(&END, fd as u32 + 1);
-        if now >= LISTENER {
-            HAS_LISTENED.store(true, Ordering::Relaxed);
-        }
         kind.store(now, Ordering::Relaxed);
     }
-}
-
-/// Returns whether the process has, or had, a number that is known to be a listener.
-#[inline]
-pub fn knows_any() -> bool {
-    HAS_LISTENED.load(Ordering::Relaxed)
 }
 
 /// Returns whether a number is a listening socket, as far as is known.

@@ -37,7 +37,7 @@ pub use family::stay_apart;
 pub(crate) use known::{confirm, is_other, kinds};
 pub use known::{
     count, forget, forget_kind, forget_listener, forget_range, generation, is_known_listener,
-    is_known_other, is_listener, is_stream, knows_any, note_connection,
+    is_known_other, is_listener, is_stream, note_connection,
 };
 pub(crate) use private_sets::close_private_sets;
 pub use private_sets::{

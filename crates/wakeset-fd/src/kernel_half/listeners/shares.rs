@@ -434,6 +434,7 @@ impl Default for Share {
 pub(crate) fn begin_in_silence(choice: super::Choice, most: Option<u32>) {
     super::choose(choice, most);
     baton::make(-1);
+    baton::forget_declined();
     slots::all().iter().for_each(|slot| slot.owner.store(0, Relaxed));
 }
 

@@ -10,6 +10,8 @@ pub struct Telling {
     /// A wait is about to tell it of a connection on this listener; by edges, if so, of which each
     /// is a new one.
     pub tell: fn(c_int, bool),
+    /// That has ended a sleep of the thread's, and counts as a wake.
+    pub wake: fn(c_int),
     /// Whether it has declined something, so that a wait is to look without time before it sleeps.
     pub looks_first: fn() -> bool,
     /// What it accepts from now on is held as this holder's ([`held`](super::held)).

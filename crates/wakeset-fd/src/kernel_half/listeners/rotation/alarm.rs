@@ -106,7 +106,8 @@ impl Alarm {
         runs.is_ok()
     }
 
-    /// The kernel half watches it no longer.
+    /// The kernel half watches it no longer. Where the set is closed and its number another's, the
+    /// removal finds nothing: no other set watches this slot's timer.
     pub(super) fn unset(&self, set: &impl KernelEpoll) {
         if self.is_set.swap(false, Ordering::SeqCst) {
             let timer = self.number();

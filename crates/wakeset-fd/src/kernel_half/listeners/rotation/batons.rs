@@ -42,17 +42,23 @@ impl Rotation {
 
     /// The set watches the baton no longer. Returns whether it did.
     pub(super) fn drop_baton(&self, set: &impl KernelEpoll) -> bool {
-        let watched = self.baton.swap(-1, Ordering::Relaxed);
+        let watched = self.baton.load(Ordering::Relaxed);
+        if mutated!("baton_goes_unseen") {
+            self.baton.store(-1, Ordering::Release);
+        }
         if watched >= 0 && !set.is_closed() {
             baton::leave(set.number(), watched);
         }
+        // Afterwards: a close waits for the lock while the set has the baton (`leave_number`).
+        self.baton.store(-1, Ordering::Release);
         watched >= 0
     }
 
     /// The baton has another number, or none.
     pub(crate) fn renumber_baton(&self, set: &impl KernelEpoll, old: c_int, new: c_int) {
         self.with(|_| {
-            if self.baton.load(Ordering::Relaxed) == old {
+            let is_its = self.baton.load(Ordering::Relaxed) == old;
+            if is_its && (!set.is_closed() || mutated!("baton_moves_in_anothers_set")) {
                 baton::renumber_in(set.number(), set.admit_baton(), old, new);
                 self.baton.store(new, Ordering::Relaxed);
             }
@@ -205,9 +211,12 @@ impl Rotation {
 mod tests {
     use super::super::super::told::{Telling, set_telling};
     use super::super::super::{Choice, shares};
+    use super::super::ctl::tests::Epoll;
     use super::*;
+    use crate::sys::{self, Errno};
     use crate::table::alone::alone;
     use core::cell::Cell;
+    use core::ptr;
     extern crate std;
 
     std::thread_local! {
@@ -216,6 +225,7 @@ mod tests {
 
     static TELLING: Telling = Telling {
         tell: |_, _| {},
+        wake: |_| {},
         looks_first: || HAS_DECLINED.get(),
         hold_as: |_| {},
         saw_none: |_| {},
@@ -244,5 +254,51 @@ mod tests {
         HAS_DECLINED.set(true);
         assert!(!rotation.looks_first(), "there is nobody to pass it on to");
         HAS_DECLINED.set(false);
+    }
+
+    fn is_taken_out(epoll: c_int, number: c_int) -> bool {
+        match sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, number, ptr::null()) {
+            Err(error) => assert_eq!(error, Errno::ENOENT),
+            Ok(()) => return true,
+        }
+        false
+    }
+
+    /// That one watched the baton with the data of the first, which its program was told, and not
+    /// with its own.
+    #[test]
+    fn a_baton_has_its_new_number_in_no_set_that_is_closed() {
+        let _alone = alone();
+        let rotation = Rotation::new();
+        let another = sys::epoll_create1(libc::EPOLL_CLOEXEC).expect("a set");
+        let old = sys::eventfd(0, libc::EFD_CLOEXEC).expect("a number");
+        let new = sys::duplicate_above(old, 0).expect("a number");
+        assert!(baton::watch_in(another, 0, old));
+        rotation.baton.store(old, Ordering::Relaxed);
+        // A set that is closed, and whose number another one has got.
+        let closed = Epoll { is_closed: true, ..Epoll::open(|| another) };
+        rotation.renumber_baton(&closed, old, new);
+        assert!(is_taken_out(another, old) && !is_taken_out(another, new));
+        assert!(rotation.drop_baton(&closed));
+        [another, old, new].into_iter().for_each(|fd| _ = sys::close(fd));
+    }
+
+    /// A close that found none did not wait, and the set that got the number lost its watch of the
+    /// baton.
+    #[test]
+    fn a_set_has_the_baton_until_it_watches_it_no_longer() {
+        let _alone = alone();
+        let rotation = Rotation::new();
+        let epoll = sys::epoll_create1(libc::EPOLL_CLOEXEC).expect("a set");
+        let pipe = sys::eventfd(0, libc::EFD_CLOEXEC).expect("a number");
+        assert!(baton::watch_in(epoll, 0, pipe));
+        rotation.baton.store(pipe, Ordering::Relaxed);
+        let set = Epoll::open(|| {
+            assert!(rotation.has_baton(), "a close would find none");
+            epoll
+        });
+        assert!(rotation.drop_baton(&set) && !rotation.has_baton());
+        assert!(!is_taken_out(epoll, pipe));
+        [epoll, pipe].into_iter().for_each(|fd| _ = sys::close(fd));
     }
 }

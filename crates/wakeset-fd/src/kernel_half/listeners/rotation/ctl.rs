@@ -251,19 +251,30 @@ pub(super) mod tests {
     extern crate std;
 
     /// A set, by what says its number.
-    pub(in super::super) struct Epoll<F>(pub(in super::super) F);
+    pub(in super::super) struct Epoll<F> {
+        pub(in super::super) number: F,
+        pub(in super::super) is_in_kernel: bool,
+        pub(in super::super) is_closed: bool,
+    }
+
+    impl<F> Epoll<F> {
+        /// One whose watches can be changed.
+        pub(in super::super) const fn open(number: F) -> Self {
+            Self { number, is_in_kernel: false, is_closed: false }
+        }
+    }
 
     impl<F: Fn() -> c_int> KernelEpoll for Epoll<F> {
         fn number(&self) -> c_int {
-            (self.0)()
+            (self.number)()
         }
 
         fn is_in_kernel(&self) -> bool {
-            false
+            self.is_in_kernel
         }
 
         fn is_closed(&self) -> bool {
-            false
+            self.is_closed
         }
 
         fn admit_baton(&self) -> u64 {
@@ -295,7 +306,7 @@ pub(super) mod tests {
         let _alone = alone();
         listeners::choose(Choice::Automatic, None);
         let number = sys::epoll_create1(libc::EPOLL_CLOEXEC).expect("a set");
-        let set = Epoll(|| number);
+        let set = Epoll::open(|| number);
         let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
         let rotation = Rotation::new();
         assert_eq!(change(&rotation, &set, EPOLL_CTL_ADD, &one), Ok(true));
@@ -329,12 +340,12 @@ pub(super) mod tests {
         for (op, says) in [(EPOLL_CTL_MOD, Ok(false)), (EPOLL_CTL_DEL, Ok(false))] {
             let rotation = Rotation::new();
             let add = || {
-                let added = change(&rotation, &Epoll(|| number), EPOLL_CTL_ADD, &listener);
+                let added = change(&rotation, &Epoll::open(|| number), EPOLL_CTL_ADD, &listener);
                 assert_eq!(added, Ok(true));
             };
             // Another thread adds the listener when the number is first asked for.
             let adds = Cell::new(Some(add));
-            let set = Epoll(|| {
+            let set = Epoll::open(|| {
                 if let Some(add) = adds.take() {
                     add();
                 }

@@ -202,6 +202,9 @@ impl Rotation {
                     if let Some(telling) = telling() {
                         (telling.hold_as)(self.share.holder());
                         (telling.tell)(member.fd, member.is_edge());
+                        if slept {
+                            (telling.wake)(member.fd);
+                        }
                     }
                     if slept {
                         super::count(member.fd, ListenerStat::Wakes);
@@ -347,12 +350,20 @@ impl Rotation {
 
     /// The set is closed, which its state says by now, and its number is about to go: no thread
     /// that has seen it open is still changing a watch by that number, which may be another set's
-    /// next.
-    pub(crate) fn leave_number(&self) {
-        if (self.any() || self.has_baton()) && !mutated!("watch_moves_in_anothers_set") {
+    /// next. `has_doorbell`: it has one, which may be about to get another number.
+    pub(crate) fn leave_number(&self, has_doorbell: bool) {
+        let has_doorbell = has_doorbell && !mutated!("doorbell_moves_beside_a_close");
+        let has_watch = self.any() || self.has_baton();
+        if has_watch && !mutated!("watch_moves_in_anothers_set") || has_doorbell {
             self.lock.lock();
             self.lock.unlock();
         }
+    }
+
+    /// Calls `f`, which changes a watch of a set with a doorbell by its number if that is open: a
+    /// close waits for it.
+    pub(crate) fn before_number_goes<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.with_same(|_| f())
     }
 
     /// Makes the watches of a set that migrates what the program asked for. The baton may just have

@@ -109,10 +109,14 @@ fn own_slot_at(index: u16) -> Option<&'static Slot> {
     (slot.owner.load(Relaxed) >> 32 == u64::from(process_id())).then_some(slot)
 }
 
-/// A holder has accepted a connection.
+/// A holder has accepted a connection, which is counted by now.
 pub(in super::super) fn note_taken(holder: u8) {
     let index = SLOT_OF.get(usize::from(holder)).map_or(0, |slot| slot.load(Relaxed));
+    if index == 0 {
+        return;
+    }
     if let Some(slot) = own_slot_at(index) {
+        slot.held.store(held::count_of(holder), Relaxed);
         // Of two threads at a time one may count, which changes it all the same.
         slot.taken.store(slot.taken.load(Relaxed).wrapping_add(1), Relaxed);
         slot.note_sleep(0);

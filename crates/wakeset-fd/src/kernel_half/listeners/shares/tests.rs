@@ -1,5 +1,6 @@
 use super::super::{Choice, choose, held};
 use super::*;
+use crate::sys;
 use crate::table::alone::alone;
 
 const NOTE: Notes = 2;
@@ -346,6 +347,26 @@ fn a_waiter_leaves_a_second_connection_to_one_that_holds_less() {
         assert_eq!(another_holds_less(share.holder(), NOTE), leaves, "{choice:?}, {its}");
         drop_both(&share);
     }
+}
+
+/// What it holds, and that it has taken one and does not sleep.
+#[test]
+fn an_accept_is_written_to_its_slot() {
+    let _alone = alone();
+    begin_in_silence(Choice::Automatic, None);
+    let (share, another) = (Share::new(), Share::new());
+    // Of two waiters each answers for itself.
+    another.note_sleep(0);
+    share.note_sleep(NOTE);
+    let slot = share.known_slot().expect("it has said that it sleeps");
+    let says = || (slot.held.load(Relaxed), slot.taken.load(Relaxed), slot.sleeps_for_one_of(NOTE));
+    let (_, before, _) = says();
+    let fd = sys::eventfd(0, libc::EFD_CLOEXEC).expect("a number");
+    held::note_accepted(fd, share.counted_as());
+    assert_eq!(says(), (1, before.wrapping_add(1), false));
+    held::note_close(fd);
+    assert_eq!(says(), (0, before.wrapping_add(1), false));
+    let _ = sys::close(fd);
 }
 
 /// Past the 63rd listener of a family a waiter left connections to those that sleep for another

@@ -2,35 +2,12 @@ use super::super::super::{Choice, RESCUE, baton, held, shares};
 use super::super::ctl::tests::Epoll;
 use super::super::member::notes_of;
 use super::*;
-use crate::kernel_half::KernelEpoll;
 use crate::table::alone::alone;
 use core::ptr;
 use core::time::Duration;
 
-/// A set that has a watch of the baton's, and none of a listener's in the kernel.
-struct Bare;
-
-impl KernelEpoll for Bare {
-    fn number(&self) -> c_int {
-        -1
-    }
-
-    fn is_in_kernel(&self) -> bool {
-        true
-    }
-
-    fn is_closed(&self) -> bool {
-        false
-    }
-
-    fn admit_baton(&self) -> u64 {
-        0
-    }
-
-    fn admit_alarm(&self) -> u64 {
-        0
-    }
-}
+/// A set that is the kernel's.
+const BARE: Epoll<fn() -> c_int> = Epoll { is_in_kernel: true, ..OPEN };
 
 const LISTENER: Member = Member { fd: 3, data: 7, ..Member::NONE };
 
@@ -74,11 +51,11 @@ fn calm_ends_when_the_listeners_are_looked_at() {
     let _alone = alone();
     let rotation = settled();
     begin_calm(&rotation, &[LISTENER]);
-    let left = rotation.rescue_if_due(&Bare).expect("it is calm");
+    let left = rotation.rescue_if_due(&BARE).expect("it is calm");
     assert!(left <= RESCUE + Duration::from_millis(20), "{left:?}");
     rotation.rescue_clock.forget();
     rotation.calm.begin([7, 7], 0, Deadline::from_nanos(1));
-    assert_eq!(rotation.rescue_if_due(&Bare), None);
+    assert_eq!(rotation.rescue_if_due(&BARE), None);
     assert!(!rotation.is_calm() && !rotation.rescue_clock.until_next().is_zero(), "it has looked");
 }
 
@@ -107,7 +84,7 @@ fn a_worker_beside_others_is_not_calm_alone() {
     assert!(!rotation.is_calm_alone(), "it is asked once in a rescue period");
     rotation.calm.end();
     rotation.rescue_clock.forget();
-    rotation.rescue_if_due(&Bare);
+    rotation.rescue_if_due(&BARE);
     begin_calm(&rotation, &[NAMED]);
     assert!(rotation.is_calm_alone(), "the other one is gone");
 }
@@ -126,9 +103,9 @@ fn a_calm_worker_says_when_it_sleeps() {
     assert!(another.leaves(note));
     rotation.wake_calmly();
     assert!(!another.leaves(note), "it is busy");
-    assert_eq!(rotation.rotate(&Bare), None);
+    assert_eq!(rotation.rotate(&BARE), None);
     assert!(rotation.is_calm() && another.leaves(note), "a general wait says it too");
-    rotation.end_wait(&Bare);
+    rotation.end_wait(&BARE);
     assert!(!another.leaves(note));
     (0..2).for_each(|_| held::lower(another.holder()));
 }
@@ -153,7 +130,7 @@ fn a_calm_worker_leaves_what_is_anothers() {
 }
 
 /// A set whose watches can be changed, under a number that nobody has.
-const OPEN: Epoll<fn() -> c_int> = Epoll(|| -1);
+const OPEN: Epoll<fn() -> c_int> = Epoll::open(|| -1);
 
 /// A set beside another worker that was calm until this listener was reported so often.
 fn paused(listener: Member, reports: u32) -> (Rotation, shares::Share) {
@@ -198,7 +175,7 @@ fn calm_does_not_go_on_where_there_is_more_to_do() {
     rotation.with(|_| ());
     assert!(!rotation.go_on(&OPEN), "the members may be others");
     let (rotation, _another) = paused(NAMED, 1);
-    assert!(!rotation.go_on(&Bare), "it is the kernel's");
+    assert!(!rotation.go_on(&BARE), "it is the kernel's");
     let rotation = settled();
     begin_calm(&rotation, &[NAMED]);
     report(&rotation, NAMED.data);
