@@ -20,7 +20,7 @@
 //! | `environment` | what the environment asks of the library without `wakeset run` |
 //! | `forks`, `home` | what a fork costs; what comes home after one |
 //! | `keeping` | which worker is next, by what workers hold |
-//! | `listening` | what `--stats` says of listeners |
+//! | `listening` | what `--stats` says of listeners, and the end of a wait for one |
 //! | `memory` | programs with a heap that refuses |
 //! | `instructions` | programs that make system calls by instruction |
 //! | `compare` | a program run both ways, and what differs |

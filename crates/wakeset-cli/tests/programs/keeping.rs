@@ -4,15 +4,33 @@
 use super::compile::{Build, compile, scratch};
 use super::run::{Runner, TIME_LIMIT, run};
 
+/// Runs a program in this order, which knows what it expects.
+fn succeeds(name: &str, order: &str) {
+    let Some(program) = compile(name, Build::Plain, name) else { return };
+    let file = scratch(&format!("{name}.json"));
+    let outcome = run(&program, &[], Runner::Ordered(order, &file), TIME_LIMIT);
+    println!("{}", outcome.stdout);
+    outcome.expect_success(name);
+}
+
 /// Without a count of what workers hold, connections that stay open would go to one worker 32 at a
 /// time, or those that are closed to a colder one each time.
 #[test]
 fn a_worker_keeps_its_place_while_it_holds_nothing() {
-    let Some(program) = compile("keeping", Build::Plain, "keeping") else { return };
-    let file = scratch("keeping.json");
-    let outcome = run(&program, &[], Runner::Ordered("auto", &file), TIME_LIMIT);
-    println!("{}", outcome.stdout);
-    outcome.expect_success("keeping");
+    succeeds("keeping", "auto");
+}
+
+/// A worker that counted for ever what it had sent to another process would get no more.
+#[test]
+fn a_worker_that_passes_connections_on_holds_nothing() {
+    succeeds("passing", "least");
+}
+
+/// A poll(2) that left a connection until its time was up said 0, and had what was there before in
+/// `revents`: its program took the listener for ready.
+#[test]
+fn a_poll_that_leaves_a_connection_says_of_nothing_that_it_is_ready() {
+    succeeds("left", "least");
 }
 
 fn show(order: &str, what: &str, most: Option<&str>) {
