@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::counted::Counted;
-use super::entries::{Asked, Looked, look};
+use super::entries::{Asked, Looked, Of, look};
 use super::room::{Room, is_left_to_kernel, is_too_long};
 use crate::stats::Stat;
 use crate::stats::count::count;
@@ -26,7 +26,7 @@ pub(super) fn at_once<A: Asked>(asked: &A) -> Outcome {
     // Until the call is over.
     let counted = Counted::new();
     let kernel = loop {
-        match look(entries, |fd| counted.begin(fd)) {
+        match look(entries, Of::All, |fd| counted.begin(fd)) {
             Ok(Looked::At { kernel }) => break kernel,
             Ok(Looked::NothingHere) => return Outcome::Unchanged,
             Ok(Looked::Failed(errno)) if is_left_to_kernel(errno) => return Outcome::Unchanged,

@@ -140,12 +140,21 @@ impl Unready {
     }
 }
 
+/// Which entries a look is at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    All,
+    /// Those that the kernel has to be asked about are told as not ready.
+    Here,
+}
+
 /// Looks at all entries, and says in each what holds now. What may come home it gives to `away`,
 /// which keeps it in the kernel, or counts the call in it, so that it does not come home before the
 /// call is over. The caller has a signal guard.
 #[inline(always)]
 pub(super) fn look(
     entries: &[Cell<pollfd>],
+    of: Of,
     away: impl Fn(c_int) -> Begun,
 ) -> Result<Looked, Unready> {
     let (mut here, mut kernel) = (false, false);
@@ -179,7 +188,7 @@ pub(super) fn look(
     if !here {
         return Ok(Looked::NothingHere);
     }
-    if kernel {
+    if kernel && of == Of::All {
         if let Err(errno) = look_in_kernel(entries) {
             return Ok(Looked::Failed(errno));
         }

@@ -7,7 +7,7 @@
 //! Before a handler of the program runs, the poller is given up on behalf of the thread, because
 //! the handler may leave the call by siglongjmp(3). Linux knows at that time how the call ends;
 //! what the poller knows of it is left in the call's [`Frame`]. The thread may be about to sleep:
-//! then the change of `seq` and of the frame's limit keep it from it.
+//! then the changes of `seq` and of the doorbell's entry keep it from it.
 
 use super::sleeper::Sleeper;
 use crate::set::doorbell::{self, Lent, Unlent};
@@ -20,17 +20,15 @@ use crate::table::{self, Slot, SlotHead, engine};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use libc::{pollfd, timespec};
-use wakeset::{Deadline, Error, Event, EventPoll, Events, Source};
+use wakeset::{Deadline, Error, Event, EventPoll, Events, Source, mutated};
 
 /// What a handler that runs during a call has to find of it, on the stack of the thread.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Frame {
-    /// When the sleep in ppoll(2) ends, in its form. The kernel writes back what is left.
-    limit: [AtomicI64; 2],
     /// [`GOING_ON`], or what a handler has left.
     ended: AtomicU32,
     /// The signals that the call blocks.
@@ -38,6 +36,8 @@ pub(super) struct Frame {
     /// The entries of the sleep in ppoll(2) but the doorbell's; null where there is none.
     entries: AtomicPtr<pollfd>,
     len: AtomicUsize,
+    /// The doorbell's entry; null as above.
+    bell: AtomicPtr<pollfd>,
 }
 
 /// No handler has run.
@@ -64,11 +64,11 @@ impl Frame {
     /// For a call that blocks these signals.
     pub(super) const fn new(blocked: u64) -> Self {
         Self {
-            limit: [AtomicI64::new(0), AtomicI64::new(0)],
             ended: AtomicU32::new(GOING_ON),
             blocked,
             entries: AtomicPtr::new(ptr::null_mut()),
             len: AtomicUsize::new(0),
+            bell: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -79,9 +79,23 @@ impl Frame {
 
     /// Says what is slept on in the kernel.
     fn set_entries(&self, entries: Option<&[Cell<pollfd>]>) {
-        let own = entries.and_then(<[_]>::split_last).map_or(&[][..], |(_, own)| own);
+        let (bell, own) = match entries.and_then(<[_]>::split_last) {
+            Some((bell, own)) => (bell.as_ptr(), own),
+            None => (ptr::null_mut(), &[][..]),
+        };
         self.entries.store(own.as_ptr().cast_mut().cast(), Ordering::Relaxed);
         self.len.store(own.len(), Ordering::Relaxed);
+        self.bell.store(bell, Ordering::Relaxed);
+    }
+
+    /// Has a ppoll(2) that is about to begin return at once: the kernel reads the entries only
+    /// then. No process has a number as high as the doorbell's is from now on.
+    fn keep_awake(&self) {
+        let bell = self.bell.load(Ordering::Relaxed);
+        if !bell.is_null() && !mutated!("poll_sleeps_after_its_handler") {
+            // SAFETY: the call is under way on this thread, below the handler that this is for.
+            unsafe { (&raw mut (*bell).fd).write(c_int::MAX) };
+        }
     }
 
     /// Whether something of the kernel's is ready, before a handler runs: the call sleeps on it and
@@ -101,15 +115,6 @@ impl Frame {
             _ => Some(Interrupted::Look),
         }
     }
-
-    fn set_limit(&self, limit: timespec) {
-        self.limit[0].store(limit.tv_sec, Ordering::Relaxed);
-        self.limit[1].store(limit.tv_nsec, Ordering::Relaxed);
-    }
-
-    fn limit(&self) -> *mut timespec {
-        ptr::from_ref(&self.limit).cast_mut().cast()
-    }
 }
 
 /// See the [module's description](self).
@@ -122,6 +127,8 @@ pub(super) struct Poller {
     pub(super) name: u32,
     /// Not 0: a call has it.
     taken: AtomicU32,
+    /// The last sleep in the kernel was one, and not over at once.
+    slept: AtomicBool,
     /// The call's.
     frame: AtomicPtr<Frame>,
     own: Own,
@@ -162,6 +169,7 @@ impl Poller {
             sleeper: Sleeper::new(EventPoll::new(engine::get()?).ok()?),
             name,
             taken: AtomicU32::new(1),
+            slept: AtomicBool::new(false),
             frame: AtomicPtr::new(ptr::null_mut()),
             own: Own {
                 watches: Cell::new(false),
@@ -183,6 +191,16 @@ impl Poller {
 
     pub(super) fn try_take(&self) -> bool {
         self.taken.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Whether the next call is likely to sleep as well: the kernel had nothing ready last time.
+    pub(super) fn has_slept(&self) -> bool {
+        self.slept.load(Ordering::Relaxed)
+    }
+
+    /// Whether the kernel had nothing ready when it was asked last.
+    pub(super) fn note_slept(&self, slept: bool) {
+        self.slept.store(slept, Ordering::Relaxed);
     }
 
     /// Makes it this call's. The caller has a signal guard.
@@ -212,7 +230,7 @@ impl Poller {
             } else {
                 LOOK
             };
-            frame.set_limit(timespec { tv_sec: 0, tv_nsec: 0 });
+            frame.keep_awake();
             frame.ended.store(ended, Ordering::Relaxed);
         }
         self.sleeper.keep_awake();
@@ -340,23 +358,21 @@ impl Poller {
             (deadline, led) => deadline.or(led),
         };
         frame.set_entries(entries);
-        if entries.is_some() {
-            let is_led = led.is_some() && until == led;
-            let left = |until: Deadline| match until.remaining() {
-                left if is_led => short_of(left),
-                left => left,
-            };
-            frame.set_limit(until.map_or(FAR, |until| time_of(left(until))));
-        }
+        let left = |until: Deadline| match until.remaining() {
+            left if led == Some(until) => short_of(left),
+            left => left,
+        };
+        // The kernel sets no timer for a call without a limit.
+        let limit = until.filter(|_| entries.is_some()).map(|until| time_of(left(until)));
         drop(guard);
         // From here on a handler may end the call.
         (!entered.stays && frame.interrupted().is_none()).then(|| {
             step!(poller_before_sleep);
-            let slept = self.set().asleep(|| match entries {
+            let (slept, is_sleep) = self.set().timed_sleep(|| match entries {
                 Some(entries) => {
                     let place = entries.as_ptr().cast_mut().cast::<pollfd>();
                     // SAFETY: so many entries, and a mask that the caller vouches for.
-                    unsafe { sys::waits::ppoll_within(place, entries.len(), frame.limit(), mask) }
+                    unsafe { sys::waits::ppoll(place, entries.len(), limit.as_ref(), mask) }
                 }
                 None => {
                     let until = until.map_or(FAR, |until| time_of(until.since_boot()));
@@ -364,6 +380,8 @@ impl Poller {
                 }
             });
             step!(poller_slept);
+            // Untimed, it may have found at once what the kernel has.
+            self.note_slept(is_sleep.unwrap_or(slept == Ok(0)) && entries.is_some());
             slept
         })
     }
@@ -412,3 +430,6 @@ fn empty(doorbell: c_int) {
     let mut rings = 0_u64;
     let _ = sys::read(doorbell, (&raw mut rings).cast(), 8);
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

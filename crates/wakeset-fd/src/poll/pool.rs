@@ -55,13 +55,22 @@ pub(super) struct Taken<'a> {
     frame: &'a Frame,
 }
 
+/// The one that the thread had last.
+fn last() -> Option<&'static Poller> {
+    (sys::last_poller() as usize).checked_sub(1).and_then(get)
+}
+
+/// Whether the thread's next call is likely to sleep, as its last one did.
+pub(super) fn is_likely_to_sleep() -> bool {
+    last().is_some_and(Poller::has_slept)
+}
+
 impl Taken<'_> {
     /// Takes one for a call with this frame; `None` where there is no memory.
     #[inline]
     pub(super) fn take(frame: &Frame) -> Option<Taken<'_>> {
         let _guard = SignalGuard::enter();
-        let last = (sys::last_poller() as usize).checked_sub(1);
-        let poller = last.and_then(get).filter(|poller| poller.try_take()).or_else(other)?;
+        let poller = last().filter(|poller| poller.try_take()).or_else(other)?;
         poller.begin(frame);
         sys::set_poller(poller.name);
         sys::set_last_poller(poller.name);

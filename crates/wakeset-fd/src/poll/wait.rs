@@ -4,11 +4,11 @@ use super::Outcome;
 use super::at_once::at_once;
 use super::counted::keep_in_kernel;
 use super::entries::{
-    Asked, Found, Looked, are_plain, find, look, look_here, look_in_kernel, mask_of, may_have_news,
-    number, source_of,
+    Asked, Found, Looked, Of, are_plain, find, look, look_here, look_in_kernel, mask_of,
+    may_have_news, number, source_of,
 };
 use super::poller::{Frame, Interrupted};
-use super::pool::Taken;
+use super::pool::{Taken, is_likely_to_sleep};
 use super::room::{Room, is_left_to_kernel, is_too_long};
 use crate::migrate;
 use crate::set::doorbell::Unlent;
@@ -20,7 +20,7 @@ use crate::sys::{self, Errno, user, waits};
 use crate::table;
 use core::cell::Cell;
 use libc::{POLLIN, pollfd, timespec};
-use wakeset::{Deadline, Error, Timeout};
+use wakeset::{Deadline, Error, Timeout, mutated};
 
 /// How often a call asks for a doorbell where there is none to be had, or a fork keeps it, before
 /// it goes to the kernel.
@@ -122,11 +122,12 @@ unsafe fn attempt<A: Asked>(
         bell,
         mask: mask.place,
         kernel: false,
+        is_unasked: timeout != Timeout::Now && is_likely_to_sleep(),
         attempts: 0,
         deadline: None,
         tells_nothing,
     };
-    if let Some(outcome) = wait.look(None) {
+    if let Some(outcome) = wait.first_look() {
         return match outcome {
             Outcome::Rest(_) => Ok(Outcome::Unchanged),
             outcome => {
@@ -157,6 +158,8 @@ struct Wait<'a, A: Asked> {
     mask: *const u8,
     /// Whether there are entries that the kernel has to be asked about.
     kernel: bool,
+    /// The kernel has not been asked yet, because the sleep will ask it.
+    is_unasked: bool,
     attempts: u32,
     deadline: Option<Deadline>,
     tells_nothing: bool,
@@ -172,11 +175,38 @@ enum Watched {
 }
 
 impl<A: Asked> Wait<'_, A> {
+    /// The look before the poller is taken. `None`: nothing is known to be ready.
+    fn first_look(&mut self) -> Option<Outcome> {
+        if self.is_unasked {
+            let _guard = SignalGuard::enter();
+            if let Some(outcome) = self.look_at(Of::Here, None) {
+                return Some(outcome);
+            }
+            if !self.kernel {
+                return self.count();
+            }
+            if self.asked.count(self.entries) == Some(0) {
+                return None;
+            }
+            // What is ready in the kernel counts as well.
+            self.is_unasked = false;
+            if mutated!("poll_tells_of_one_half") {
+                return self.count();
+            }
+        }
+        self.look(None)
+    }
+
     /// Looks at everything. `None`: nothing is ready.
     fn look(&mut self, poller: Option<&Taken<'_>>) -> Option<Outcome> {
         let _guard = SignalGuard::enter();
+        self.look_at(Of::All, poller).or_else(|| self.count())
+    }
+
+    /// Says in the entries what holds of them. `Some`: that ends the call here.
+    fn look_at(&mut self, of: Of, poller: Option<&Taken<'_>>) -> Option<Outcome> {
         loop {
-            match look(self.entries, keep_in_kernel) {
+            match look(self.entries, of, keep_in_kernel) {
                 Ok(Looked::At { kernel: false }) if is_too_long(self.entries.len()) => {
                     return Some(self.rest());
                 }
@@ -192,7 +222,7 @@ impl<A: Asked> Wait<'_, A> {
                     continue;
                 }
             }
-            return self.count();
+            return None;
         }
     }
 
@@ -224,11 +254,11 @@ impl<A: Asked> Wait<'_, A> {
     /// The end of a call that may not sleep. Under a mask, what is pending may be let in.
     fn end_at_once(&self) -> Outcome {
         if !self.mask.is_null() {
-            let mut no_time = timespec { tv_sec: 0, tv_nsec: 0 };
+            let no_time = timespec { tv_sec: 0, tv_nsec: 0 };
             let place = self.entries.as_ptr().cast_mut().cast::<pollfd>();
             // SAFETY: so many entries, and a mask that the caller vouches for.
             let found =
-                unsafe { waits::ppoll_within(place, self.entries.len(), &mut no_time, self.mask) };
+                unsafe { waits::ppoll(place, self.entries.len(), Some(&no_time), self.mask) };
             if found == Err(Errno::EINTR) {
                 return interrupted(self.asked);
             }
@@ -271,12 +301,12 @@ impl<A: Asked> Wait<'_, A> {
     /// the call, which then begins anew, and one that it lets in ends the spin.
     fn spin(&self, poller: &Taken<'_>) -> bool {
         let has_asked = Cell::new(false);
-        let stay = || {
-            self.frame.interrupted().is_none() && (has_asked.replace(true) || !self.has_signal())
-        };
+        let has_some = || self.kernel && look_in_kernel(self.entries) != Ok(0);
+        let is_in_vain = || self.has_signal() || self.is_unasked && has_some();
+        let stay =
+            || self.frame.interrupted().is_none() && (has_asked.replace(true) || !is_in_vain());
         let ready = || may_have_news(self.entries);
-        let mut outside =
-            || self.has_signal() || self.kernel && look_in_kernel(self.entries) != Ok(0);
+        let mut outside = || self.has_signal() || has_some();
         let outside: Option<&mut dyn FnMut() -> bool> =
             if self.sleeps_in_kernel() { Some(&mut outside) } else { None };
         poller.spin(self.deadline, stay, ready, outside)

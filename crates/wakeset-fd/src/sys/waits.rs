@@ -65,7 +65,8 @@ pub(crate) fn epoll_pwait2(
     raw!(epoll_pwait2, epfd, events, maxevents, limit, mask, mask_bytes).map(|n| n as c_int)
 }
 
-/// ppoll(2), or poll(2) with the limit rounded up where that is refused and there is no mask.
+/// ppoll(2), or poll(2) with the limit rounded up where that is refused and there is no mask. A
+/// signal handler may change the entries until the call has begun.
 ///
 /// # Safety
 /// As ppoll(2).
@@ -82,27 +83,6 @@ pub unsafe fn ppoll(
     #[cfg(target_arch = "x86_64")]
     if mask.is_null() {
         return unless_refused(exact, || raw!(poll, entries, n, milliseconds_of(limit)));
-    }
-    exact
-}
-
-/// ppoll(2) with a limit in memory that a signal handler may change until the call has begun, and
-/// which the kernel does too. Goes on to a relative as [`ppoll`] does.
-///
-/// # Safety
-/// As ppoll(2).
-pub(crate) unsafe fn ppoll_within(
-    entries: *mut pollfd,
-    n: usize,
-    limit: *mut timespec,
-    mask: *const u8,
-) -> Result<usize, Errno> {
-    let exact = raw!(ppoll, entries, n, limit, mask, SIGSET_BYTES);
-    #[cfg(target_arch = "x86_64")]
-    if mask.is_null() {
-        // SAFETY: the caller's contract.
-        let milliseconds = || milliseconds_of(unsafe { limit.as_ref() });
-        return unless_refused(exact, || raw!(poll, entries, n, milliseconds()));
     }
     exact
 }

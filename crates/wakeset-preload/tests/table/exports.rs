@@ -59,8 +59,12 @@ fn what_a_wait_runs_through_lies_together() {
         });
         line.unwrap_or_else(|| panic!("no function {piece}")).rsplit('|').next().map(str::trim)
     };
-    let inner = ["15epoll_wait_into17h", "4Wait3run17h", "10step_mixed17h", "4Wait7harvest17h"];
-    for piece in [&["epoll_wait"][..], &inner].concat() {
+    let wait = ["15epoll_wait_into17h", "4Wait3run17h", "10step_mixed17h", "4Wait7harvest17h"];
+    for piece in [&["epoll_wait"][..], &wait].concat() {
         assert_eq!(section_of(piece), Some(".text.wait"), "{piece}");
+    }
+    let poll = ["14answer_in_time17h", "9EventPoll10add_source17h", "6Poller7release17h"];
+    for piece in [&["poll"][..], &poll].concat() {
+        assert_eq!(section_of(piece), Some(".text.poll"), "{piece}");
     }
 }

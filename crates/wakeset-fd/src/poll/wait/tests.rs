@@ -2,7 +2,7 @@ use super::super::entries::{NONE, Polled};
 use super::super::poller::Poller;
 use super::*;
 use crate::table::alone::alone;
-use crate::table::away::tests::{eventfd, give_back, lend};
+use crate::table::away::tests::{eventfd, give_back, lend, write};
 use crate::table::away::{self, Return};
 use crate::table::gate;
 use core::ffi::c_int;
@@ -44,6 +44,7 @@ fn look_with_doorbell(
         bell,
         mask: core::ptr::null(),
         kernel: false,
+        is_unasked: false,
         attempts: 0,
         deadline: None,
         tells_nothing: true,
@@ -82,4 +83,46 @@ fn a_poll_waits_for_a_way_home_without_its_doorbell() {
     assert!(is_free, "whoever wants the number waits for ever");
     assert!(!away::is(comes), "a poll that may sleep keeps it in the kernel");
     [comes, stays].into_iter().for_each(|fd| crate::close(fd).unwrap());
+}
+
+/// Asks for an eventfd that is in process and a pipe that is the kernel's, for 20 ms.
+fn poll_both([here, there]: [c_int; 2]) -> (Outcome, [i16; 2]) {
+    let mut asked = [here, there].map(|fd| pollfd { fd, events: POLLIN, revents: 0 });
+    let time = Timeout::from(Some(Duration::from_millis(20)));
+    // SAFETY: two entries, and no mask.
+    let outcome = unsafe { crate::poll::poll(asked.as_mut_ptr(), 2, time, core::ptr::null()) };
+    (outcome, asked.map(|entry| entry.revents))
+}
+
+/// Such a call looks at its objects alone before it goes to sleep.
+#[test]
+fn a_call_that_is_likely_to_sleep_tells_of_both_halves() {
+    let _alone = alone();
+    let mut pipe = [0; 2];
+    // SAFETY: room for two numbers. They are the kernel's, because no hook stands in front.
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    let both = [eventfd(0, 0), pipe[0]];
+    let nothing = (Outcome::Done(Ok(0)), [0, 0]);
+    assert_eq!(poll_both(both), nothing);
+    assert!(is_likely_to_sleep());
+
+    let mut byte = 0_u8;
+    assert_eq!(sys::write(pipe[1], &raw const byte, 1), Ok(1));
+    // A thread that loses its processor seems to have slept.
+    for _ in 0..1000 {
+        assert_eq!(poll_both(both), (Outcome::Done(Ok(1)), [0, POLLIN]));
+        if !is_likely_to_sleep() {
+            break;
+        }
+    }
+    assert!(!is_likely_to_sleep(), "it asks the kernel last, which has something at once");
+
+    assert_eq!(sys::read(pipe[0], (&raw mut byte).cast(), 1), Ok(1));
+    assert_eq!(poll_both(both), nothing);
+    assert!(is_likely_to_sleep());
+    assert_eq!(sys::write(pipe[1], &raw const byte, 1), Ok(1));
+    write(both[0], 1);
+    assert_eq!(poll_both(both), (Outcome::Done(Ok(2)), [POLLIN, POLLIN]));
+    crate::close(both[0]).unwrap();
+    pipe.into_iter().for_each(|fd| sys::close(fd).unwrap());
 }

@@ -199,6 +199,13 @@ impl EventPoll {
         self.core().wake.waiters.adaptive_spin.asleep(true, sleep)
     }
 
+    /// [`asleep`](Self::asleep), which also returns whether that was a sleep, and not over at once;
+    /// `None`: it was not timed.
+    #[doc(hidden)]
+    pub fn timed_sleep<T>(&self, sleep: impl FnOnce() -> T) -> (T, Option<bool>) {
+        self.core().wake.waiters.adaptive_spin.timed_sleep(true, sleep)
+    }
+
     /// When a sleep of the caller's begins, if something is to be learned from it, for
     /// [`note_sleep`](Self::note_sleep).
     #[doc(hidden)]

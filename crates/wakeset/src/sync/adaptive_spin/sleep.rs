@@ -21,7 +21,17 @@ impl AdaptiveSpin {
 
     /// Times a sleep, and learns from it. `outside`: it is one in a kernel half.
     pub(crate) fn asleep<T>(&self, outside: bool, sleep: impl FnOnce() -> T) -> T {
-        let Some(before) = Self::begin_sleep() else { return sleep() };
+        self.timed_sleep(outside, sleep).0
+    }
+
+    /// [`asleep`](Self::asleep), which also returns whether that was a sleep, and not over at once;
+    /// `None`: it was not timed.
+    pub(crate) fn timed_sleep<T>(
+        &self,
+        outside: bool,
+        sleep: impl FnOnce() -> T,
+    ) -> (T, Option<bool>) {
+        let Some(before) = Self::begin_sleep() else { return (sleep(), None) };
         let (result, cost) = self.measured(sleep);
         let slept = self.end_sleep(before, outside);
         self.learn_latency(before, slept);
@@ -29,7 +39,7 @@ impl AdaptiveSpin {
         if let Some(cost) = cost.filter(|_| slept > SLEEP) {
             SLEEP_COST.remember(cost);
         }
-        result
+        (result, Some(slept > SLEEP))
     }
 
     /// When a sleep begins (ns), if something is to be learned from it.
