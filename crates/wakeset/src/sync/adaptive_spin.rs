@@ -15,7 +15,7 @@
 //!
 //! | the last waker | before a sleep the waiter |
 //! |---|---|
-//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 255 sleeps earn no yield |
+//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 255 sleeps earn no yield. Nor do the next 63 if yields, two times in a row, found nothing, and no thread that wanted the processor |
 //! | ran on another one | looks at the ready list, for about as long as a [wake-up takes](latency) at most |
 //!
 //! A wait that is too long to spin for may be so only because other threads sleep as well; whether
@@ -54,6 +54,8 @@ const SLEEP: u64 = 3_000;
 const SHORT_SLEEP: u64 = 50_000;
 /// A yield longer than this (ns) gave the processor to a thread that used it.
 const LONG_YIELD: u64 = 200_000;
+/// A yield shorter than this (ns) has run no other thread: none was waiting for the processor.
+const EMPTY_YIELD: u64 = 1_500;
 /// What a long yield must have gathered to have been worth it.
 const BATCH: usize = 4;
 /// Yields before a sleep, at most.
@@ -63,6 +65,10 @@ const THRESHOLD: u8 = 2;
 const MOST: u8 = 8;
 /// Sleeps that a long and useless yield costs.
 const PENALTY: u8 = 255;
+/// What yields cost that are all empty; and how many sleeps, where that leaves too little. Other
+/// threads may come to this processor before so long a time as a useless yield costs.
+const EMPTY: u8 = 4;
+const EMPTY_PENALTY: u8 = 63;
 
 /// How many waits the average goes back, as a shift.
 const MEMORY: i32 = 3;
@@ -195,6 +201,7 @@ impl AdaptiveSpin {
             return 0;
         }
         busy.note_spin();
+        let mut others_ran = false;
         for _ in 0..YIELDS {
             let before = now();
             let found = if yielded() { take() } else { 0 };
@@ -204,18 +211,28 @@ impl AdaptiveSpin {
                 busy::lost(took);
             }
             if found == 0 {
+                others_ran |= took >= EMPTY_YIELD;
                 continue;
             }
             if is_lost {
-                self.credit.store(0, Ordering::Relaxed);
-                self.penalty.store(PENALTY, Ordering::Relaxed);
+                self.stop_yielding(PENALTY);
             } else {
+                self.credit.store((credit + 1).min(MOST), Ordering::Relaxed);
                 self.remember(Some(took), LATENCY.limit());
             }
             return found;
         }
-        self.credit.store(credit - 1, Ordering::Relaxed);
+        match credit.saturating_sub(if others_ran { 1 } else { EMPTY }) {
+            left if left < THRESHOLD && !others_ran => self.stop_yielding(EMPTY_PENALTY),
+            left => self.credit.store(left, Ordering::Relaxed),
+        }
         0
+    }
+
+    /// So many sleeps earn no yield.
+    fn stop_yielding(&self, sleeps: u8) {
+        self.credit.store(0, Ordering::Relaxed);
+        self.penalty.store(sleeps, Ordering::Relaxed);
     }
 
     /// Whether the last waker ran where this thread runs.

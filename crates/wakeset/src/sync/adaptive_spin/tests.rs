@@ -316,3 +316,32 @@ fn a_spin_that_finds_something_gains_what_a_sleep_costs() {
     memory.begin_unless(&busy, u64::MAX).unwrap().succeeded();
     assert!(busy.account() > 0);
 }
+
+/// A pair on two processors yielded before each sleep, to nobody.
+#[test]
+fn yields_end_where_no_other_thread_wants_the_processor() {
+    let memory = looked();
+    let credit = || memory.credit.load(Ordering::Relaxed);
+    let yields = |took, found| {
+        let yielded = || {
+            std::thread::sleep(took);
+            found
+        };
+        memory.yield_unless(&Busy::new(0), true, yielded, || 1);
+        credit()
+    };
+    memory.credit.store(MOST, Ordering::Relaxed);
+    assert_eq!(yields(Duration::from_micros(10), false), MOST - 1, "another one may have had it");
+    // This thread may lose its processor in one of them.
+    let once = |credit, found, after| {
+        (0..64).any(|_| {
+            memory.credit.store(credit, Ordering::Relaxed);
+            yields(Duration::ZERO, found) == after
+        })
+    };
+    assert!(once(MOST, false, MOST - EMPTY));
+    assert!(once(MOST - EMPTY, true, MOST - EMPTY + 1));
+    assert!(once(MOST - EMPTY, false, 0));
+    memory.asleep(false, || memory.waking(|| true));
+    assert_eq!(credit(), 0, "the next sleeps earn none");
+}
