@@ -1,12 +1,13 @@
 //! One course: a scenario, stopped at one step, and one operation beside it.
 
 use crate::operations::Operation;
+use crate::patience::Patience;
 use crate::scenarios::Scenario;
-use crate::trap::{Beside, LIMIT, Place, Progress, Thread};
+use crate::trap::{Beside, LIMIT, Place, Progress, Thread, both};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A scenario under way.
 struct Course {
@@ -25,7 +26,7 @@ impl Course {
 
     /// Returns when the thread is stopped or at its end, having woken it if need be.
     fn until_stopped(&self, scenario: &Scenario) -> Progress {
-        let end = Instant::now() + LIMIT;
+        let mut ends = Patience::of(LIMIT);
         if let Some(nudge) = scenario.nudge {
             // In a set that has moved it sleeps in a plain system call, and comes to no step
             // before.
@@ -33,7 +34,7 @@ impl Course {
             while !matches!(
                 self.thread.at_rest_within(patience),
                 Progress::Stopped | Progress::Ended
-            ) && Instant::now() < end
+            ) && !ends.is_over()
             {
                 nudge(&self.world);
                 std::thread::sleep(Duration::from_micros(100));
@@ -86,5 +87,5 @@ pub fn attempt(
     if waited && (scenario.wakes || operation.of_counter && !scenario.moves) {
         return Some(Err("waits for the stopped thread".into()));
     }
-    Some(done.and(gone_on).and_then(|()| course.world.check()).map(|()| waited))
+    Some(both(done, gone_on).and_then(|()| course.world.check()).map(|()| waited))
 }

@@ -14,6 +14,8 @@ mod descriptors;
 mod looks;
 mod migrations;
 mod operations;
+#[path = "../../../wakeset/tests/stalls/patience.rs"]
+mod patience;
 mod polls;
 mod scenarios;
 #[path = "../../../wakeset/tests/stalls/trap.rs"]

@@ -1,6 +1,7 @@
 //! What a stalled thread stands in: a set with two eventfds, by number, and an account of what was
 //! written, read and reported.
 
+use crate::patience::Patience;
 use crate::polls;
 use crate::trap::{LIMIT, Progress, Thread};
 use libc::{
@@ -226,9 +227,9 @@ impl World {
         before: u64,
         needless: impl Fn() -> bool,
     ) -> Result<(), String> {
-        let end = Instant::now() + LIMIT;
+        let mut patience = Patience::of(LIMIT);
         while self.of(data) <= before && !needless() {
-            if Instant::now() > end {
+            if patience.is_over() {
                 return Err(format!("{data} was not reported"));
             }
             if self.workers.lock().unwrap().is_empty() {

@@ -17,19 +17,21 @@
 
 mod check;
 mod operations;
+mod patience;
 mod pipes;
 mod scenarios;
 mod trap;
 mod world;
 
 use operations::{Operation, operations};
+use patience::Patience;
 use scenarios::{Scenario, changes, locks, spins, takes, wakes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
-use trap::{Beside, LIMIT, Place, Progress, Thread, failures_wanted};
+use std::time::Duration;
+use trap::{Beside, LIMIT, Place, Progress, Thread, both, failures_wanted};
 use wakeset::{Events, ReadyList, Timeout};
 use world::World;
 
@@ -70,9 +72,9 @@ impl Course {
 
     /// Returns when the thread is stopped or at its end, having woken it if need be.
     fn until_stopped(&self, scenario: &Scenario) -> Progress {
-        let end = Instant::now() + LIMIT;
+        let mut patience = Patience::of(LIMIT);
         if let Some(nudge) = scenario.nudge {
-            while self.thread.until_at_rest() == Progress::Asleep && Instant::now() < end {
+            while self.thread.until_at_rest() == Progress::Asleep && !patience.is_over() {
                 // What it is nudged with others may take.
                 if !nudge(&self.world) {
                     thread::sleep(Duration::from_micros(100));
@@ -141,7 +143,7 @@ fn attempt(scenario: &Scenario, kind: Events, place: Place, operation: &Operatio
         Beside::Ended(done) => (false, done),
         Beside::Waits(late) => (true, late.join()),
     };
-    match done.and(finished).and_then(|world| world.check()) {
+    match both(done, finished).and_then(|world| world.check()) {
         Ok(()) if waits && !may_wait => {
             Outcome::Failed("waits for a lock that it does not take".into())
         }
@@ -184,10 +186,14 @@ fn explore(scenario: &Scenario, kinds: &[Events], found: &Mutex<Findings>) {
                     Outcome::Waits => {
                         found.waiting.entry(operation.name).or_default().insert(place.step);
                     }
-                    Outcome::Failed(error) => found.failures.push(format!(
-                        "{}, {kind:?}, stopped at {} ({}): {}: {error}",
-                        scenario.name, place.step, place.arrival, operation.name
-                    )),
+                    Outcome::Failed(error) => {
+                        let failure = format!(
+                            "{}, {kind:?}, stopped at {} ({}): {}: {error}",
+                            scenario.name, place.step, place.arrival, operation.name
+                        );
+                        println!("{failure}");
+                        found.failures.push(failure);
+                    }
                 }
                 if found.failures.len() >= failures_wanted() {
                     return;

@@ -1,11 +1,11 @@
 //! What other threads do while one stands still.
 
+use crate::patience::Patience;
 use crate::trap::{LIMIT, Progress, Thread};
 use crate::world::{A, B, B_DATA, World, add, counter};
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::yield_now;
-use std::time::Instant;
 use wakeset::{Error, Event, EventPoll, Events, Source, Timeout};
 
 /// The memory in which the locks are that an operation takes, given what the stopped thread holds.
@@ -68,9 +68,9 @@ fn expect(what: &str, holds: bool) -> Result<(), String> {
 /// Whether `holds` becomes true while other threads, none of which stands still, go on to their
 /// end.
 fn soon(what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
-    let end = Instant::now() + LIMIT;
+    let mut patience = Patience::of(LIMIT);
     while !holds() {
-        if Instant::now() > end {
+        if patience.is_over() {
             return Err(what.into());
         }
         yield_now();

@@ -1,7 +1,7 @@
 //! The same for a pipe: who is stopped in a write or a close stops nobody; in a read of different
 //! bytes, or a seal, those who read or seal.
 
-use crate::trap::{Beside, Place, Progress, Thread};
+use crate::trap::{Beside, Place, Progress, Thread, both};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -166,7 +166,7 @@ fn attempt(scenario: usize, place: Place, operation: usize) -> Option<Result<(),
     if waited && !(may_keep && may_wait) {
         return Some(Err("waits for the stopped thread".into()));
     }
-    Some(done.and(gone_on).and_then(|()| world.check()))
+    Some(both(done, gone_on).and_then(|()| world.check()))
 }
 
 /// Stops each scenario at each of its steps, for each operation; the steps it was stopped at.

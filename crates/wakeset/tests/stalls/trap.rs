@@ -1,15 +1,16 @@
 //! Threads that can be stopped at a step, and calls that have to end in time.
 
+use crate::patience::Patience;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wakeset::steps::{self, Point};
 
-/// How long a call may take before it counts as kept from going on. Only a failing test waits that
-/// long.
+/// How long a call may take, where threads have processors ([`Patience`]), before it counts as kept
+/// from going on. Only a failing test waits that long.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
 /// After how many failures a test ends early. One shows that a mutant is noticed; without a mutant,
@@ -69,17 +70,29 @@ impl Trap {
     }
 
     fn within(&self, limit: Duration, what: impl Fn(&State) -> bool) -> bool {
-        let (_state, timeout) =
-            self.changed.wait_timeout_while(self.lock(), limit, |state| !what(state)).unwrap();
-        !timeout.timed_out()
+        let mut patience = Patience::of(limit);
+        loop {
+            // After the last round once more.
+            let is_over = patience.is_over();
+            let wait = if is_over { Duration::ZERO } else { patience.rest() };
+            let state = self.lock();
+            let (state, _) =
+                self.changed.wait_timeout_while(state, wait, |state| !what(state)).unwrap();
+            if is_over || what(&state) {
+                return what(&state);
+            }
+        }
     }
 
     /// Whether it sleeps at this moment, rather than runs or would if it had a processor.
     fn sleeps(&self) -> bool {
-        let stat = self.stat.get().and_then(|stat| std::fs::read_to_string(stat).ok());
-        stat.is_some_and(|stat| {
-            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
-        })
+        self.says_proc() == Some('S')
+    }
+
+    /// `R` where it runs or would if it had a processor, `S` asleep.
+    fn says_proc(&self) -> Option<char> {
+        let stat = std::fs::read_to_string(self.stat.get()?).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
     }
 
     fn reach(&self, point: Point) {
@@ -169,6 +182,14 @@ impl Beside {
             Self::Ended(done) => done,
             Self::Waits(late) => late.join(),
         }
+    }
+}
+
+/// Both results as one, with what is wrong with either.
+pub fn both<T>(one: Result<(), String>, other: Result<T, String>) -> Result<T, String> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(format!("{one}; {other}")),
+        (one, other) => one.and(other),
     }
 }
 
@@ -288,9 +309,9 @@ impl Thread {
         if held.is_empty() {
             return Beside::Ended(other.join());
         }
-        let begin = Instant::now();
+        let mut patience = Patience::of(LIMIT);
         let mut asleep = 0;
-        while begin.elapsed() < LIMIT {
+        while !patience.is_over() {
             let waits = |state: &State| state.waits_for.is_some_and(|lock| held.contains(&lock));
             let state = other.trap.lock();
             let (state, _) = other
@@ -332,7 +353,11 @@ impl Thread {
     /// Waits for its end. (An error leaves it running.)
     pub fn join(self) -> Result<(), String> {
         if !self.trap.until(|state| state.ended) {
-            return Err(format!("did not end; it was last seen at {:?}", self.log().last()));
+            let state = self.trap.says_proc();
+            return Err(format!(
+                "did not end; it was last seen at {:?}, in state {state:?}",
+                self.log().last()
+            ));
         }
         self.thread.join().unwrap()
     }

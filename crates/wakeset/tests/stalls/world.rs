@@ -1,13 +1,14 @@
 //! What a stalled thread stands in: a set with two counters, and an account of what was written,
 //! read and reported.
 
+use crate::patience::Patience;
 use crate::trap::{LIMIT, Thread};
 use std::collections::HashMap;
 use std::mem::size_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wakeset::{
     Counter, CounterFlags, Engine, Error, Event, EventPoll, Events, ReadyList, SetCore, Source,
     Timeout,
@@ -286,9 +287,9 @@ impl World {
     /// Makes sure that `data` is reported once more than `before`, to a taker from the ring or to
     /// another thread.
     pub fn take_until(&self, data: u64, before: u64) -> Result<(), String> {
-        let end = Instant::now() + LIMIT;
+        let mut patience = Patience::of(LIMIT);
         while self.reports.of(data) <= before {
-            if Instant::now() > end {
+            if patience.is_over() {
                 return Err(format!("{data} was not taken"));
             }
             if self.take(&self.set(), 4) == 0 {
@@ -379,9 +380,9 @@ impl World {
     ) -> Result<(), String> {
         // Others may be faster than this thread, and it sleeps then.
         const LOOK: Duration = Duration::from_millis(20);
-        let end = Instant::now() + LIMIT;
+        let mut patience = Patience::of(LIMIT);
         while self.reports.of(data) <= before && !needless() {
-            if Instant::now() > end {
+            if patience.is_over() {
                 return Err(format!("{data} was not reported"));
             }
             if self.workers.lock().unwrap().is_empty() {
