@@ -1,5 +1,6 @@
 //! epoll_wait(2) and its kin: each call checks its arguments and then runs one [`Wait`].
 
+use crate::kernel_half::listeners::baton;
 use crate::migrate;
 use crate::set::wait::{Limit, Mask, Rest, Wait};
 use crate::set::{FdSet, doorbell, home};
@@ -174,11 +175,14 @@ pub(crate) unsafe fn wait_whole(
 /// # Safety
 /// There are `found` events.
 unsafe fn reported(epfd: c_int, events: *mut epoll_event, found: c_int) -> Option<c_int> {
-    let kept = match found {
-        0 => 0,
+    let (kept, passes) = match found {
+        0 => (0, false),
         // SAFETY: the caller's contract.
         _ => unsafe { doorbell::strike(epfd, events, found) },
     };
+    if passes {
+        baton::pass();
+    }
     if kept == 0 && found > 0 {
         return None;
     }

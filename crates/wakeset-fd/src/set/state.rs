@@ -92,6 +92,13 @@ impl SetState {
         self.has(CLOSED)
     }
 
+    /// Whether a wait that has found nothing may not sleep in the kernel half as one in both halves
+    /// does: everything is there, or is about to be; or the set has no number any more.
+    #[inline]
+    pub(crate) fn has_left_halves(&self) -> bool {
+        self.has(if mutated!("closed_set_is_slept_in") { IN_KERNEL } else { IN_KERNEL | CLOSED })
+    }
+
     #[inline]
     pub(crate) fn has_kernel(&self) -> bool {
         self.has(HAS_KERNEL)

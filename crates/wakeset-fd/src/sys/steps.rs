@@ -50,7 +50,8 @@ mod list {
         // set/doorbell.rs
         doorbell_before_ring doorbell_rung doorbell_before_kernel doorbell_in_kernel doorbell_known
         // set/wait
-        half_looked_at elsewhere_before_look elsewhere_slept kernel_before_sleep kernel_slept
+        half_looked_at elsewhere_before_look elsewhere_before_sleep elsewhere_slept
+        kernel_before_sleep kernel_slept
         // poll
         poll_found poll_before_watch poll_watched poll_looked poller_before_count poller_counted
         poller_before_sleep poller_slept poller_before_leave poller_left poller_before_wake

@@ -1,10 +1,10 @@
 //! Doorbells that meet another file: a waker that is stopped just before it rings one, while the
 //! program takes the doorbell's number for a file of its own; and a thread that is stopped just
-//! before it puts one into its set, whose number becomes another set's.
+//! before it puts one into its set, whose number becomes another set's, or before it sleeps there.
 
-use crate::descriptors::{is_readable, mix, own_pipe, write_fast};
-use crate::trap::{Place, Progress, Thread};
-use crate::world::{IN, World, add, ctl, epoll, eventfd};
+use crate::descriptors::{is_readable, migrate, mix, own_pipe, write_fast};
+use crate::trap::{LIMIT, Place, Progress, Thread};
+use crate::world::{IN, World, add, ctl, epoll, eventfd, wait, write};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -75,5 +75,42 @@ pub fn a_doorbell_that_comes_late_is_rung_in_no_other_set() {
     assert!(numbers.into_iter().all(|number: libc::c_int| number == kernels), "{info}");
     for number in [set, object, kernels] {
         fd::close(number).unwrap();
+    }
+}
+
+/// A wait whose set is closed when it is about to sleep in its kernel half, and whose number is
+/// another set's by then. It reports nothing of that set's, and takes no ring from its waiters.
+pub fn a_wait_in_a_closed_set_takes_no_ring_of_the_next_one() {
+    const SLEEPS: &str = "elsewhere_before_sleep";
+    const A_MOMENT: Duration = Duration::from_millis(100);
+    for step in ["elsewhere_before_look", SLEEPS] {
+        let (set, object, [reader, writer]) = (epoll(), eventfd(), own_pipe());
+        migrate(reader).unwrap();
+        let fill = |set, data| {
+            add(set, object, IN, data);
+            add(set, reader, IN, data + 1);
+        };
+        fill(set, 1);
+        let waiter = Thread::start(Some(Place { step, arrival: 1 }), move || {
+            assert_eq!(wait(set, 1_000), [], "it is in the other set");
+        });
+        assert_eq!(waiter.until_stopped(), Progress::Stopped);
+        // In Linux the wait goes on, with what it watches.
+        ctl(set, libc::EPOLL_CTL_DEL, object, 0, 0).unwrap();
+        fd::close(set).unwrap();
+        assert_eq!(epoll(), set, "the lowest number is given first");
+        fill(set, 7);
+        let others = Thread::asleep(move || assert_eq!(wait(set, -1), [7]));
+        thread::sleep(A_MOMENT);
+        waiter.release();
+        // Of the threads that sleep there the kernel wakes the one that came last.
+        thread::sleep(A_MOMENT);
+        assert!(write(object, 1));
+        let slept = waiter.log().iter().filter(|reached| **reached == SLEEPS).count();
+        assert_eq!(slept, usize::from(step == SLEEPS), "it sleeps by the number");
+        assert!(others.ends_within(LIMIT), "a ring was lost");
+        others.join().unwrap();
+        waiter.join().unwrap();
+        [set, object, reader, writer].into_iter().for_each(|number| fd::close(number).unwrap());
     }
 }

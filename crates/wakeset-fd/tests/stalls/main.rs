@@ -40,6 +40,7 @@ fn a_thread_stopped_at_any_step_stops_no_other_and_loses_nothing() {
     migrations::an_add_beside_a_close_is_no_loss();
     bells::a_late_ring_reaches_the_doorbell_and_nothing_else();
     bells::a_doorbell_that_comes_late_is_rung_in_no_other_set();
+    bells::a_wait_in_a_closed_set_takes_no_ring_of_the_next_one();
     polls::a_look_beside_a_dup2_finds_one_object_or_the_other();
     polls::a_wait_whose_time_runs_out_beside_it_finds_what_came_in_time();
     looks::a_pump_beside_a_move_finds_what_was_written();

@@ -155,12 +155,13 @@ pub enum Progress {
 }
 
 /// Steps behind which a thread sleeps until another one wakes it.
-const SLEEPS: [&str; 8] = [
+const SLEEPS: [&str; 9] = [
     "sleep_before_futex",
     "block_before_sleep",
     "elsewhere_counted",
     // The descriptor layer's.
     "elsewhere_before_look",
+    "elsewhere_before_sleep",
     "kernel_before_sleep",
     "poller_before_sleep",
     "lock_before_sleep",

@@ -6,6 +6,7 @@ use crate::set::{doorbell, polls};
 use crate::stats::Stat;
 use crate::stats::count::count;
 use crate::sys::signal_guard::SignalGuard;
+use crate::sys::steps::step;
 use crate::sys::{self, Errno};
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -120,11 +121,12 @@ impl Wait<'_> {
             self.set.rotation.note_reports(events, found, false);
             let kept = self.filter(filled, found);
             let kept = kept + self.report_missing(filled + kept);
-            if kept > 0 || found == 0 || found < seen {
+            // Without events there were only the doorbell, the baton or the alarm, in the place of
+            // one. In a closed set they may be another's, whose doorbell has been rung again.
+            if kept > 0 || found == 0 || found < seen || set.state.is_closed() {
                 count(Stat::EventsFromKernel, kept as usize);
                 return Ok(kept);
             }
-            // Nothing but the doorbell, the baton or the alarm, in the place of an event.
         }
     }
 
@@ -141,6 +143,7 @@ impl Wait<'_> {
     /// Sleeps in the kernel half, where the doorbell wakes us too; to the nanosecond if `exact`.
     pub(super) fn sleep_in_kernel(&self, until: Until, exact: bool) -> Result<c_int, Errno> {
         let (fd, mask) = (self.set.fd(), self.mask);
+        step!(elsewhere_before_sleep);
         let in_milliseconds = |milliseconds| {
             sys::epoll_pwait(fd, self.events, self.capacity, milliseconds, mask.set, mask.bytes)
         };
@@ -172,7 +175,30 @@ impl Wait<'_> {
     /// Takes the events of the doorbell, the baton and the alarm out of the `found` events after
     /// the first `filled`; how many are left.
     pub(super) fn filter(&self, filled: c_int, found: c_int) -> c_int {
-        if found <= 0 || !doorbell::has_ever_been_in(self.set) {
+        if found <= 0 {
+            return found;
+        }
+        let kept = self.filter_own(filled, found);
+        if self.set.state.is_closed() { self.leave_to_another(filled, kept) } else { kept }
+    }
+
+    /// After a call by the number of a closed set, which may be another's by now: the wait has
+    /// taken what wakes that set's waiters. How many of the `found` events after the first
+    /// `filled` are left.
+    #[cold]
+    #[inline(never)]
+    fn leave_to_another(&self, filled: c_int, found: c_int) -> c_int {
+        let events = self.events.wrapping_add(filled as usize);
+        // SAFETY: there are so many.
+        let (kept, passes) = unsafe { doorbell::leave_to_another(self.set.fd(), events, found) };
+        if passes {
+            self.passes_on.set(true);
+        }
+        kept
+    }
+
+    fn filter_own(&self, filled: c_int, found: c_int) -> c_int {
+        if !doorbell::has_ever_been_in(self.set) {
             return found;
         }
         let (rung, passed, alarmed) = (Cell::new(false), Cell::new(false), Cell::new(false));

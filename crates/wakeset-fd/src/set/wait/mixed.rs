@@ -240,7 +240,7 @@ impl Wait<'_> {
         // be stopped before that, so the next round of this wait installs it too.
         let no_sleep = (set.set.may_be_ready() && !mutant!("remote_without_look"))
             || polls::have_news(set)
-            || set.state.is_in_kernel()
+            || set.state.has_left_halves()
             || (!bounds.no_doorbell
                 && !set.set.is_empty()
                 && set.doorbell.load(Ordering::SeqCst) < 0);
