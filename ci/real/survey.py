@@ -169,6 +169,11 @@ def ruby(room):
     room.run(["ruby", "-e", RUBY])
 
 
+MARIADB = ["mariadbd", "mariadb-install-db", "mariadb", "mariadb-slap"]
+# Less memory than the table has.
+SMALL = "--innodb-buffer-pool-size=8M", "--innodb-use-native-aio=1"
+SCAN = "select count(v) from t"
+
 # A name, what it needs, and its load.
 PROGRAMS = {
     "Java, Selector.wakeup": (["java"], java),
@@ -190,7 +195,9 @@ PROGRAMS = {
     "redis": (["redis-server"], servers.redis),
     "memcached": (["memcached"], servers.memcached),
     "PostgreSQL": (["setpriv"], servers.postgres),
-    "MariaDB": (["mariadbd", "mariadb-install-db"], servers.mariadb),
+    "MariaDB": (MARIADB, servers.mariadb()),
+    "MariaDB, a pool of threads": (MARIADB, servers.mariadb("--thread-handling=pool-of-threads")),
+    "MariaDB, reading by io_uring": (MARIADB, servers.mariadb(*SMALL, query=SCAN, count=80)),
     "HAProxy": (["haproxy"], servers.haproxy),
     "dbus-daemon": (["dbus-daemon", "dbus-send"], servers.dbus),
     "QEMU, monitor": (["qemu-system-x86_64"], servers.qemu),

@@ -20,6 +20,8 @@ listen front
     bind 127.0.0.1:{port}
     server back 127.0.0.1:{back}
 """
+# Of some 20 MB.
+MARIADB_TABLE = "create table t engine=innodb select seq, repeat('x', 800) v from seq_1_to_20000"
 
 
 def answers(port):
@@ -147,26 +149,42 @@ def postgres(room):
     server.program.wait(20)
 
 
-def mariadb(room):
-    path, data = room.dir / "socket", room.dir / "data"
-    user, group = twice.unprivileged_user()
+def mariadb(*options, query="select 6 * 7", count=1600):
+    """MariaDB with these options; 1 and 8 clients ask by both kinds of socket."""
+
+    def run(room):
+        path, data, port = room.dir / "socket", room.dir / "data", free_port()
+        own = ["--no-defaults", *as_user_of_mariadb(room, data), f"--datadir={data}"]
+        quick = ["--auth-root-authentication-method=normal", "--skip-test-db"]
+        room.run_plain(["mariadb-install-db", *own, *quick], limit=120)
+        listen = [f"--socket={path}", "--bind-address=127.0.0.1", f"--port={port}"]
+        program = room.start(["mariadbd", *own, *listen, *options])
+        places = [f"--socket={path}"], ["--protocol=tcp", "--host=127.0.0.1", f"--port={port}"]
+        client = ["mariadb", "--no-defaults", *places[0], "--user=root", "-N", "-e", "select 6 * 7"]
+
+        def is_up():
+            return subprocess.run(client, capture_output=True, check=False).returncode == 0
+
+        wait_for(is_up, "MariaDB", limit=60)
+        require(room.run_plain(client).strip() == "42", "no answer by MariaDB")
+        for place in places:
+            for clients in (1, 8):
+                load = ["--create-schema=survey", f"--create={MARIADB_TABLE}", f"--query={query}"]
+                number = [f"--concurrency={clients}", f"--number-of-queries={count}"]
+                slap = ["mariadb-slap", "--no-defaults", *place, "--user=root", *load, *number]
+                # A new connection for each question.
+                room.run_plain([*slap, "--detach=1"], limit=60)
+        stop(room, program)
+
+    return run
+
+
+def as_user_of_mariadb(room, data):
+    """Makes the folder of the data. Under root the server wants another user's name."""
     data.mkdir()
-    as_user = []
-    if os.geteuid() == 0:
-        shutil.chown(data, user, group)
-        room.dir.chmod(0o777)
-        as_user = [f"--user={user}"]
-    options = ["--no-defaults", *as_user, f"--datadir={data}"]
-    quick = ["--auth-root-authentication-method=normal", "--skip-test-db"]
-    room.run_plain(["mariadb-install-db", *options, *quick], limit=120)
-    program = room.start(["mariadbd", *options, f"--socket={path}", "--skip-networking"])
-    client = ["mariadb", "--no-defaults", f"--socket={path}", "-u", "root", "-N", "-e"]
-
-    def is_up():
-        asked = subprocess.run([*client, "select 1"], capture_output=True, check=False)
-        return asked.returncode == 0
-
-    wait_for(is_up, "MariaDB", limit=60)
-    for _ in range(50):
-        require(room.run_plain([*client, "select 6 * 7"]).strip() == "42", "no answer by MariaDB")
-    stop(room, program)
+    if os.geteuid() != 0:
+        return []
+    user, group = twice.unprivileged_user()
+    shutil.chown(data, user, group)
+    room.dir.chmod(0o777)
+    return [f"--user={user}"]
