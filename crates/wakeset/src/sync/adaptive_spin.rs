@@ -15,7 +15,7 @@
 //!
 //! | the last waker | before a sleep the waiter |
 //! |---|---|
-//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 255 sleeps earn no yield. Nor do the next 63 if yields, two times in a row, found nothing, and no thread that wanted the processor |
+//! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 255 sleeps earn no yield. Nor do the next 63 once yields have found nothing, and no thread that wanted the processor, clearly more often than something |
 //! | ran on another one | looks at the ready list, for about as long as a [wake-up takes](latency) at most |
 //!
 //! A wait that is too long to spin for may be so only because other threads sleep as well; whether
@@ -65,9 +65,10 @@ const THRESHOLD: u8 = 2;
 const MOST: u8 = 8;
 /// Sleeps that a long and useless yield costs.
 const PENALTY: u8 = 255;
-/// What yields cost that are all empty; and how many sleeps, where that leaves too little. Other
-/// threads may come to this processor before so long a time as a useless yield costs.
-const EMPTY: u8 = 4;
+/// What yields cost that are all empty, and what those earn that find something, where a short
+/// sleep earns half of it. Where that leaves too little, so many sleeps earn none. Other threads may
+/// come to this processor before so long a time as a useless yield costs.
+const EMPTY: u8 = 2;
 const EMPTY_PENALTY: u8 = 63;
 
 /// How many waits the average goes back, as a shift.
@@ -217,7 +218,7 @@ impl AdaptiveSpin {
             if is_lost {
                 self.stop_yielding(PENALTY);
             } else {
-                self.credit.store((credit + 1).min(MOST), Ordering::Relaxed);
+                self.credit.store((credit + EMPTY).min(MOST), Ordering::Relaxed);
                 self.remember(Some(took), LATENCY.limit());
             }
             return found;

@@ -340,8 +340,8 @@ fn yields_end_where_no_other_thread_wants_the_processor() {
         })
     };
     assert!(once(MOST, false, MOST - EMPTY));
-    assert!(once(MOST - EMPTY, true, MOST - EMPTY + 1));
-    assert!(once(MOST - EMPTY, false, 0));
+    assert!(once(MOST - EMPTY, true, MOST));
+    assert!(once(THRESHOLD + EMPTY - 1, false, 0));
     memory.asleep(false, || memory.waking(|| true));
     assert_eq!(credit(), 0, "the next sleeps earn none");
 }
