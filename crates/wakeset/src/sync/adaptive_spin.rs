@@ -65,9 +65,9 @@ const THRESHOLD: u8 = 2;
 const MOST: u8 = 8;
 /// Sleeps that a long and useless yield costs.
 const PENALTY: u8 = 255;
-/// What yields cost that are all empty, and what those earn that find something, where a short
-/// sleep earns half of it. Where that leaves too little, so many sleeps earn none. Other threads may
-/// come to this processor before so long a time as a useless yield costs.
+/// What yields cost that are all empty, and what those earn that find something; a short sleep
+/// earns half of it. Where that leaves too little, so many sleeps earn none. Other threads may come
+/// to this processor before so long a time as a useless yield costs.
 const EMPTY: u8 = 2;
 const EMPTY_PENALTY: u8 = 63;
 

@@ -295,19 +295,22 @@ impl Waiters {
     }
 
     /// Yields a few times, if the sleeps before have been short, until `ready()`, and then returns
-    /// what `take()` gets. `pure` says that the set has no kernel half.
+    /// what `take()` gets, as it does where `stay()` does not hold before a yield. `pure` says that
+    /// the set has no kernel half.
     pub(crate) fn yield_for(
         &self,
         pure: bool,
+        stay: impl Fn() -> bool,
         ready: impl Fn() -> bool,
         take: impl FnMut() -> usize,
     ) -> usize {
-        let yielded = || {
+        let yields = || {
             self.while_spinning(|| {
                 yield_now();
                 ready()
             })
         };
+        let yielded = || !stay() || yields();
         self.adaptive_spin.yield_for(pure, yielded, take)
     }
 

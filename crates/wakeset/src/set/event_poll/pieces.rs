@@ -139,7 +139,7 @@ impl EventPoll {
         let core = self.core();
         let waiters = &core.wake.waiters;
         let ready = || core.may_be_ready();
-        match waiters.yield_for(true, ready, &mut harvest) {
+        match waiters.yield_for(true, || true, ready, &mut harvest) {
             0 => waiters.spin(Own::Uncounted, deadline, stay, ready, None, harvest),
             found => found,
         }
@@ -162,7 +162,7 @@ impl EventPoll {
         let waiters = &core.wake.waiters;
         let ready = || core.may_be_ready() || ready();
         let own = if counted { Own::Remote } else { Own::Uncounted };
-        match waiters.yield_for(false, ready, &mut harvest) {
+        match waiters.yield_for(false, || true, ready, &mut harvest) {
             0 => waiters.spin(own, deadline, stay, ready, Some(outside), harvest),
             found => found,
         }
@@ -187,7 +187,7 @@ impl EventPoll {
         outside: Option<&mut dyn FnMut() -> bool>,
     ) -> bool {
         let waiters = &self.core().wake.waiters;
-        match waiters.yield_for(outside.is_none(), &ready, || 1) {
+        match waiters.yield_for(outside.is_none(), &stay, &ready, || 1) {
             0 => waiters.spin(Own::Uncounted, deadline, stay, &ready, outside, || 1) != 0,
             _ => true,
         }
