@@ -18,18 +18,21 @@
 //! | ran on this processor | yields a few times, if its sleeps have been short: the waker may be waiting for the processor. A yield may hand it to a thread that keeps it for milliseconds: after one that took over 200 µs and found fewer than four events, the next 255 sleeps earn no yield. Nor do the next 63 once yields have found nothing, and no thread that wanted the processor, clearly more often than something |
 //! | ran on another one | looks at the ready list, for about as long as a [wake-up takes](latency) at most |
 //!
-//! A wait that is too long to spin for may be so only because other threads sleep as well; whether
-//! it is worth it that they all spin, the process tries now and then ([`joint`]).
+//! A wait that is too long to spin for may be so only because other threads sleep as well. Whether
+//! it would be shorter if it spun itself, it [attempts](attempt) now and then; whether it is worth
+//! it that they all spin, the process tries ([`joint`]).
 //!
-//! A spin that fails doubles, roughly, the number of waits that do not spin. It ends early where it
-//! can only do harm: with as many threads spinning as there are processors, and after the thread
-//! has lost its processor in it. A joint spin yields instead while as many threads spin. Where
+//! A spin that fails doubles, roughly, the number of waits that do not spin. How long these sleep is
+//! not learned from, or one failure would end all spins where wakers sleep because waiters do. A
+//! spin ends early where it can only do harm: with as many threads spinning as there are processors,
+//! and after the thread has lost its processor in it. A joint spin yields instead while as many threads spin. Where
 //! other programs [want the processors](busy), and spins lose more to these than they gain, no
 //! thread of the process spins or yields for a while.
 //!
 //! Under the model checkers nothing is learned, because a schedule must be repeatable: a model says
 //! how many times each wait looks before it sleeps (`set_model_spin`), and without that none does.
 
+mod attempt;
 mod busy;
 mod cost;
 pub(crate) mod joint;
@@ -76,7 +79,7 @@ const MEMORY: i32 = 3;
 /// The average at the start: a few short waits make it positive.
 const FIRST_GAIN: i32 = -5_000;
 /// `FAILED` is added to the failures for a spin in vain, `PREEMPTED` for one that lost its
-/// processor, up to `MOST_FAILURES`. A success subtracts one. Each four double the number of waits
+/// processor for long, up to `MOST_FAILURES`. A success subtracts one. Each four double the number of waits
 /// that do not spin.
 const FAILED: u8 = 4;
 const PREEMPTED: u8 = 16;
@@ -107,16 +110,19 @@ pub(crate) struct AdaptiveSpin {
     /// Short sleeps in a row, up to `MOST`.
     credit: UnmodelledU8,
     failures: UnmodelledU8,
-    /// [`SPUN`], [`WOKEN`] and [`OUTSIDE`].
+    /// [`IN_VAIN`], [`WOKEN`] and [`OUTSIDE`], and above these the stage of an [`attempt`].
     notes: UnmodelledU8,
 }
 
-/// The wait that sleeps now has spun before, in vain.
-const SPUN: u8 = 1;
+/// The wait that sleeps now has spun in vain before, or is one that does not spin because another
+/// has. How long it takes says nothing: its waker may sleep only because waiters do.
+const IN_VAIN: u8 = 1;
 /// A waker has ended the last sleep.
 const WOKEN: u8 = 2;
 /// The last joint spin found something outside. After two in a row its waits are about that.
 const OUTSIDE: u8 = 4;
+/// All of these.
+const NOTES: u8 = IN_VAIN | WOKEN | OUTSIDE;
 
 /// No waker so far.
 const NOWHERE: u16 = u16::MAX;
@@ -245,9 +251,10 @@ impl AdaptiveSpin {
         let skipped = self.skipped.load(Ordering::Relaxed);
         if skipped > 0 {
             self.skipped.store(skipped - 1, Ordering::Relaxed);
+            self.note_vain();
             return false;
         }
-        self.gain() > 0 && !self.is_look_overdue()
+        !self.is_look_overdue() && (self.gain() > 0 || self.attempts())
     }
 
     /// Whether a wait spins if those of other threads do, too: a waker that then waited itself has
@@ -286,6 +293,7 @@ impl AdaptiveSpin {
         if failures > 0 {
             self.failures.store(failures - 1, Ordering::Relaxed);
         }
+        self.attempted(1);
     }
 
     /// A joint spin has found something, outside or not.
@@ -301,14 +309,26 @@ impl AdaptiveSpin {
         self.notes.store(notes, Ordering::Relaxed);
     }
 
-    fn note_spun(&self) {
-        self.notes.store(self.notes.load(Ordering::Relaxed) | SPUN, Ordering::Relaxed);
+    fn note_vain(&self) {
+        self.notes.store(self.notes.load(Ordering::Relaxed) | IN_VAIN, Ordering::Relaxed);
     }
 
     fn failed(&self, weight: u8, limit: u64) {
         self.remember(None, limit);
-        self.note_spun();
-        let failures = (self.failures.load(Ordering::Relaxed) + weight).min(MOST_FAILURES);
+        self.was_in_vain(weight);
+    }
+
+    /// A spin has found nothing; what it has taken is remembered, or says nothing.
+    fn was_in_vain(&self, weight: u8) {
+        self.note_vain();
+        if !self.attempted(weight) {
+            self.rest(self.failures.load(Ordering::Relaxed) + weight);
+        }
+    }
+
+    /// So many failures: the next waits do not spin.
+    fn rest(&self, failures: u8) {
+        let failures = failures.min(MOST_FAILURES);
         self.failures.store(failures, Ordering::Relaxed);
         let skipped = (1_u32 << (failures / FAILED)).min(u16::MAX.into());
         self.skipped.store(skipped as u16, Ordering::Relaxed);

@@ -112,8 +112,13 @@ static JOINT: Joint = Joint::new();
 #[inline]
 pub(super) fn waits(how: Alone) -> bool {
     // Where each spin pays by itself, nobody counts.
-    let skips = how == Alone::Spins && JOINT.window().phase() == Phase::Resting;
+    let skips = how == Alone::Spins && rests();
     !cfg!(any(loom, shuttle)) && !skips && JOINT.waits(how, &real())
+}
+
+/// Whether threads do as they would by themselves, and nobody measures it.
+pub(super) fn rests() -> bool {
+    JOINT.window().phase() == Phase::Resting
 }
 
 fn real() -> Real {

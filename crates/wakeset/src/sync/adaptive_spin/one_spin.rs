@@ -10,7 +10,7 @@ use crate::sync::time::Deadline;
 
 /// A waiter looks outside of the ready list this often (ns).
 const OUTSIDE_EVERY: u64 = 4_000;
-/// Time between two looks at the clock (ns) in which the thread must have lost its processor.
+/// Time between two looks at the clock (ns) in which something else must have run there.
 const GAP: u64 = 20_000;
 /// How long (ns) as many threads may spin as there are processors.
 const CROWDED: u64 = 3_000;
@@ -60,6 +60,7 @@ impl AdaptiveSpin {
             cut_short: end < start + limit,
             limit,
             looks: 0,
+            interrupted: false,
             preempted: false,
             crowded: false,
             is_joint,
@@ -81,7 +82,7 @@ pub(crate) struct Spin<'a> {
     spinner: Spinner,
     start: u64,
     /// When the clock was last looked at.
-    last: u64,
+    pub(super) last: u64,
     last_outside: u64,
     outside_every: u64,
     end: u64,
@@ -89,6 +90,10 @@ pub(crate) struct Spin<'a> {
     cut_short: bool,
     limit: u64,
     looks: u32,
+    /// Something else has run on its processor, if only for moments: an interrupt, or the host. How
+    /// long the wait has needed is not known then.
+    interrupted: bool,
+    /// It has lost its processor to a thread that used it.
     preempted: bool,
     crowded: bool,
     /// The wait would have slept if it were not for the others that spin.
@@ -108,13 +113,15 @@ impl Spin<'_> {
             self.end = due;
             self.cut_short = true;
         }
-        self.preempted = self.read_clock() > GAP;
+        let passed = self.read_clock();
+        self.interrupted = passed > GAP;
+        self.preempted = passed > LONG_YIELD;
         let is_one_too_many = || self.spinner.is_one_too_many(self.last);
-        if self.is_joint && !self.preempted && is_one_too_many() {
+        if self.is_joint && !self.interrupted && is_one_too_many() {
             return self.yields();
         }
         self.crowded = self.last.saturating_sub(self.start) > CROWDED && is_one_too_many();
-        self.last < self.end && !self.preempted && !self.crowded
+        self.last < self.end && !self.interrupted && !self.crowded
     }
 
     /// In a joint spin on all processors: the thread that is to do something may wait for this one.
@@ -167,6 +174,7 @@ impl Spin<'_> {
             return self.memory.found_jointly(true, self.so_far());
         }
         self.memory.remember(Some(self.so_far()), self.limit);
+        self.memory.attempted(1);
     }
 
     /// How long it has lasted (ns).
@@ -179,11 +187,15 @@ impl Spin<'_> {
         if self.is_joint {
             joint::spun(false);
             // What the sleep takes that follows says nothing of one without a spin.
-            self.memory.note_spun();
+            self.memory.note_vain();
         } else if self.preempted {
             self.memory.failed(PREEMPTED, self.limit);
+        } else if self.interrupted {
+            self.memory.was_in_vain(FAILED);
         } else if !self.cut_short && !self.crowded {
             self.memory.failed(FAILED, self.limit);
+        } else {
+            self.memory.attempted(1);
         }
     }
 }

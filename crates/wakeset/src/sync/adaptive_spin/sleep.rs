@@ -2,7 +2,7 @@
 
 use super::cost::SLEEP_COST;
 use super::latency::LATENCY;
-use super::{AdaptiveSpin, MOST, SHORT_SLEEP, SLEEP, SPUN, WOKEN};
+use super::{AdaptiveSpin, IN_VAIN, MOST, NOTES, SHORT_SLEEP, SLEEP, WOKEN};
 use crate::sync::Ordering;
 use crate::sync::spin::{self, Limit};
 use crate::sync::time::Deadline;
@@ -35,8 +35,9 @@ impl AdaptiveSpin {
         let (result, cost) = self.measured(sleep);
         let slept = self.end_sleep(before, outside);
         self.learn_latency(before, slept);
-        // One that found something just before it was no sleep.
-        if let Some(cost) = cost.filter(|_| slept > SLEEP) {
+        // One that found something just before it was no sleep; and where the waker ran on this
+        // processor no spin would have replaced it.
+        if let Some(cost) = cost.filter(|_| slept > SLEEP && !self.shares_processor()) {
             SLEEP_COST.remember(cost);
         }
         (result, Some(slept > SLEEP))
@@ -67,10 +68,13 @@ impl AdaptiveSpin {
         } else {
             self.credit.store(0, Ordering::Relaxed);
         }
-        let notes = self.notes.swap(if is_woken { WOKEN } else { 0 }, Ordering::Relaxed);
-        // Otherwise it is known already.
-        if notes & SPUN == 0 {
+        let notes = self.notes.load(Ordering::Relaxed);
+        let woken = if is_woken { WOKEN } else { 0 };
+        self.notes.store(notes & !NOTES | woken, Ordering::Relaxed);
+        // Otherwise it says nothing.
+        if notes & IN_VAIN == 0 {
             self.remember(needed, LATENCY.limit());
+            self.counts_as_near(needed.filter(|_| is_woken));
         }
         slept
     }

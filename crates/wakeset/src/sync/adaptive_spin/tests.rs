@@ -84,9 +84,53 @@ fn a_spin_ends() {
     let mut spin = memory.begin(start + 1_000).expect("a spin");
     while spin.goes_on(u64::MAX) {}
     spin.failed();
-    // The wait was over; or the thread lost its processor.
+    // The wait was over; or the thread lost its processor, for moments or for long.
     let failures = memory.failures.load(Ordering::Relaxed);
-    assert!(failures == 0 && memory.begin(u64::MAX).is_some() || failures == PREEMPTED);
+    let lost = [FAILED, PREEMPTED].contains(&failures);
+    assert!(failures == 0 && memory.begin(u64::MAX).is_some() || lost);
+}
+
+/// A spin that ends in the first of these looks at the clock, which is so long (ns) after the one
+/// before. Its failures, and what it has changed of the gain.
+fn spin_with_a_gap(memory: &AdaptiveSpin, gap: u64) -> Option<(u8, i32)> {
+    (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+    let before = memory.gain();
+    let mut spin = memory.begin(u64::MAX)?;
+    spin.last -= gap;
+    while spin.goes_on(u64::MAX) {}
+    spin.failed();
+    Some((memory.failures.load(Ordering::Relaxed), memory.gain() - before))
+}
+
+/// An interrupt, or the host of a virtual machine, takes the processor for moments. That says
+/// nothing of how long the wait needs.
+#[test]
+fn a_moment_without_a_processor_is_not_held_against_spins() {
+    let Some((failures, change)) = spin_with_a_gap(&looked(), LONG_YIELD / 2) else { return };
+    // It may be a long one on a busy machine.
+    assert!((failures, change) == (FAILED, 0) || failures == PREEMPTED, "{failures}, {change}");
+    let Some((failures, change)) = spin_with_a_gap(&looked(), 2 * LONG_YIELD) else { return };
+    assert_eq!(failures, PREEMPTED);
+    assert!(change < 0);
+}
+
+/// Its waker sleeps as well then, and has to be woken first.
+#[test]
+fn sleeps_after_a_spin_in_vain_are_not_held_against_spins() {
+    let memory = looked();
+    (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+    memory.failed(2 * FAILED, spin::AUTO_LIMIT);
+    let gain = memory.gain();
+    assert!(gain > 0, "one failure is not enough to end spins");
+    let sleeps = || memory.asleep(false, || std::thread::sleep(Duration::from_nanos(2 * SLEEP)));
+    for _ in 0..4 {
+        assert_eq!(waits(&memory, 1), 0);
+        sleeps();
+        assert_eq!(memory.gain(), gain);
+    }
+    assert_eq!(waits(&memory, 1), 1);
+    sleeps();
+    assert!(memory.gain() < gain, "this one has not followed a spin");
 }
 
 /// A thread that has left a spin by a jump is not counted for ever.
