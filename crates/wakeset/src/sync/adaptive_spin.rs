@@ -22,12 +22,12 @@
 //! it would be shorter if it spun itself, it [attempts](attempt) now and then; whether it is worth
 //! it that they all spin, the process tries ([`joint`]).
 //!
-//! A spin that fails doubles, roughly, the number of waits that do not spin. How long these sleep is
-//! not learned from, or one failure would end all spins where wakers sleep because waiters do. A
-//! spin ends early where it can only do harm: with as many threads spinning as there are processors,
-//! and after the thread has lost its processor in it. A joint spin yields instead while as many threads spin. Where
-//! other programs [want the processors](busy), and spins lose more to these than they gain, no
-//! thread of the process spins or yields for a while.
+//! A spin that fails doubles, roughly, the number of waits that do not spin. How long these sleep
+//! is not learned from, or one failure would end all spins where wakers sleep because waiters do. A
+//! spin ends early where it can only do harm: with as many threads spinning as there are
+//! processors, and after the thread has lost its processor in it. A joint spin yields instead while
+//! as many threads spin. Where other programs [want the processors](busy), and spins lose more to
+//! these than they gain, no thread of the process spins or yields for a while.
 //!
 //! Under the model checkers nothing is learned, because a schedule must be repeatable: a model says
 //! how many times each wait looks before it sleeps (`set_model_spin`), and without that none does.
@@ -79,8 +79,8 @@ const MEMORY: i32 = 3;
 /// The average at the start: a few short waits make it positive.
 const FIRST_GAIN: i32 = -5_000;
 /// `FAILED` is added to the failures for a spin in vain, `PREEMPTED` for one that lost its
-/// processor for long, up to `MOST_FAILURES`. A success subtracts one. Each four double the number of waits
-/// that do not spin.
+/// processor for long, up to `MOST_FAILURES`. A success subtracts one. Each four double the number
+/// of waits that do not spin.
 const FAILED: u8 = 4;
 const PREEMPTED: u8 = 16;
 const MOST_FAILURES: u8 = 64;
