@@ -8,10 +8,10 @@
 //!
 //! So each set, and each object that threads block in, remembers its last waits: for how long the
 //! waiter would have had to spin to be awake for its event. A waker that wakes a sleeping waiter
-//! leaves the time, so that this is known of waits that have slept too, and nothing has to be tried
-//! in order to learn it. From that follows what spinning gains on average in processor time
-//! ([`gain`](AdaptiveSpin::gain)), and a waiter spins while it gains something. What a sleep costs
-//! is measured now and then, and so is whether wakers [keep busy](waker).
+//! leaves the time, so that this is known of waits that have slept too. From that follows what
+//! spinning gains on average in processor time ([`gain`](AdaptiveSpin::gain)), and a waiter spins
+//! while it gains something. What a sleep costs is measured now and then, and so is whether wakers
+//! [keep busy](waker).
 //!
 //! | the last waker | before a sleep the waiter |
 //! |---|---|
@@ -45,6 +45,7 @@ use crate::sync::spin::{self, Limit, processor};
 use crate::sync::thread_id;
 use crate::sync::time::Deadline;
 use crate::sync::{Ordering, UnmodelledU8, UnmodelledU16, UnmodelledU32};
+use attempt::{PAUSE, Pause};
 use busy::{BUSY, Busy};
 use cost::{SLEEP_COST, WAKE_COST};
 use latency::LATENCY;
@@ -248,13 +249,17 @@ impl AdaptiveSpin {
     }
 
     fn is_worth_it(&self) -> bool {
+        self.is_worth_it_unless(&PAUSE)
+    }
+
+    fn is_worth_it_unless(&self, pause: &Pause) -> bool {
         let skipped = self.skipped.load(Ordering::Relaxed);
         if skipped > 0 {
             self.skipped.store(skipped - 1, Ordering::Relaxed);
             self.note_vain();
             return false;
         }
-        !self.is_look_overdue() && (self.gain() > 0 || self.attempts())
+        !self.is_look_overdue() && (self.gain() > 0 || self.attempts(pause))
     }
 
     /// Whether a wait spins if those of other threads do, too: a waker that then waited itself has
@@ -289,11 +294,14 @@ impl AdaptiveSpin {
     fn succeeded(&self, needed: u64, limit: u64) {
         self.spend(needed);
         self.remember(Some(needed), limit);
+        let notes = self.notes.load(Ordering::Relaxed);
+        if notes & IN_VAIN != 0 {
+            self.notes.store(notes & !IN_VAIN, Ordering::Relaxed);
+        }
         let failures = self.failures.load(Ordering::Relaxed);
-        if failures > 0 {
+        if !self.attempted(1) && failures > 0 {
             self.failures.store(failures - 1, Ordering::Relaxed);
         }
-        self.attempted(1);
     }
 
     /// A joint spin has found something, outside or not.

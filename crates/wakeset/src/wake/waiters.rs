@@ -343,6 +343,7 @@ impl Waiters {
                 looked
             });
             if looked == Looked::Stop {
+                spin.stopped();
                 return 0;
             }
             if looked != Looked::Nothing && taken == 0 {

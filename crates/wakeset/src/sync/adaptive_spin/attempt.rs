@@ -6,15 +6,18 @@
 //! comes late, and nothing shows that a spin would pay. An event loop that hands work to a pool of
 //! threads is of that kind, because these sleep on a futex of their own.
 //!
-//! So after [`NEAR`] sleeps in a row that wakers on other processors have ended soon, the wait
-//! attempts [`SPINS`] spins, and goes on with them if the second half of them has paid. A spin in
-//! vain counts for four, and one that has lost its processor ends the attempt. An attempt that
-//! fails is followed by 128 waits that do not spin, the next ones by 256, 512, ... up to 65,535.
-//! None is made while a [joint](super::joint) spin is tried or kept, or where wakers keep busy.
+//! So after [`NEAR`] sleeps that wakers on other processors have ended soon, with no spin and no
+//! other sleep between them, the wait attempts up to [`SPINS`] spins, and goes on with them if
+//! those that are judged have paid. A spin in vain counts for four, and one that has lost its
+//! processor ends the attempt. An attempt that fails is followed by 128 waits that do not spin, the
+//! next ones by 256, 512, ... up to 65,535. None is made where wakers keep busy, or while a
+//! [joint](super::joint) spin is tried or kept. For a process with many sets, of which each would
+//! make a first one, a [`Pause`] bounds them all.
 
 use super::latency::LATENCY;
 use super::{AdaptiveSpin, FAILED, NOTES, joint};
-use crate::sync::Ordering;
+use crate::sync::time::Deadline;
+use crate::sync::{Ordering, UnmodelledU64};
 
 /// Sleeps before an attempt, and the last stage without a spin.
 const NEAR: u8 = 15;
@@ -26,6 +29,38 @@ const SETTLE: u8 = 7;
 const STAGE: u32 = NOTES.trailing_ones();
 /// What an attempt that fails makes of fewer failures: 128 waits do not spin.
 const FAILURES: u8 = 7 * FAILED;
+
+/// Attempts that do not pay take no more than one in so many parts of the time.
+const SHARE: u64 = 64;
+
+/// The process's.
+pub(super) static PAUSE: Pause = Pause::new();
+
+/// After an attempt that has not paid no other one begins, of whatever set. Until when (ns).
+#[derive(Debug)]
+pub(super) struct Pause(UnmodelledU64);
+
+impl Pause {
+    pub(super) const fn new() -> Self {
+        Self(UnmodelledU64::new(0))
+    }
+
+    /// Begins another one, if it is over.
+    fn begin(&self) -> bool {
+        let now = Deadline::now().as_nanos();
+        let is_over = now >= self.0.load(Ordering::Relaxed);
+        if is_over {
+            let longest = u64::from(SPINS) * LATENCY.limit();
+            self.0.store(now + SHARE * longest, Ordering::Relaxed);
+        }
+        is_over
+    }
+
+    /// An attempt has paid: that is no loss.
+    fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
 
 impl AdaptiveSpin {
     fn stage(&self) -> u8 {
@@ -50,20 +85,33 @@ impl AdaptiveSpin {
     }
 
     /// Whether a wait that would sleep spins as part of an attempt, which may begin with it.
-    pub(super) fn attempts(&self) -> bool {
+    pub(super) fn attempts(&self, pause: &Pause) -> bool {
         let stage = self.stage();
-        if stage == NEAR && !self.keeps_busy() && joint::rests() {
-            self.gain.store(0, Ordering::Relaxed);
-            self.set_stage(NEAR + 1);
+        if stage < NEAR {
+            return false;
+        }
+        if self.keeps_busy() || !joint::rests() {
+            self.set_stage(0);
+            return false;
+        }
+        if stage > NEAR {
             return true;
         }
-        stage > NEAR
+        let begins = pause.begin();
+        if begins {
+            self.gain.store(0, Ordering::Relaxed);
+            self.set_stage(NEAR + 1);
+        }
+        begins
     }
 
     /// A spin has ended, which counts for so many. Whether it was part of an attempt.
     pub(super) fn attempted(&self, spins: u8) -> bool {
         let stage = self.stage();
         if stage <= NEAR {
+            if stage > 0 {
+                self.set_stage(0);
+            }
             return false;
         }
         let before = stage - NEAR;
@@ -76,9 +124,12 @@ impl AdaptiveSpin {
             return true;
         }
         self.set_stage(0);
-        if self.gain() <= 0 {
-            let failures = self.failures.load(Ordering::Relaxed).max(FAILURES - FAILED);
-            self.rest(failures + FAILED);
+        let failures = self.failures.load(Ordering::Relaxed);
+        if self.gain() > 0 {
+            PAUSE.end();
+            self.failures.store(failures.saturating_sub(SPINS), Ordering::Relaxed);
+        } else {
+            self.rest(failures.max(FAILURES - FAILED) + FAILED);
         }
         true
     }

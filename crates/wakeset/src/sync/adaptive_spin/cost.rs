@@ -5,7 +5,8 @@ use crate::sync::{Ordering, UnmodelledU32};
 
 /// What a sleep costs the waiter, and a wake-up the waker, in processor time (ns), on average over
 /// measurements of one in [`MEASURED`], and of those that end with a look at the waker: some 2,000
-/// each on a machine of one's own, 10,000 on a virtual one.
+/// each on a machine of one's own, 10,000 on a virtual one. Where the last waker ran on the
+/// sleeper's own processor, that sleep does not count, because no spin would have taken its place.
 pub(super) static SLEEP_COST: Cost = Cost::new();
 pub(super) static WAKE_COST: Cost = Cost::new();
 const MEASURED: u32 = 32;

@@ -160,7 +160,7 @@ impl Spin<'_> {
 
     /// It found what the wait was for, on the ready list.
     pub(crate) fn succeeded(self) {
-        let needed = self.so_far();
+        let needed = self.needed();
         self.busy.gain(self.memory.saved(needed));
         if self.is_joint {
             return self.memory.found_jointly(false, needed);
@@ -171,15 +171,25 @@ impl Spin<'_> {
     /// It found something outside, which was no waker's of ours.
     pub(crate) fn found_outside(self) {
         if self.is_joint {
-            return self.memory.found_jointly(true, self.so_far());
+            return self.memory.found_jointly(true, self.needed());
         }
-        self.memory.remember(Some(self.so_far()), self.limit);
+        self.memory.remember(Some(self.needed()), self.limit);
         self.memory.attempted(1);
     }
 
-    /// How long it has lasted (ns).
-    fn so_far(&self) -> u64 {
-        Deadline::now().as_nanos().saturating_sub(self.start)
+    /// It ended because the wait does.
+    pub(crate) fn stopped(self) {
+        self.memory.attempted(1);
+    }
+
+    /// How long it has lasted (ns), up to an interruption.
+    fn needed(&self) -> u64 {
+        let now = Deadline::now().as_nanos();
+        let end = match now.saturating_sub(self.last) {
+            GAP..=LONG_YIELD => self.last,
+            _ => now,
+        };
+        end.saturating_sub(self.start)
     }
 
     /// It found nothing.

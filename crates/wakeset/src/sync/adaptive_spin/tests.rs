@@ -80,14 +80,15 @@ fn a_spin_ends() {
     for _ in 0..64 {
         memory.remember(Some(500), spin::AUTO_LIMIT);
     }
-    let start = Deadline::now().as_nanos();
+    let (gain, start) = (memory.gain(), Deadline::now().as_nanos());
     let mut spin = memory.begin(start + 1_000).expect("a spin");
     while spin.goes_on(u64::MAX) {}
     spin.failed();
     // The wait was over; or the thread lost its processor, for moments or for long.
     let failures = memory.failures.load(Ordering::Relaxed);
-    let lost = [FAILED, PREEMPTED].contains(&failures);
-    assert!(failures == 0 && memory.begin(u64::MAX).is_some() || lost);
+    let is_interrupted = failures == FAILED && memory.gain() == gain;
+    let is_lost = is_interrupted || failures == PREEMPTED;
+    assert!(failures == 0 && memory.begin(u64::MAX).is_some() || is_lost);
 }
 
 /// A spin that ends in the first of these looks at the clock, which is so long (ns) after the one
@@ -112,13 +113,25 @@ fn a_moment_without_a_processor_is_not_held_against_spins() {
     let Some((failures, change)) = spin_with_a_gap(&looked(), 2 * LONG_YIELD) else { return };
     assert_eq!(failures, PREEMPTED);
     assert!(change < 0);
+    // Nor if the event comes meanwhile.
+    let memory = looked();
+    let spun = |gap| {
+        (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+        let mut spin = memory.begin(u64::MAX).expect("a spin");
+        spin.last -= gap;
+        spin.succeeded();
+        memory.gain()
+    };
+    let gain = spun(0);
+    let interrupted = spun(LONG_YIELD / 2);
+    assert!(interrupted > 0 && gain > 0, "{interrupted} and {gain}");
 }
 
 /// Its waker sleeps as well then, and has to be woken first.
 #[test]
 fn sleeps_after_a_spin_in_vain_are_not_held_against_spins() {
     let memory = looked();
-    (0..64).for_each(|_| memory.remember(Some(500), spin::AUTO_LIMIT));
+    memory.gain.store(20_000, Ordering::Relaxed);
     memory.failed(2 * FAILED, spin::AUTO_LIMIT);
     let gain = memory.gain();
     assert!(gain > 0, "one failure is not enough to end spins");
