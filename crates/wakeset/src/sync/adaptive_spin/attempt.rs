@@ -6,13 +6,14 @@
 //! comes late, and nothing shows that a spin would pay. An event loop that hands work to a pool of
 //! threads is of that kind, because these sleep on a futex of their own.
 //!
-//! So after [`NEAR`] sleeps that wakers on other processors have ended soon, with no spin and no
-//! other sleep between them, the wait attempts up to [`SPINS`] spins, and goes on with them if
-//! those that are judged have paid. A spin in vain counts for four, and one that has lost its
-//! processor ends the attempt. An attempt that fails is followed by 128 waits that do not spin, the
-//! next ones by 256, 512, ... up to 65,535. None is made where wakers keep busy, or while a
-//! [joint](super::joint) spin is tried or kept. For a process with many sets, of which each would
-//! make a first one, a [`Pause`] bounds them all.
+//! So after [`NEAR`] sleeps that wakers on other processors have ended soon the wait attempts up to
+//! [`SPINS`] spins, and goes on with them if those that are judged have paid. A spin or a longer
+//! sleep between these sleeps starts the count again; those that say nothing, or that a waker on
+//! this processor has ended, are passed over. A spin in vain counts for four, and one that has lost
+//! its processor ends the attempt. An attempt that fails is followed by at least 128 waits that do
+//! not spin; each further failure doubles that, up to 65,535. None is made where wakers keep busy,
+//! or while a [joint](super::joint) spin is tried or kept. For a process with many sets, of which
+//! each would make a first one, a [`Pause`] bounds them all.
 
 use super::latency::LATENCY;
 use super::{AdaptiveSpin, FAILED, NOTES, joint};
