@@ -130,7 +130,7 @@ impl AdaptiveSpin {
             PAUSE.end();
             self.failures.store(failures.saturating_sub(SPINS), Ordering::Relaxed);
         } else {
-            self.rest(failures.max(FAILURES - FAILED) + FAILED);
+            self.rest((failures + FAILED).max(FAILURES));
         }
         true
     }
